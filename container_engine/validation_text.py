@@ -69,7 +69,7 @@ def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
 
 def _message(problem: ErrorDetails) -> str:
     if problem["type"] == "string_pattern_mismatch":
-        return f"{problem['input']!r} has another form"  # the pattern would not help the user
+        return f"{problem['input']!r} has an invalid form"  # the pattern would not help the user
     if problem["type"] == "missing":
         return "is missing"
     message = problem["msg"].replace("Input should", "must", 1)

@@ -1,5 +1,6 @@
-"""`python -m tests.english`: find comments and docstrings that a native writer would put otherwise.
+"""`python -m tests.english`: find texts that a native writer would put otherwise.
 
+Comments and docstrings everywhere, in the engine also the strings, of which messages consist.
 Part of `make lint`. Ruff's D401 has the mood of functions' docstrings; here are the habits that it
 does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
@@ -10,8 +11,11 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+Reader = Callable[[str], Iterator[tuple[int, str]]]
+Habits = Mapping[re.Pattern[str], str]
 
 ROOT = Path(__file__).parents[1]
 HABITS = {
@@ -26,6 +30,19 @@ HABITS = {
     re.compile(r"\bis (told|said) (of|to)\b"): "write 'is reported', 'is printed' or 'is passed'",
     re.compile(r"(\A|\A/\*\s*|\A#\s*)Of (?!course)"): "begin with the subject of the sentence",
     re.compile(r"\b(still|never) is\b"): "write 'is still', 'is never'",
+}
+# In texts for users too these words are not what a native writer would say.
+OF_MESSAGES = {
+    re.compile(r"\blies? (above|below|beside|in|on)\b"): "write 'is'",
+    re.compile(r"\bstands? (for|here|in|on|before|below)\b"): "write 'means', 'matches' or 'is'",
+    re.compile(r"\bcan(not)? be had\b"): "write 'is (not) available' or 'cannot be created'",
+    re.compile(r"(?<!-)\b(anew|for ever|in good order)\b"): "write 'again', 'forever' or 'cleanly'",
+    re.compile(r"\bcounts?(?! as\b)[;,.]|\bwhat counts\b"): "write 'is used' or 'takes precedence'",
+    re.compile(r"\bsays nothing\b"): "write 'is not set' or 'sets nothing'",
+    re.compile(r"\b(hook|image|node) brings\b"): "write 'provides' or 'has'",
+    re.compile(r"\b(is|are) made (of|for)\b"): "write 'created from' or 'built for'",
+    re.compile(r"\bis none of yours\b|, no (file|directory)\b"): "write 'which is not …'",
+    re.compile(r"\bspeaks? (PMI|of)"): "write 'supports' or 'is for'",
 }
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")
 QUOTED = re.compile(r'"[^"\n]*"')
@@ -51,6 +68,30 @@ def of_python(source: str) -> Iterator[tuple[int, str]]:
             yield line, f"a docstring begins with a verb or a noun, not with {text.split()[0]!r}"
 
 
+def messages_of_python(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and advice for the strings of a Python source that are not docstrings."""
+    tree = ast.parse(source)
+    silent = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in silent
+        ):
+            yield from _found(OF_MESSAGES, node.lineno, node.value)
+
+
+def messages_of_c(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and advice for the strings of a C source."""
+    for found in C_COMMENT.finditer(source):
+        if found[0].startswith('"'):
+            yield from _found(OF_MESSAGES, source.count("\n", 0, found.start()) + 1, found[0])
+
+
 def of_c(source: str) -> Iterator[tuple[int, str]]:
     """Yield line numbers and advice for a C source."""
     for found in C_COMMENT.finditer(source):
@@ -65,10 +106,27 @@ def _is_property(node: ast.AST) -> bool:
 
 
 def _habits(line: int, text: str) -> Iterator[tuple[int, str]]:
-    text = QUOTED.sub(lambda found: " " * len(found[0]), text)
-    for habit, advice in HABITS.items():
+    yield from _found(HABITS, line, QUOTED.sub(lambda found: " " * len(found[0]), text))
+
+
+def _found(habits: Habits, line: int, text: str) -> Iterator[tuple[int, str]]:
+    for habit, advice in habits.items():
         for found in habit.finditer(text):
             yield line + text.count("\n", 0, found.start()), f"'{found[0]}': {advice}"
+
+
+def _readers(name: str) -> list[Reader]:
+    """Return what reads a file: comments everywhere, texts for users where the engine has them."""
+    suffix = Path(name).suffix
+    comments: dict[str, Reader] = {".py": of_python, ".c": of_c, ".h": of_c}
+    texts: dict[str, Reader] = {
+        ".py": messages_of_python,
+        ".c": messages_of_c,
+        ".h": messages_of_c,
+    }
+    engine = name.startswith(("container_engine/", "spank_plugin/")) and "/tests/" not in name
+    kinds = (comments, texts) if engine else (comments,)
+    return [kind[suffix] for kind in kinds if suffix in kind]
 
 
 def main() -> int:
@@ -78,12 +136,10 @@ def main() -> int:
     count = 0
     for name in sorted(filter(None, names.split("\0"))):
         path = ROOT / name
-        reader = {".py": of_python, ".c": of_c, ".h": of_c}.get(path.suffix)
-        if reader is None or not path.is_file():
-            continue
-        for line, advice in reader(path.read_text(encoding="utf-8")):
-            print(f"{name}:{line}: {advice}")
-            count += 1
+        for reader in _readers(name) if path.is_file() else ():
+            for line, advice in reader(path.read_text(encoding="utf-8")):
+                print(f"{name}:{line}: {advice}")
+                count += 1
     return int(count > 0)
 
 

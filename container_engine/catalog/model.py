@@ -79,8 +79,8 @@ class LibraryEdit(_Frozen):
     closure: bool = Field(True, description="with what the libraries need themselves")
     stay: bool = Field(
         False,
-        description="they are loaded from where a mount of a hook shows them, with what lies"
-        " beside them; the image's own of these names are hidden",
+        description="they are loaded from where a mount of a hook shows them, with the"
+        " files beside them; the image's files of these names are hidden",
     )
     optional: bool = Field(False, description="they may be missing on a node")
 
@@ -92,9 +92,9 @@ class Service(_Frozen):
     command: tuple[str, ...] = Field(min_length=1, description="program and arguments")
     ready: str = Field("", description="a path in the container that says it is ready")
     running: str = Field(
-        "", description="what it prints where it runs already, which is as good as started"
+        "", description="what it prints if it is running already, which counts as started"
     )
-    stop: tuple[str, ...] = Field((), description="a command that ends it in good order")
+    stop: tuple[str, ...] = Field((), description="a command that stops it cleanly")
 
 
 CheckKind: TypeAlias = Literal[
@@ -116,7 +116,7 @@ class Check(_Frozen):
     """What is looked at before the tasks start."""
 
     kind: CheckKind = Field(description="what is asked of the subject")
-    severity: Literal["warn", "fail"] = Field("warn", description="what a failed check does")
+    severity: Literal["warn", "fail"] = Field("warn", description="what happens if the check fails")
     subject: str = Field(description="a path, pattern or name, depending on the kind")
     hint: str = Field("", description="what to do about it")
 
@@ -144,7 +144,7 @@ class Edit(_Frozen):
     )
     libraries: tuple[LibraryEdit, ...] = Field((), description="libraries of the node")
     search: tuple[str, ...] = Field((), description="directories for the loader, in the container")
-    refresh: bool = Field(False, description="whether the loader's cache must be made anew")
+    refresh: bool = Field(False, description="whether the loader's cache must be rebuilt")
     hooks: tuple[OciHook, ...] = Field((), description="programs that the OCI runtime runs")
 
 
@@ -164,19 +164,19 @@ class Parameter(_Mergeable):
 
     type: ParameterType = Field("string", description="what a value must be")
     help: str = Field(description="one line")
-    default: str = Field("", description="where the user says nothing")
-    required: bool = Field(False, description="whether the user must say it")
+    default: str = Field("", description="the value if the user sets none")
+    required: bool = Field(False, description="whether the user must set it")
     values: tuple[str, ...] = Field((), description="what is allowed; empty: anything of the type")
     values_in: str = Field("", description="a directory whose entries are what is allowed")
     minimum: int | None = Field(None, description="of an integer")
     maximum: int | None = Field(None, description="of an integer")
-    enables: bool = Field(False, description="whether saying it enables the hook")
-    when: When = Field(default_factory=dict, description=f"it counts {_WHEN}")
+    enables: bool = Field(False, description="whether setting it enables the hook")
+    when: When = Field(default_factory=dict, description=f"it is used {_WHEN}")
 
 
 class Requires(_Frozen):
-    writable: bool = Field(False, description="a container that can be written")
-    libc: Literal["", "glibc", "musl"] = Field("", description="what the image must be made with")
+    writable: bool = Field(False, description="a writable container")
+    libc: Literal["", "glibc", "musl"] = Field("", description="what the image must be built with")
     hooks: tuple[HookName, ...] = Field((), description="hooks that the user must have enabled")
 
 
@@ -203,12 +203,12 @@ class HookFile(_Mergeable):
     implies: tuple[HookName, ...] = Field((), description="hooks that it enables")
     conflicts: tuple[HookName, ...] = Field((), description="hooks it cannot be used with")
     after: tuple[HookName, ...] = Field((), description="hooks that are applied before it")
-    requires: Requires = Field(Requires(), description="without which a launch is refused")
+    requires: Requires = Field(Requires(), description="what a launch must have")
     parameters: dict[VariableName, Parameter] = Field(
-        default_factory=dict, description="what users may say"
+        default_factory=dict, description="parameters that users may set"
     )
     settings: dict[VariableName, str] = Field(
-        default_factory=dict, description="what the site says: paths and the like"
+        default_factory=dict, description="values that the site sets, such as paths"
     )
     allow: tuple[VariableName, ...] = Field(
         (), description="settings that users may override by annotation"

@@ -25,7 +25,7 @@ _ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm", "plugst
 # what the site writes, which should be the same on all nodes, with what to do if not
 _WRITTEN = {
     "configuration": "srun -w NODE ce config show on two of them shows where they differ",
-    "rules": "install the same /etc/container-engine: each node applies the rules of its own",
+    "rules": "install the same /etc/container-engine: each node applies its own rules",
 }
 _CLOCK_S = 30  # largest difference; munge refuses messages that are minutes old
 # "plnd" is idle until a job starts that the backfill scheduler has planned there
@@ -75,7 +75,7 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
         if state.startswith(_USABLE)
     ]
     if not usable:
-        raise UserError("no node is up", "sinfo says what they are")
+        raise UserError("no node is up", "sinfo shows their states")
     remedy = "sinfo -R says why, scontrol show node NODE what else is known"
     return usable, [
         Folded(warning("nodes", f"{state}: not asked", remedy), tuple(names))
@@ -102,7 +102,7 @@ def ask(
     answers, busy = [], []
     for group, found in zip(asked, heard, strict=True):
         if found is None:
-            remedy = "ask later, or wait longer: ce doctor --all-nodes -- --immediate=600"
+            remedy = "try again later, or wait longer: ce doctor --all-nodes -- --immediate=600"
             busy.append(Folded(warning("nodes", "busy: no room for a step", remedy), group.names))
         else:
             answers += found
@@ -131,7 +131,7 @@ def _ask(
         said, complaint = error.stdout, f"no answer: {error}"
     answers = understood(said.decode(errors="replace").splitlines(), asked, time.time())
     silent = sorted(set(names) - {answer.node for answer in answers})
-    unheard = failed("nodes", complaint, "look at slurmd's log there")
+    unheard = failed("nodes", complaint, "see slurmd's log there")
     return [*answers, *(Answer(name, (unheard,)) for name in silent)]
 
 
@@ -177,8 +177,10 @@ def _clock(apart: float) -> list[Finding]:
     """
     if apart <= _CLOCK_S:
         return []
-    text = f"at least {apart:.0f} s apart from this host's"
-    return [failed("clock", text, "start chrony or ntpd: munge refuses messages of old")]
+    text = f"differs from this host's by at least {apart:.0f} s"
+    return [
+        failed("clock", text, "start chrony or ntpd: munge rejects credentials that are too old")
+    ]
 
 
 def fold(answers: Iterable[Answer]) -> list[Folded]:

@@ -87,7 +87,7 @@ def _session(prefix: Path) -> Finding:
     if left:
         text = f"{directory} has entries of its own: {', '.join(sorted(left)[:3])}"
         return warning("session directory", text, "remove them: sessions are mounted over it")
-    return ok("session directory", "there and empty")
+    return ok("session directory", "exists and is empty")
 
 
 def look_at_slurm(
@@ -103,7 +103,7 @@ def look_at_slurm(
             raise CeError(down)
         settings = slurm.settings(env, _TIMEOUT_S)
     except CeError as error:
-        unseen = "so nobody looked at plugstack.conf, epilog, process tracking, munge"
+        unseen = "so plugstack.conf, epilog, process tracking and munge were not checked"
         yield warning("slurm", f"{error}; {unseen}", remedy)
         return
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
@@ -171,7 +171,7 @@ def _tracking(kind: str) -> Finding:
     if kind == "proctrack/cgroup":
         return ok(name, kind)
     if kind == "proctrack/linuxproc":
-        text = f"{kind}: what makes itself nobody's child may outlive its job"
+        text = f"{kind}: processes that become daemons may outlive their job"
         return warning(name, text, "ProctrackType=proctrack/cgroup in slurm.conf")
     text = f"{kind or 'unknown'}: Slurm does not find all processes of a step"
     return failed(name, text, "ProctrackType=proctrack/cgroup in slurm.conf")

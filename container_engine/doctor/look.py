@@ -79,7 +79,7 @@ def site_and_finding(context: Context) -> tuple[SiteConfig, Finding]:
     configuration = with_faults(context)
     checked = site_values.look(configuration)
     if wrong := [*checked.faults, *checked.notes]:
-        remedy = "ce config check here names all of it, with lines"
+        remedy = "ce config check on this host lists all errors, with their lines"
         return settings, warning("configuration", located(wrong[0], configuration.origins), remedy)
     return settings, ok("configuration", site_content.settings(settings))
 

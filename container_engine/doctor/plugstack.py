@@ -87,16 +87,18 @@ def _arguments(
     values = dict(word.split("=", 1) for word in words if "=" in word)
     own = values.get("prefix", "/opt/container-engine")
     if own.startswith("/") and os.path.realpath(own) != os.path.realpath(prefix):
-        text = f"{place}: prefix={own} is not where the plugin lies"
+        text = f"{place}: prefix={own} is not where the plugin is installed"
         yield failed(_CHECK, text, f"write: prefix={prefix}")
     waits = values.get("start_timeout", str(_DEFAULT_TIMEOUT_S))
     if waits.isdigit() and 0 < int(waits) <= start_limit_s:
         text = f"{place}: start_timeout={waits} is not longer than start_timeout_s of the site"
-        yield warning(_CHECK, text, f"more than {start_limit_s:g}, so that errors have a cause")
+        yield warning(
+            _CHECK, text, f"more than {start_limit_s:g}, so that the cause of a failure is known"
+        )
     directory = os.path.dirname(values.get("audit", ""))
     if directory and not os.path.isdir(directory):
         text = f"{place}: audit={values['audit']}: there is no directory {directory}"
-        yield warning(_CHECK, text, "make it: until then no audit line is written")
+        yield warning(_CHECK, text, "create it: until then no audit line is written")
 
 
 def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
@@ -113,13 +115,13 @@ def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
     try:
         status = os.stat(path)
     except OSError as error:
-        return failed("tasks", f"seccomp={path}: {error.strerror}: none starts", _PROFILE)
+        return failed("tasks", f"seccomp={path}: {error.strerror}: no container starts", _PROFILE)
     count, rest = divmod(status.st_size, _INSTRUCTION)
     if found := fault(path, status, (0,)):
         _path, why, remedy = found
-        return failed("tasks", f"seccomp={path}: {why}: none starts", remedy)
+        return failed("tasks", f"seccomp={path}: {why}: no container starts", remedy)
     if rest or not 0 < count <= _MOST_INSTRUCTIONS or not stat.S_ISREG(status.st_mode):
-        text = f"seccomp={path}: not a compiled seccomp filter: none starts"
+        text = f"seccomp={path}: not a compiled seccomp filter: no container starts"
         return failed("tasks", text, _PROFILE)
     if not os.access(path, os.R_OK) or not status.st_mode & stat.S_IROTH:
         return failed("tasks", f"seccomp={path}: users cannot read it", f"chmod a+r {path}")

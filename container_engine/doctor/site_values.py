@@ -73,7 +73,7 @@ class _Look:
             self._names(f"policy.{key}", getattr(policy, key), is_file=key != "image_registries")
         for pattern in policy.mount_sources:
             if not pattern.startswith(("/", "*", "[", "?")):
-                self._fault("policy.mount_sources", f"'{pattern}' can match no absolute path")
+                self._fault("policy.mount_sources", f"'{pattern}' never matches an absolute path")
         if policy.signature_policy and os.access(policy.signature_policy, os.R_OK):
             self._signers(policy.signature_policy)
 
@@ -89,7 +89,10 @@ class _Look:
             elif _SCHEME in pattern or not _HOST_AND_PATH.fullmatch(pattern):
                 why = "it is written without a scheme or spaces"
             if why:
-                text = f"'{pattern}' can match no name of an image, as registry.example/project"
+                text = (
+                    f"'{pattern}' never matches the name of an image;"
+                    " write for example registry.example/project"
+                )
                 self._fault(key, f"{text}: {why}")
 
     def _signers(self, path: str) -> None:
@@ -161,7 +164,7 @@ class _Look:
             self._fault("tmpfs_size", f"'{size}' is more than the memory of a node")
         for name in settings.env:
             if name and "=" not in name and not _NAME.fullmatch(name):
-                self._fault(f"env.{name}", "not a name that shells pass on")
+                self._fault(f"env.{name}", "shells do not pass on a variable of this name")
 
     def _is_set(self, key: str) -> bool:
         return key in self._config.origins

@@ -57,7 +57,7 @@ def _usable(root: str) -> Finding:
     if free is not None and free < _ROOM:
         text = f"{root}: {free / _GIB:.1f} GiB free"
         return warning(_CHECK, text, "`ce gc` makes room; images need some GiB each")
-    return ok(_CHECK, f"{root}{'' if place == root else ' (made when needed)'}")
+    return ok(_CHECK, f"{root}{'' if place == root else ' (created when needed)'}")
 
 
 def _lock_problem(root: str) -> str | None:
@@ -76,5 +76,5 @@ def _purges(root: str, env: Mapping[str, str]) -> Finding:
     scratch = env.get("SCRATCH")
     if scratch and (root + "/").startswith(scratch.rstrip("/") + "/"):
         remedy = "where old files are purged, run `ce gc --keep-alive` now and then"
-        return warning("purges", f"the image store lies below SCRATCH ({scratch})", remedy)
+        return warning("purges", f"the image store is below SCRATCH ({scratch})", remedy)
     return ok("purges", "the image store is not below SCRATCH")

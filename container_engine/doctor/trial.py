@@ -75,7 +75,7 @@ def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> Finding
     except CeError as error:
         return failed(_CHECK, f"does not start: {error}", "install the engine again")
     if f"{_MARK}=inside".encode() not in printed.split(b"\0"):
-        return failed(_CHECK, "starts, but its environment is not what was asked for", "report it")
+        return failed(_CHECK, "starts, but its environment is not the one requested", "report it")
     return ok(_CHECK, f"starts and ends in {1000 * (time.monotonic() - before):.0f} ms")
 
 

@@ -31,7 +31,7 @@ def flatten(table: Mapping[str, object], report: Report) -> dict[str, tuple[str,
         key = ".".join(str(part) for part in path[1:])
         text = value if isinstance(value, str) else scalar_text(value)
         if not key or "\0" in key:
-            report.error(path, "not a name that an annotation can have")
+            report.error(path, "not a valid name of an annotation")
         elif text is None:
             wanted = "a string, boolean, integer or float"
             hint = misplaced(key, "annotations")[1] if key in KEYS else _array_hint(path, value)
@@ -101,7 +101,7 @@ def _check_pyxis(key: str, text: str, path: Path, report: Report) -> None:
     if name not in PYXIS:
         meant = nearest(name, PYXIS)
         suggestion = f", did you mean '{_PYXIS}{meant}'?" if meant else ""
-        report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"known are {_known()}")
+        report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"choose from {_known()}")
     elif text != "true" and text.lower() in _LOOKS_TRUE:
         message = f"'{text}' does not switch it on, only the exact word 'true' does"
         report.warning(path, message, f'write {key} = "true"')

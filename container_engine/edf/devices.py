@@ -24,8 +24,10 @@ def parse_device(text: Text, origin: Origin) -> Device:
         return Device(text, is_cdi="=" in _literal(text), origin=origin)
     if first.startswith("/"):
         if ":" in _literal(text):
-            hint = "name the device by a symbolic link without one; a path is all that belongs here"
-            raise DeviceError(f"'{text}': Podman takes no device with a colon in its path", hint)
+            hint = "use a symbolic link without a colon; only a path is allowed here"
+            raise DeviceError(
+                f"'{text}': Podman does not accept a device with a colon in its path", hint
+            )
         return Device(text, is_cdi=False, origin=origin)
     literal = _literal(text)
     vendor, slash, rest = literal.partition("/")

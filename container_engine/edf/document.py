@@ -74,7 +74,7 @@ class Document(BaseModel):
     image: Images = Field(
         default=None,
         description="Container image: a registry reference or the path of a SquashFS file. "
-        "Of several images the first is the base, and each later one lies above it. "
+        "Of several images the first is the base, and each later one goes above it. "
         "The empty string means: on purpose no container. May come from a base environment.",
         examples=[
             "ubuntu:24.04",

@@ -102,9 +102,9 @@ def _meaning(
     shown = "not defined" if value is None else displayed(variable.name, value, secrecy)
     text = shown if value is None else f"{shown}, from {source}"
     if word_counts:
-        return f"{text}; the text behind '{variable.op}' counts"
+        return f"{text}; the text after '{variable.op}' is used"
     return (
-        f"{text}; the text behind '{variable.op}' is left out" if variable.op[-1:] == "+" else text
+        f"{text}; the text after '{variable.op}' is not used" if variable.op[-1:] == "+" else text
     )
 
 

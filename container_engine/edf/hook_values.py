@@ -90,16 +90,16 @@ def judge_value(value: str, rule: ValueRule) -> Doubt | None:
 def _choice(value: str, known: tuple[str, ...]) -> Doubt:
     meant = nearest(value, known)
     suggestion = f", did you mean '{meant}'?" if meant else ""
-    return Doubt("error", f"unknown value '{value}'{suggestion}", f"known are {', '.join(known)}")
+    return Doubt("error", f"unknown value '{value}'{suggestion}", f"choose from {', '.join(known)}")
 
 
 def _string(value: str, _rule: ValueRule) -> Doubt | None:
     """Accept a single word: it may become part of a path, and must not lead elsewhere."""
     if len(value) > _MAX_VALUE:
-        return Doubt("error", f"has {len(value)} characters, {_MAX_VALUE} are possible")
+        return Doubt("error", f"has {len(value)} characters; {_MAX_VALUE} are allowed")
     bad = next((c for c in value if c in "/{}" or not c.isprintable()), None)
     if bad is not None:
-        return Doubt("error", f"'{value}' has the character {bad!r}, which has no place in it")
+        return Doubt("error", f"'{value}' has the character {bad!r}, which is not allowed in it")
     if value in (".", ".."):
         return Doubt("error", f"'{value}' is not a name")
     return None
@@ -137,7 +137,7 @@ def _file(value: str, _rule: ValueRule) -> Doubt | None:
         return Doubt("error", f"'{value}' is not an absolute path", hint)
     bad = next((c for c in value if c in "{}" or not c.isprintable()), None)
     if bad is not None:
-        return Doubt("error", f"'{value}' has the character {bad!r}, which has no place in it")
+        return Doubt("error", f"'{value}' has the character {bad!r}, which is not allowed in it")
     return None
 
 

@@ -107,5 +107,5 @@ def _hidden(loser: Mount, winner: Mount) -> Problem:
         winner.origin.line,
         "mounts",
         f"'{target}' is mounted from '{source}' here and from '{hidden}' in {loser.origin}; "
-        "this one counts",
+        "this one is used",
     )

@@ -111,7 +111,7 @@ class Edf:
 
     `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
     user's own last; an image alone has none. `image` is None if no file has the key, and "" if a
-    file asks for no container at all; `above` are the images that lie above it, the highest last.
+    file asks for no container at all; `above` are the images above it, the highest last.
     `env` and `annotations` are sorted, the others are in the
     order of evaluation.
     """

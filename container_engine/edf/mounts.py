@@ -190,10 +190,10 @@ def _options(
 
 def _unknown_flag(flag: str, allowed: Sequence[str]) -> MountError:
     if flag.startswith(("/", ".")):
-        return MountError(f"'{flag}' stands where flags are expected", _COLON_HINT)
+        return MountError(f"'{flag}' is not a flag", _COLON_HINT)
     meant = FOREIGN_FLAGS.get(flag.lower()) or nearest(flag, allowed)
     suggestion = f", did you mean '{meant}'?" if meant else ""
-    return MountError(f"unknown flag '{flag}'{suggestion}", f"known are {', '.join(allowed)}")
+    return MountError(f"unknown flag '{flag}'{suggestion}", f"choose from {', '.join(allowed)}")
 
 
 def _squashfs_options(flags: list[str]) -> tuple[str, ...]:

@@ -250,7 +250,7 @@ class _Reader:
         if value.lower() in _YES:
             return Given(option, "", origin)
         if value.lower() not in _NO:
-            hint = f"known are {', '.join((*_YES, *_NO))}"
+            hint = f"choose from {', '.join((*_YES, *_NO))}"
             self.problems.append(_problem(origin, f"'{value}' is ignored", hint, "warning"))
             return None
         opposite = {"WRITABLE": "container-readonly", "READONLY": "container-writable"}
@@ -293,7 +293,7 @@ class _Reader:
         for one in given:
             for name in one.value.split(","):
                 if name not in _NAMESPACES:
-                    hint = f"known are {', '.join(_NAMESPACES)}"
+                    hint = f"choose from {', '.join(_NAMESPACES)}"
                     self._error(one.origin, f"unknown namespace '{name}'", hint)
                 wanted[name] = Origin(one.origin, 0)
         if not wanted:

@@ -64,7 +64,7 @@ def _read_bytes(path: str, directory: str | None) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
-            raise SourceError(f"is {kind}, not an EDF", "name a regular file")
+            raise SourceError(f"is {kind}, not an EDF", "use a regular file")
         data = _read_all(descriptor)
     except OSError as error:
         raise SourceError(f"cannot be read: {reason(error)}", remedy(error, path)) from error
@@ -119,7 +119,7 @@ def _check_owner(path: str, above: os.stat_result, entry: os.stat_result) -> Non
     if is_anybodys and entry.st_uid not in {above.st_uid, os.geteuid(), 0}:
         who = owner_name(entry.st_uid)
         message = f"owned by {who}, in a directory that everybody may write"
-        hint = f"take {os.path.dirname(path)} out of EDF_PATH, or give the file's path"
+        hint = f"remove {os.path.dirname(path)} from EDF_PATH, or use the file's path"
         raise SourceError(message, hint, see="untrusted-file", where=path)
 
 
@@ -175,7 +175,7 @@ def owner_name(uid: int) -> str:
         return f"the user {uid}"
 
 
-_BROKEN = "the file system has a fault there: try again, then ask its administrator"
+_BROKEN = "the file system reports an error there: try again, then ask its administrator"
 _REMEDIES = {
     errno.ELOOP: "a symbolic link leads back to itself: ls -l shows where each one leads",
     errno.ENAMETOOLONG: "check the name: no file can have one so long",

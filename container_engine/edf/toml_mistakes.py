@@ -109,7 +109,7 @@ def _invisible(place: Place) -> Advice | None:
     """Recognise what looks like a space or the end of a line and is neither in TOML."""
     if place.char in _BLANKS:
         name = f"U+{ord(place.char):04X}"
-        return f"a special space ({name}), which TOML does not take", "type a plain space instead"
+        return f"a special space ({name}), which TOML does not allow", "type a plain space instead"
     if "\r" in place.line.rstrip("\r"):
         return "the lines end with carriage returns alone", "save it with the line ends of Unix"
     return None
@@ -160,13 +160,13 @@ def _inline_table(place: Place) -> Advice | None:
         return "a comma before '}'", "the last entry of an inline table has no comma after it"
     if not place.char and place.previous in ("{", ",") and "{" in place.line:
         hint = f"write [{place.key}] on a line of its own and the entries below it"
-        return "an inline table must stand on one line", hint
+        return "an inline table must be on one line", hint
     return None
 
 
 def _parentheses(place: Place) -> Advice | None:
     if place.char == "(" and place.previous == "=":
-        return "parentheses are not TOML", "an array stands in [ ]"
+        return "parentheses are not TOML", "an array is written in [ ]"
     return None
 
 

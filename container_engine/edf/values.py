@@ -60,7 +60,7 @@ class Reader:
         if texts is None:
             return None, ()
         if not texts:
-            self._report.error(("image",), "an empty array names no image", see="image-empty")
+            self._report.error(("image",), "an empty array has no image", see="image-empty")
             return None, ()
         if len(texts) == 1:
             return self._image(("image",), "", texts[0]), ()
@@ -153,7 +153,7 @@ class Reader:
         for name, written in self._document.env.items():
             path: Path = ("env", name)
             if not name or "=" in name or "\0" in name:
-                self._report.error(path, "not a name that a variable can have")
+                self._report.error(path, "not a valid name of a variable")
                 continue
             found = find_path_placeholder(written)
             if found is not None:

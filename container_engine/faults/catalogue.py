@@ -58,7 +58,7 @@ FAULTS = {
         "correct its spelling or remove it; ce schema edf prints all keys",
     ),
     "edf-inheritance": Fault(
-        "the chain of base environments cannot be followed",
+        "the chain of base environments cannot be resolved",
         YOU,
         "correct base_environment in the file named in the error",
     ),
@@ -73,14 +73,15 @@ FAULTS = {
         "correct it; ce hooks show NAME lists what a hook takes",
     ),
     "image-not-named": Fault(
-        "no file of the environment names an image",
+        "the environment has no image",
         YOU,
-        'name an image, or write image = "" to run on the host on purpose',
+        'add an image, or write image = "" to run on the host on purpose',
     ),
     "image-empty": Fault(
         "the image's name consists of variables that are all empty",
         YOU,
-        'set the variable; image = "" itself runs on the host, nothing that expands to it does',
+        'set the variable; only image = "" itself runs on the host, not a value that expands to'
+        " nothing",
     ),
     "variable-undefined": Fault(
         "the environment file uses a variable that is not set",
@@ -103,7 +104,7 @@ FAULTS = {
         "put large values into files",
     ),
     "variable-on-node": Fault(
-        "a variable that was left to the node is not set there when the container starts",
+        "a variable that is expanded on the node is not set there when the container starts",
         YOU,
         "write ${NAME:-default}; what Slurm sets for each task is for the task itself to read",
     ),
@@ -115,15 +116,15 @@ FAULTS = {
     "site-decides": Fault(
         "the environment file sets what only the site may set",
         EITHER,
-        "remove the line; ce config show says what counts",
+        "remove the line; ce config show prints the values in effect",
     ),
     "container-name": Fault(
-        "the job has a container of this name that is not what this step asks for, or has none",
+        "the job has no container of this name, or not the one that this step asks for",
         YOU,
-        "leave the word after the colon out to join it or to go on with it, or take another name",
+        "leave out the word after the colon to join or resume it, or choose another name",
     ),
     "container-option": Fault(
-        "an option --container-…, or its variable PYXIS_CONTAINER_…, cannot be followed",
+        "an option --container-…, or its variable PYXIS_CONTAINER_…, cannot be applied",
         YOU,
         "correct or remove it; ce help pyxis says what each one does here",
     ),
@@ -131,7 +132,7 @@ FAULTS = {
     "image-file-not-found": Fault(
         "the image file does not exist where you submit",
         YOU,
-        "check the path; was it purged from scratch? ce import FROM -o FILE makes it again",
+        "check the path; was it purged from scratch? ce import FROM -o FILE creates it again",
     ),
     "image-file-unreadable": Fault(
         "the image file exists, but you may not read it",
@@ -147,7 +148,7 @@ FAULTS = {
     "image-not-squashfs": Fault(
         "the image file is not a SquashFS file",
         YOU,
-        "name a .sqsh file; ce import FILE -o IMAGE.sqsh makes one of an archive or directory",
+        "use a .sqsh file; ce import FILE -o IMAGE.sqsh creates one from an archive or directory",
     ),
     "image-damaged": Fault(
         "the image is incomplete or its content cannot be read",
@@ -176,9 +177,9 @@ FAULTS = {
         " a proxy?",
     ),
     "image-architecture": Fault(
-        "the image is made for another processor architecture",
+        "the image is built for another processor architecture",
         YOU,
-        "choose an image that is made for this machine, or nodes of the image's kind",
+        "choose an image built for this architecture, or nodes that have the image's",
     ),
     "image-format": Fault(
         "the registry, archive or layout contains no image that can be run",
@@ -201,9 +202,9 @@ FAULTS = {
         "ce scan IMAGE prints the scanner's report",
     ),
     "image-lock": Fault(
-        "the environment is locked, and the lock does not fit the image or cannot be read",
+        "the environment is locked, and the lock does not match the image or cannot be read",
         YOU,
-        "ce lock renews the lock if the change is right",
+        "if the change is intended, renew the lock with ce lock",
     ),
     "image-build": Fault(
         "an image could not be built from a Dockerfile",
@@ -241,12 +242,12 @@ FAULTS = {
     "mount-source-missing": Fault(
         "a directory or file that the environment mounts is missing on the node",
         YOU,
-        "create the source on that node, or mount what all nodes have",
+        "create it on that node, or mount a path that exists on every node",
     ),
     "site-mount-missing": Fault(
         "a directory that the site mounts into every container is missing on the node",
         SITE,
-        "tell the administrator which node it is; srun -x NODE does without the node until then",
+        "report the node; until it is repaired, exclude it: srun --exclude=NODE",
         own="create or mount it on this node, or take it out of the site's mounts",
     ),
     "mount-destination": Fault(
@@ -262,7 +263,7 @@ FAULTS = {
     "device-missing": Fault(
         "a device is missing on the node, is not a device, or you may not open it",
         EITHER,
-        "choose nodes that have it (srun --constraint, --gres), or take the line out",
+        "choose nodes that have it (srun --constraint, --gres), or remove the line",
     ),
     "device-not-offered": Fault(
         "the site does not offer this device",
@@ -322,7 +323,7 @@ FAULTS = {
     "creation-failed": Fault(
         "crun, or Podman, could not start the container",
         EITHER,
-        "see srun -w NODE ce doctor --node; what they printed, if anything, is in the details",
+        "run srun -w NODE ce doctor --node; the details contain their output, if any",
     ),
     "cgroups-hybrid": Fault(
         "crun refuses the node's hybrid cgroup hierarchy",
@@ -349,7 +350,7 @@ FAULTS = {
         own="install the same version on all hosts",
     ),
     "plan-damaged": Fault(
-        "the plan that reached the node is not the one that the planner made",
+        "the plan that reached the node differs from the one that the planner made",
         SITE,
         "report it; does something change SLURM_CE_ variables?",
     ),
@@ -362,8 +363,8 @@ FAULTS = {
     "launcher-ended": Fault(
         "the program that starts the container on the node was killed before it had finished",
         EITHER,
-        "was the step cancelled, or killed for its memory (--mem)? if it stays so on one node,"
-        " report the node",
+        "was the step cancelled, or killed for its memory (--mem)? if it keeps happening on one"
+        " node, report the node",
     ),
     "start-timeout": Fault(
         "the container did not start in time",
@@ -374,28 +375,29 @@ FAULTS = {
     "image-gone": Fault(
         "an image file was removed, replaced or overwritten while a step used it",
         EITHER,
-        "never remove, replace or overwrite an image file that steps use; give a new one a name of"
-        " its own",
+        "never remove, replace or overwrite an image file that steps use; save a new one under a"
+        " new name",
         137,
     ),
     "container-died": Fault(
-        "the container ended under its tasks",
+        "the container terminated while its tasks were running",
         EITHER,
-        "was something killed for its memory? ask for more with --mem",
+        "was a process killed for exceeding its memory? request more with --mem",
         137,
     ),
     # ---- tasks
     "command-not-found": Fault(
         "the container has no command of this name",
         YOU,
-        "the image's PATH counts, not your host's; a path is one in the container: is its directory"
-        " mounted?",
+        "commands are looked up in the image, not on the host; for a file of your own, mount its"
+        " directory (ce help files)",
         127,
     ),
     "command-not-executable": Fault(
         "the command exists in the container but cannot be executed",
         YOU,
-        "is it a directory, without x, on a noexec mount, or for another machine or loader?",
+        "is it a directory, not executable (chmod +x), on a noexec mount, or built for another"
+        " processor or loader?",
         126,
     ),
     "mpirun-inside": Fault(
@@ -433,7 +435,7 @@ FAULTS = {
     "task-join": Fault(
         "a task could not enter its container",
         US,
-        "try again; if it stays so, report it with the details of ce trace",
+        "try again; if it keeps happening, report it with the details of ce trace",
     ),
     "plugin-contained": Fault(
         "Slurm is configured to call plugins in processes of their own",
@@ -490,7 +492,7 @@ FAULTS = {
     "hook-check": Fault(
         "a check before the start found that the hook would not work in this image or on this node",
         EITHER,
-        "ce hooks explain ENVIRONMENT on a node shows what the hook looks at",
+        "ce hooks explain ENVIRONMENT on a node shows what the hook checks",
     ),
     "hook-clash": Fault(
         "two hooks want the same place in the container",

@@ -118,7 +118,7 @@ def _refuse_nul(source: str, *texts: str) -> None:
     if any("\0" in text for text in texts):
         raise UserError(
             "a NUL character in a variable, the entrypoint or the working directory",
-            "the image is damaged or made to do harm: do not use it",
+            "the image is damaged or malicious: do not use it",
             "image-damaged",
             where=source,
         )
@@ -132,7 +132,7 @@ def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     except process.TooMuchError:
         raise UserError(
             f"'/{member}' in the image is larger than 1 MiB",
-            "the image is damaged or made to do harm: do not use it",
+            "the image is damaged or malicious: do not use it",
             "image-damaged",
             where=image_path,
         ) from None

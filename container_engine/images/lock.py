@@ -54,7 +54,7 @@ class Part(BaseModel):
 
     image: str = Field(description="as the environment names it, variables not expanded")
     name: str = Field(description="registry, repository and tag; empty for a file")
-    images: dict[str, Pinned] = Field(description="what that stood for, by architecture")
+    images: dict[str, Pinned] = Field(description="what it resolved to, for each architecture")
 
 
 class Lock(Part):
@@ -151,7 +151,7 @@ def differences(lock: Lock, now: Declared) -> list[str]:
     if before_all != now.image:
         found.append(f"its image was '{before_all}' and is '{now.image}'")
     elif lock.environment != now.environment:
-        found.append("the environment says something else")
+        found.append("the environment asks for something else")
     for name in sorted(lock.hooks.keys() | now.hooks.keys()):
         before, after = lock.hooks.get(name), now.hooks.get(name)
         if before != after:
@@ -175,7 +175,10 @@ def locked_image(lock: Part, path: str, declared: str, arch: str, cwd: str) -> s
         image = parse(declared, cwd)
         if not isinstance(image, FileImage):
             raise UserError(
-                f"a file is locked, and '{declared}' is none", _HINT, "image-lock", where=path
+                f"the lock is for a file, but '{declared}' is not a file",
+                _HINT,
+                "image-lock",
+                where=path,
             )
         _check_file(image.path, lock.images[_FILE], path)
         return declared
@@ -206,10 +209,10 @@ def check_name(lock: Part, path: str, said: str, meanings: Sequence[RegistryImag
 
 
 def _either(known: Sequence[str]) -> str:
-    return " or ".join(f"'{one}'" for one in known) or "none in a registry"
+    return " or ".join(f"'{one}'" for one in known) or "not an image of a registry"
 
 
-_HINT = "ce lock makes it anew"
+_HINT = "ce lock writes a new one"
 
 
 def _check_file(path: str, pinned: Pinned, lock_path: str) -> None:

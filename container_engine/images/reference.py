@@ -281,12 +281,12 @@ def _split_tag(path: str) -> tuple[str, str | None]:
 
 def _check(text: str, registry: str, path: str, tag: str | None) -> None:
     if not path:
-        raise _bad(text, f"no image is named in registry '{registry}'")
+        raise _bad(text, f"the name of the image is missing after the registry '{registry}'")
     for component in path.split("/"):
         if not _COMPONENT.fullmatch(component):
             raise _bad(text, _why_not_component(component))
     if tag is not None and not _TAG.fullmatch(tag):
-        raise _bad(text, f"'{tag}' is not a tag" if tag else "nothing stands after the ':'")
+        raise _bad(text, f"'{tag}' is not a tag" if tag else "nothing follows the ':'")
 
 
 def _why_not_component(component: str) -> str:

@@ -36,8 +36,8 @@ def exposure(subject: Subject) -> Iterator[Problem]:
             message = f"hides the image's {mount.target} below the host's, with its libraries"
             yield advice(mount.origin, key, message, "mount only the files that you need")
         elif mount.source in _SLURMS and not has_slurm:
-            message = f"mounts {mount.source}, which alone brings no srun or sbatch"
-            hint = 'for these, com.hooks.slurm.enabled = "true" brings all that they need'
+            message = f"mounts {mount.source}, which alone does not provide srun or sbatch"
+            hint = 'for these, com.hooks.slurm.enabled = "true" provides all that they need'
             yield advice(mount.origin, key, message, hint)
             has_slurm = True  # once is enough
         elif has_server and "ro" not in mount.options and _has_home(mount.source, subject.home):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PLUGINS_HOOK, _FABRICS_HOOK, _STACK = "aws_ofi_nccl", "cxi", "netstack"
 _ENABLE = f'write com.hooks.{_PLUGINS_HOOK}.enabled = "true"'
 _ENABLE_FABRIC = f'write com.hooks.{_FABRICS_HOOK}.enabled = "true"'
-_UNLESS = "unless the image brings its own"
+_UNLESS = "unless the image has its own"
 _NVSHMEM = "NVSHMEM_LIBFABRIC_"
 _TUNING = ("FI_CXI_", "FI_MR_CACHE_", "FI_PROVIDER", "OFI_NCCL_", _NVSHMEM)
 # parts of paths on a host that users mount for its network software
@@ -51,7 +51,7 @@ def _is_declined(subject: Subject) -> bool:
 def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
     net = next((entry for entry in subject.edf.env if entry.name == "NCCL_NET"), None)
     if net is not None and net.value == "AWS Libfabric":
-        message = "NCCL fails if it does not find this plugin, and no hook brings it"
+        message = "NCCL fails if it does not find this plugin, and no hook provides it"
         yield advice(net.origin, "env.NCCL_NET", message, f"{_ENABLE}, {_UNLESS}")
     elif net is not None and net.value == "Socket":
         message = "lets NCCL use TCP, which is far slower than the network of the nodes"
@@ -62,7 +62,7 @@ def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
         tuned = [entry for entry in subject.edf.env if _is_tuning(entry, names)]
         for entry in tuned[:1]:
             more = f" (and {len(tuned) - 1} more)" if len(tuned) > 1 else ""
-            message = f"tunes network software that no hook brings{more}"
+            message = f"tunes network software that no hook provides{more}"
             is_nvshmem = all(one.name.startswith(_NVSHMEM) for one in tuned)
             enable = _ENABLE_FABRIC if is_nvshmem else _ENABLE
             yield advice(entry.origin, f"env.{entry.name}", message, f"{enable}, {_UNLESS}")
@@ -94,7 +94,7 @@ def _brought_twice(subject: Subject, *, has_plugin: bool) -> Iterator[Problem]:
             yield advice(mount.origin, "mounts", message, hint)
         elif part := part or _part(mount, _FABRIC_PARTS):
             hook = _PLUGINS_HOOK if part in _PLUGIN_PARTS else _FABRICS_HOOK
-            message = f"mounts {part} by hand, which the hook {hook} brings"
+            message = f"mounts {part} by hand, which the hook {hook} provides"
             yield advice(mount.origin, "mounts", message, "remove the mount, or the hook")
 
 
@@ -110,7 +110,7 @@ def _libraries_by_hand(subject: Subject) -> Iterator[Problem]:
         names = ", ".join(name for _origin, name in found)
         message = f"mounts libraries of the host by hand ({names})"
         hint = (
-            f"the hook {_FABRICS_HOOK} brings what libfabric needs and the image lacks: "
+            f"the hook {_FABRICS_HOOK} provides what libfabric needs and the image lacks: "
             "remove those that are there for it"
         )
         yield advice(found[0][0], "mounts", message, hint)
@@ -121,7 +121,7 @@ def _own_stack(subject: Subject) -> Iterator[Problem]:
     text = (subject.edf.image_text or "").lower()
     if origin is not None and any(word in text for word in _OWN_STACK):
         message = (
-            f"this image brings its own network software, and the hook {_FABRICS_HOOK} replaces it"
+            f"this image has its own network software, and the hook {_FABRICS_HOOK} replaces it"
         )
         hint = f"remove the annotations of {_FABRICS_HOOK} and {_PLUGINS_HOOK}"
         yield advice(origin, "image", message, hint)

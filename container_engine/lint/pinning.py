@@ -35,4 +35,6 @@ def _of(name: str, origin: Origin, cwd: str) -> Iterator[Problem]:
     if image.tag.partition("-")[0] in _MOVING:
         says = "names" if image.name.endswith(f":{image.tag}") else "implies"
         message = f"'{image.name}' {says} the tag '{image.tag}', which changes"
-        yield advice(origin, "image", message, "name a version, or a digest with @sha256:…")
+        yield advice(
+            origin, "image", message, "use the tag of a version, or a digest with @sha256:…"
+        )

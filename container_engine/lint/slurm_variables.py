@@ -21,7 +21,7 @@ def slurm_variables(subject: Subject) -> Iterator[Problem]:
     for name, history in subject.below("env"):
         origin, value = history.effective.origin, history.effective.value
         if is_slurms(name):
-            message = "has no effect: of such variables Slurm's own values count"
+            message = "has no effect: Slurm sets this variable itself"
             hint = f"export {name} before srun, or give srun the option that sets it"
             yield advice(origin, history.key, message, hint)
         elif name in _GPUS and value != "" and name not in variables_in(history):

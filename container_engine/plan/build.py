@@ -49,7 +49,7 @@ def missing_image(file: str) -> Problem:
         0,
         "image",
         "missing, so this environment can only serve as a base of others",
-        hint='name an image, or write image = "" to run on the host on purpose',
+        hint='add an image, or write image = "" to run on the host on purpose',
         see="image-not-named",
     )
 

@@ -208,7 +208,7 @@ def _filled(value: T, text: Callable[[str], str]) -> T:
 def _requirements(edf: Edf, active: Active) -> Iterator[Refusal]:
     if active.hook.data.requires.writable and not edf.writable:
         name, why = active.hook.name, active.reason
-        message = f"the hook '{name}' ({why}) needs a container that can be written"
+        message = f"the hook '{name}' ({why}) needs a writable container"
         yield Refusal(active.asked, message, f"writable is false, {edf.writable_origin}")
 
 

@@ -55,7 +55,7 @@ class Image(_Frozen):
 
     path: str = Field(description="absolute path of a SquashFS file")
     name: str = Field(description="the image as the user wrote it, variables expanded")
-    env: dict[str, str] = Field(description="variables that the image brings along")
+    env: dict[str, str] = Field(description="variables of the image")
     entrypoint: tuple[str, ...] = Field((), description="what the image wants run first")
     workdir: str | None = Field(None, description="where the image wants commands to start")
     digest: str | None = Field(None, description="of the registry's manifest, sha256:…")
@@ -65,7 +65,7 @@ class Image(_Frozen):
     on_nodes: bool = Field(
         False, description="the submit host lacks the file: nodes read env and workdir themselves"
     )
-    above: tuple[Part, ...] = Field((), description="images that lie above it, the highest last")
+    above: tuple[Part, ...] = Field((), description="images above it, the highest last")
     origin: str = Field("", alias="from", description=_FROM)
 
 
@@ -113,7 +113,7 @@ class HookUse(_Frozen):
     )
     libraries: tuple[LibraryEdit, ...] = Field((), description="libraries of the node")
     search: tuple[str, ...] = Field((), description="directories for the loader, in the container")
-    refresh: bool = Field(False, description="whether the loader's cache must be made anew")
+    refresh: bool = Field(False, description="whether the loader's cache must be rebuilt")
     services: tuple[Service, ...] = Field((), description="programs in the container")
     code: str = Field("", description="module of the engine for what data cannot say")
     checks: tuple[Check, ...] = Field((), description="looked at before the tasks start")
@@ -171,8 +171,8 @@ class LaunchPlan(_Frozen):
 
     version: Literal[1, 2] = Field(
         VERSION,
-        description="of this format; 2 where images lie above the base or are on nodes only, or the"
-        " container is kept or saved",
+        description="of this format; 2 where there are images above the base, or images that only"
+        " nodes have, or the container is kept or saved",
     )
     engine: str = Field(description="version of the container engine that made the plan")
     name: str = Field(description="the EDF as the user asked for it")

@@ -115,7 +115,7 @@ def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
         meant = nearest(name, known)
         suggestion = f", did you mean '{PREFIX}{meant}'?" if meant else ""
         message = f"unknown annotation '{entry.key}'{suggestion}"
-        hint = f"known are {', '.join(PREFIX + one for one in sorted(known))}"
+        hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
         yield Problem("warning", entry.origin.file, entry.origin.line, "", message, hint)
     elif setting.read(entry.value) is None:
         yield _problem(key, entry.origin, f"expected {setting.wanted}, found '{entry.value}'")
@@ -149,7 +149,7 @@ def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
     rule = offer.origins.get("edf_may_override", "the site's configuration")
     message = f"the site decides this: '{name}' is not in edf_may_override of {rule}"
     written = "line" if origin.line else "option"
-    hint = f"remove the {written}; 'ce config show' says what counts"
+    hint = f"remove the {written}; 'ce config show' prints the values in effect"
     return _problem(key, origin, message, hint, "site-decides")
 
 

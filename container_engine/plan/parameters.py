@@ -57,7 +57,7 @@ def _only(parameter: Parameter) -> str:
         f"{name} is {value if isinstance(value, str) else ' or '.join(value)}"
         for name, value in parameter.when.items()
     )
-    return f"it only counts if {' and '.join(wanted)}"
+    return f"it is only used if {' and '.join(wanted)}"
 
 
 def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iterator[Refusal]:

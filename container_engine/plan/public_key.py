@@ -41,7 +41,7 @@ def judge(path: str, content: bytes) -> Judged:
     keys = [line for line in lines if line and not line.startswith("#")]
     if len(keys) != 1:
         found = "no key" if not keys else f"{len(keys)} keys"
-        return Judged(None, f"'{path}' has {found}, one public key is wanted")
+        return Judged(None, f"'{path}' has {found}, expected one public key")
     return _judge_line(path, keys[0])
 
 

@@ -26,7 +26,11 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
         ("image", plan.image.path, plan.image.origin),
         *_name(plan),
         *_above(plan),
-        ("image says", _image_facts(plan), plan.image.source or "nothing is known but its files"),
+        (
+            "image says",
+            _image_facts(plan),
+            plan.image.source or "no image configuration found; using defaults",
+        ),
         ("workdir", text(plan.workdir), plan.workdir_from),
         ("file system", "writable" if plan.writable else "read-only", plan.writable_from),
         ("entrypoint", shlex.join(plan.entrypoint) or "none", plan.entrypoint_from),

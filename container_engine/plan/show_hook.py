@@ -28,7 +28,7 @@ def show_hook(hook: Hook) -> str:
     rows = [("enabled by", f'{hook.switch} = "true"'), ("default", _default(hook))]
     rows += [("parameter", line) for name in data.parameters for line in _parameter(hook, name)]
     for name, value in data.settings.items():
-        allowed = f", users may say {hook.annotation}.{name}" if name in data.allow else ""
+        allowed = f", users may set {hook.annotation}.{name}" if name in data.allow else ""
         rows.append(("setting", f"{name} = {value}{allowed}"))
     for label, names in (
         ("implies", data.implies),

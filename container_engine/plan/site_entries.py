@@ -100,7 +100,7 @@ class _Reader:
             origin = self._origin(f"env.{name}")
             try:
                 if not name or "=" in name:
-                    message = "not a name that a variable can have"
+                    message = "not a valid name of a variable"
                     raise UserError(message, see="site-configuration")
                 yield EnvEntry(name, expand(text, self._scope), origin)
             except UserError as error:

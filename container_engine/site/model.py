@@ -52,12 +52,12 @@ class Policy(BaseModel):
     allowed_images: tuple[str, ...] = Field(
         (),
         description="patterns; those with a leading / are for files, the others for references; "
-        "where there is none of a kind, all of that kind are allowed",
+        "without any of a kind, all of that kind are allowed",
         examples=[["nvcr.io", "docker.io/library/*", "/apps/images"]],
     )
     denied_images: tuple[str, ...] = Field(
         (),
-        description="patterns of what is refused although it is allowed",
+        description="patterns of what is refused even if it is allowed",
         examples=[["*:latest"]],
     )
     site_images_only: StrictBool = Field(
@@ -88,7 +88,7 @@ class Policy(BaseModel):
     mount_sources: tuple[str, ...] = Field(
         (),
         description="patterns of paths from which environments may mount, as what they lead to; "
-        "nodes look at that again, too; the site's own mounts count as well; empty: all",
+        "nodes look at that again, too; the site's own mounts are checked as well; empty: all",
         examples=[["/scratch", "/home/*"]],
     )
     max_image_size: str = Field(
@@ -105,11 +105,11 @@ class Policy(BaseModel):
     scanner: tuple[str, ...] = Field(
         (),
         description="a program and its arguments, of which {rootfs}, {image}, {name} and {digest} "
-        "are filled in; its exit code 0 means that the image is good",
+        "are filled in; its exit code 0 means that the image passed",
         examples=[["/usr/bin/trivy", "rootfs", "--exit-code", "1", "{rootfs}"]],
     )
     scanner_verdict: Literal["warn", "block"] = Field(
-        "warn", description="what a launch does with an image that is not good", examples=["block"]
+        "warn", description="what a launch does with an image that did not pass", examples=["block"]
     )
     scanner_timeout_s: float = Field(
         600, gt=0, description="limit for the scan of one image", examples=[1800]
@@ -153,7 +153,7 @@ class SiteConfig(BaseModel):
         examples=[["entrypoint", "env", "pull"]],
     )
     edf_dir: str = Field(
-        "/etc/edf", description="where EDFs of the site lie", examples=["/etc/edf"]
+        "/etc/edf", description="directory of the site's EDFs", examples=["/etc/edf"]
     )
     edf_dirs: tuple[str, ...] = Field(
         (),
@@ -173,7 +173,7 @@ class SiteConfig(BaseModel):
     )
     passing_dir: str = Field(
         "",
-        description="where images for one step lie while it runs (EDF_IMAGESTORE=void): a "
+        description="where images for one step are while it runs (EDF_IMAGESTORE=void): a "
         "directory that all nodes see and users may write; empty: SCRATCH, else the user's cache",
         examples=["/scratch"],
     )
@@ -202,7 +202,7 @@ class SiteConfig(BaseModel):
     )
     deferred_variables: tuple[str, ...] = Field(
         ("SLURM_*", "SLURMD_*", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
-        description="names that only exist on compute nodes; a trailing * stands for any rest",
+        description="names that only exist on compute nodes; a trailing * matches any rest",
         examples=[["SLURM_*", "SITE_NODE_ID"]],
     )
     start: Literal["crun", "podman"] = Field(
@@ -212,7 +212,7 @@ class SiteConfig(BaseModel):
         examples=["podman"],
     )
     start_timeout_s: float = Field(
-        120, gt=0, description="a container that starts later failed", examples=[60]
+        120, gt=0, description="the time after which a start has failed", examples=[60]
     )
     import_timeout_s: float = Field(
         3600, gt=0, description="limit for the import of one image", examples=[7200]

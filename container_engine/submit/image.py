@@ -248,14 +248,14 @@ def _scanned(
         verdict = scanner.recall(asked, time.time())
         if verdict is None:
             program = wanted.policy.scanner[0]
-            context.listener().say(f"{asked.name}: being scanned by {program}")
+            context.listener().say(f"{asked.name}: scanning it with {program}")
             verdict = scanner.scan(asked)
         problem = "" if verdict.is_good else verdict.summary
         ends = verdict.when + wanted.policy.scanner_max_age_s
     except SiteError as error:
         problem, ends = error.message, time.time()
     if problem and wanted.policy.scanner_verdict == "block":
-        raise wanted.refusal("scanner", f"'{asked.name}' is not good: {problem}")
+        raise wanted.refusal("scanner", f"'{asked.name}' did not pass the scan: {problem}")
     notices = resolved.notices
     if problem:
         notices = (*notices, f"'{asked.name}': the site's scanner says: {problem}")

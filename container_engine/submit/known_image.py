@@ -82,9 +82,8 @@ def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:
     if image is None or not image.entrypoint or edf.entrypoint is not None:
         return []
     origin = edf.image_origin or Origin(edf.name, 0)
-    message = (
-        f"the image has an entrypoint, {' '.join(image.entrypoint)}, and no file decides on it"
-    )
+    entrypoint = " ".join(image.entrypoint)
+    message = f"the image has an entrypoint, {entrypoint}, and no file says whether to run it"
     hint = "write entrypoint = true to run it before the tasks, or entrypoint = false"
     return [Problem("warning", origin.file, origin.line, "entrypoint", message, hint)]
 

@@ -22,5 +22,5 @@ def read_key(path: str) -> Judged:
         hint = "make one with ssh-keygen, and name the file that ends with .pub"
         return Judged(None, f"'{path}': {why}", hint)
     if len(content) > MAX_SIZE:
-        return Judged(None, f"'{path}' has more than {MAX_SIZE} bytes, one public key is wanted")
+        return Judged(None, f"'{path}' has more than {MAX_SIZE} bytes, expected one public key")
     return judge(path, content)

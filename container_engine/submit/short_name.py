@@ -116,7 +116,7 @@ def _offered(
         else:
             return one
     last = refused[-1]
-    message = f"none of {_listed(meanings)} can be had; the last one: {last.message}"
+    message = f"none of {_listed(meanings)} is available; the last one: {last.message}"
     raise UserError(message, last.hint, last.see, details=last.details)
 
 

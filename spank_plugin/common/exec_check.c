@@ -195,9 +195,9 @@ static int is_missing(const char *name, char why[CE_WHY_SIZE])
 	char end[CE_LOADER_SIZE];
 
 	if (ce_leads_nowhere(name, end))
-		snprintf(why, CE_WHY_SIZE, "it needs '%s', a link to '%s', which is not there", name, end);
+		snprintf(why, CE_WHY_SIZE, "it needs '%s', a link to '%s', which does not exist", name, end);
 	else
-		snprintf(why, CE_WHY_SIZE, "it needs '%s', which is not there", name);
+		snprintf(why, CE_WHY_SIZE, "it needs '%s', which does not exist", name);
 	return faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) < 0;
 }
 

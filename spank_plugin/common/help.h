@@ -10,23 +10,23 @@
 #define CE_HELP_IMAGE_DAMAGED \
 	CE_HELP("image-damaged", "copy, download or import it again; report the node if good images fail there, too")
 #define CE_HELP_IMAGE_ARCHITECTURE \
-	CE_HELP("image-architecture", "choose an image that is made for this machine, or nodes of the image's kind")
+	CE_HELP("image-architecture", "choose an image built for this architecture, or nodes that have the image's")
 #define CE_HELP_LIMIT_REACHED \
 	CE_HELP("limit-reached", "ulimit -a shows your limits, which srun passes on; raise the one that is too low")
 #define CE_HELP_PLAN_NOT_ARRIVED \
 	CE_HELP("plan-not-arrived", "report it: plugin and engine of the same version belong on all hosts")
 #define CE_HELP_LAUNCHER_ENDED \
-	CE_HELP("launcher-ended", "was the step cancelled, or killed for its memory (--mem)? if it stays so on one node, report the node")
+	CE_HELP("launcher-ended", "was the step cancelled, or killed for its memory (--mem)? if it keeps happening on one node, report the node")
 #define CE_HELP_START_TIMEOUT \
 	CE_HELP("start-timeout", "try again; then look for a hanging file system on the node and a service or entrypoint that does not end")
 #define CE_HELP_IMAGE_GONE \
-	CE_HELP("image-gone", "never remove, replace or overwrite an image file that steps use; give a new one a name of its own")
+	CE_HELP("image-gone", "never remove, replace or overwrite an image file that steps use; save a new one under a new name")
 #define CE_HELP_CONTAINER_DIED \
-	CE_HELP("container-died", "was something killed for its memory? ask for more with --mem")
+	CE_HELP("container-died", "was a process killed for exceeding its memory? request more with --mem")
 #define CE_HELP_COMMAND_NOT_FOUND \
-	CE_HELP("command-not-found", "the image's PATH counts, not your host's; a path is one in the container: is its directory mounted?")
+	CE_HELP("command-not-found", "commands are looked up in the image, not on the host; for a file of your own, mount its directory (ce help files)")
 #define CE_HELP_COMMAND_NOT_EXECUTABLE \
-	CE_HELP("command-not-executable", "is it a directory, without x, on a noexec mount, or for another machine or loader?")
+	CE_HELP("command-not-executable", "is it a directory, not executable (chmod +x), on a noexec mount, or built for another processor or loader?")
 #define CE_HELP_MPIRUN_INSIDE \
 	CE_HELP("mpirun-inside", "start the ranks with srun instead: srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH)")
 #define CE_HELP_PMIX_ROOT \
@@ -36,7 +36,7 @@
 #define CE_HELP_CONTAINER_SAVE \
 	CE_HELP("container-save", "name a file in a directory that the node has and you can write to, with room in it")
 #define CE_HELP_TASK_JOIN \
-	CE_HELP("task-join", "try again; if it stays so, report it with the details of ce trace")
+	CE_HELP("task-join", "try again; if it keeps happening, report it with the details of ce trace")
 #define CE_HELP_PLUGIN_CONTAINED \
 	CE_HELP("plugin-contained", "ask the administrator to take contain_spank out of slurm.conf")
 #define CE_HELP_PYXIS_TOO \

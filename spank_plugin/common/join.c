@@ -177,7 +177,7 @@ static int refuse(const char *command, int reason, const char *link, struct ce_e
 	err->below = ce_not_found_help(command);
 	if (link != NULL && ce_leads_nowhere(link, end))
 		return ce_fail_code(err, CE_EXIT_NOT_FOUND,
-				    "%s: command not found in the container: '%s' is a link to '%s', which is not there",
+				    "%s: command not found in the container: '%s' is a link to '%s', which does not exist",
 				    command, link, end);
 	return ce_fail_code(err, CE_EXIT_NOT_FOUND, "%s: command not found in the container",
 			    command);

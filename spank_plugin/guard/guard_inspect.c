@@ -52,6 +52,6 @@ int guard_op_note(struct guard *guard, char **args)
 	packet[0] = 'N';
 	memcpy(packet + 1, args[0], length);
 	if (ce_send(guard->control, packet, length + 1, NULL, 0) < 0)
-		return guard_fail(guard, "cannot tell the launcher");
+		return guard_fail(guard, "cannot report to the launcher");
 	return 0;
 }

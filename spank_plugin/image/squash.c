@@ -70,7 +70,7 @@ const char *squash_load(struct squash *squash)
 	struct stat root;
 
 	if (sqfs_super_read(&squash->super, squash->file) != 0)
-		return "no SquashFS 4.0 file system";
+		return "not a SquashFS 4.0 file system";
 	if (squash->file->get_size(squash->file) < squash->super.bytes_used)
 		return "the file is shorter than its file system";
 	if (open_compressor(squash) != 0)

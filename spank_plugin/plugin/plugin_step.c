@@ -94,7 +94,7 @@ static int prepare_launcher(struct ce_launcher *launcher, spank_t spank, const c
 	if (spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
-		return ce_fail(err, "cannot learn whose job this is");
+		return ce_fail(err, "cannot determine the job's user");
 	char *const facts[] = { fact, NULL };
 	return ce_launcher_prepare(launcher, plan, environment, facts, uid, gid, err);
 }

@@ -21,8 +21,8 @@ static const struct {
 	  "[pyxis] bind mounts inside the container; flags are separated with \"+\", e.g. \"ro+rprivate\"" },
 	{ "container-workdir", "PATH", "[pyxis] working directory inside the container" },
 	{ "container-name", "NAME",
-	  "[pyxis] name of a container that lives with the job; later steps join it or go on with it. After it "
-	  "may stand \":auto\", \":create\", \":exec\" or \":no_exec\"" },
+	  "[pyxis] name of a container that lives with the job; later steps join or resume it. It may be "
+	  "followed by \":auto\", \":create\", \":exec\" or \":no_exec\"" },
 	{ "container-save", "PATH", "[pyxis] save the container to a SquashFS file at the end of the step" },
 	{ "container-mount-home", NULL, "[pyxis] bind mount the user's home directory" },
 	{ "no-container-mount-home", NULL, "[pyxis] do not bind mount the user's home directory" },
@@ -34,7 +34,7 @@ static const struct {
 	{ "container-writable", NULL, "[pyxis] make the container's file system writable" },
 	{ "container-readonly", NULL, "[pyxis] make the container's file system read-only" },
 	{ "container-env", "NAME[,NAME...]",
-	  "[pyxis] variables of the host that count before those of the image" },
+	  "[pyxis] variables of the host that take precedence over those of the image" },
 	{ "container-unshare", "NS[,NS...]", "[pyxis] namespaces of its own: net, ipc, uts, pid" },
 };
 enum { COUNT = sizeof known / sizeof known[0] };

@@ -75,7 +75,7 @@ static void tell(int reply, const struct ce_shared *shared, const struct duty *d
 static void save(int reply, int gate, const struct ce_shared *shared)
 {
 	static const char unsaved[] =
-		"--container-save: nothing was saved: what saves the container was killed, as by scancel or a time limit";
+		"--container-save: nothing was saved: the process that saves the container was killed, for example by scancel or a time limit";
 	const char *node = shared != NULL ? shared->node : NULL;
 	char text[SAVE_TEXT_SIZE];
 

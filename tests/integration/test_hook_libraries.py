@@ -361,7 +361,7 @@ def test_an_image_with_musl_keeps_its_own_and_says_why(
     done = place.engine(engine).run(edf, str(program), "libfabric.so.1", "whose")
     assert done.stdout == "the image\n", done.stderr
     [line] = done.stderr.splitlines()
-    assert f"cannot be loaded in this container: {FABRIC_FILE} is made for glibc" in line
+    assert f"cannot be loaded in this container: {FABRIC_FILE} is built for glibc" in line
 
 
 def test_libraries_made_for_musl_are_found_by_its_loader(engine: Engine, place: Place) -> None:

@@ -49,7 +49,7 @@ def test_a_plugin_that_cannot_be_loaded_is_named_with_what_it_lacks(
     hook(place, path, ("loadable", "libnccl-net.so"), severity=severity)
     assert said(place, engine, cuda_image(place), severity) == (
         "hook fabric: libnccl-net.so cannot be loaded in this container: it needs libgone.so.3,"
-        " which is not there (NCCL would use TCP)"
+        " which is missing (NCCL would use TCP)"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_library_for_a_newer_glibc_than_the_images_is_left_out_with_a_remedy(
     text = said(place, engine, cuda_image(place), severity)
     assert text.startswith(
         "hook fabric: libnccl-net.so is left out: the node's libnccl-net.so needs GLIBC_2.99, and"
-        " the image's glibc ends at 2."
+        " the image has glibc 2."
     )
     assert "use an image with a newer distribution" in text
 

@@ -92,7 +92,7 @@ def test_a_launch_says_that_the_environment_has_moved_on(project: Project) -> No
     project.edf.write_text(f'image = "{name}"\nworkdir = "/w"\n')
     digest, said = project.launched()
     assert digest == pinned["digest"]
-    assert "the environment says something else (ce lock renews it)" in said
+    assert "the environment asks for something else (ce lock renews it)" in said
     project.edf.write_text(f'image = "{other}"\n')
     digest, said = project.launched()
     assert digest == pinned["digest"]
@@ -112,7 +112,7 @@ def test_the_check_tells_whether_a_lock_is_missing_or_old(project: Project) -> N
     done = project.ce("lock", "--check")
     assert (done.returncode, done.stdout) == (
         1,
-        f"{project.lock}: the environment says something else\n",
+        f"{project.lock}: the environment asks for something else\n",
     )
     assert json.loads(project.lock.read_text()) == before
 
@@ -240,4 +240,4 @@ def test_a_lock_that_cannot_be_used_ends_the_launch(
     assert done.returncode == 1
     assert str(project.lock) in done.stderr
     assert message in done.stderr
-    assert "ce: hint: ce lock makes it anew" in done.stderr
+    assert "ce: hint: ce lock writes a new one" in done.stderr

@@ -155,10 +155,10 @@ def test_a_scan_prints_the_report_and_the_verdict(site: Site) -> None:
     good, bad = site.image(), site.image("bad")
     done = site.ce("scan", str(good))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"scanning {good}\n{good}: good, {site.scanner} said on ")
+    assert done.stdout.startswith(f"scanning {good}\n{good}: passed, {site.scanner} on ")
     done = site.ce("scan", site.edf(bad))
     assert done.returncode == 1
-    assert done.stdout.startswith(f"scanning {bad}\nfound: /bad\n{bad}: not good, ")
+    assert done.stdout.startswith(f"scanning {bad}\nfound: /bad\n{bad}: failed, ")
     assert done.stdout.endswith("(exit code 1); launches warn\n")
 
 
@@ -208,7 +208,7 @@ def test_a_bad_image_is_warned_of_or_refused_as_the_site_wants(site: Site) -> No
     done = site.ce("plan", edf)
     assert done.returncode == 1
     assert f"{edf}:1: image: {site.file}: policy.scanner: " in done.stderr
-    assert "is not good: found: /bad\n" in done.stderr
+    assert "did not pass the scan: found: /bad\n" in done.stderr
 
 
 def test_a_scanner_that_cannot_judge_is_no_good_verdict(site: Site) -> None:
@@ -227,7 +227,7 @@ def test_a_scanner_that_cannot_judge_is_no_good_verdict(site: Site) -> None:
 def test_a_site_without_a_scanner_says_so(site: Site) -> None:
     site.says()
     done = site.ce("scan", "/x.sqsh")
-    assert done.stderr == f"ce: error: {site.file}: policy.scanner: the site names no scanner\n"
+    assert done.stderr == f"ce: error: {site.file}: policy.scanner: the site has no scanner\n"
 
 
 def test_launches_ask_for_signatures_and_registries_by_what_lies_beside_an_image(

@@ -464,7 +464,7 @@ def test_a_build_that_fails_says_which_step(engine: Engine) -> None:
     assert "ce: error: Containerfile:2: COPY nothing /: " in done.stderr
     (where / "Containerfile").unlink()
     done = finished(engine, str(engine.prefix / "bin/ce"), "build", str(where))
-    assert "neither a Containerfile nor a Dockerfile is there" in done.stderr
+    assert "there is no Containerfile or Dockerfile" in done.stderr
 
 
 def test_what_podman_has_is_imported(engine: Engine) -> None:

@@ -108,7 +108,7 @@ def test_a_script_whose_interpreter_is_missing_does_not_run(cluster: Cluster) ->
     edf = cluster.edf(f'mounts = ["{cluster.scratch}:/s"]\n')
     done = cluster.srun(f"--environment={edf}", f"/s/{script.name}")
     assert done.returncode == 126
-    assert "it needs '/no/such/interpreter', which is not there" in done.stderr
+    assert "it needs '/no/such/interpreter', which does not exist" in done.stderr
 
 
 def test_arguments_arrive_as_they_were_given(cluster: Cluster, demo: str) -> None:

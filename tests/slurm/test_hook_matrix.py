@@ -145,7 +145,7 @@ CASES = {
         ),
         # Its programs are made for glibc; the stand-in is a bash script, and bash is missing there.
         musl="",
-        musl_says="it needs '/bin/bash', which is not there",
+        musl_says="it needs '/bin/bash', which does not exist",
     ),
     "pmi2": Case(
         'test -n "$PMI_FD" && test -e "/proc/self/fd/$PMI_FD" && echo "rank $PMI_RANK"',

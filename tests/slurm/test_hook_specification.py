@@ -93,7 +93,7 @@ RELATIONS = {
     "required": ('requires.hooks = ["absent"]', "needs the hook 'absent'"),
     "writable": (
         "requires.writable = true",
-        "the hook 'one' (com.hooks.one.enabled) needs a container that can be written",
+        "the hook 'one' (com.hooks.one.enabled) needs a writable container",
     ),
     "turned off": ("turned_off = true", "the hook 'one' is turned off at this site"),
 }
@@ -430,7 +430,7 @@ def test_cause_1_a_plugin_that_this_container_cannot_load(prepared: Prepared) ->
     (line,) = prepared.said(cuda_image(prepared.place, 12), "cuda-dl")
     assert line == (
         "aws_ofi_nccl: libnccl-net.so cannot be loaded in this container: it needs libgone.so.3,"
-        " which is not there (NCCL would use TCP: choose the variant that fits the image's CUDA)"
+        " which is missing (NCCL would use TCP: choose the variant that fits the image's CUDA)"
     )
 
 

@@ -345,7 +345,7 @@ def test_a_profile_beside_the_configuration_is_for_all_that_enters_a_container(
             profile.chmod(mode)
             done = cluster.run(argv)
             assert done.stdout.split() == expected, done.stderr
-            refusal = f"profile {profile}: must be a file of root's that nobody else can write"
+            refusal = f"profile {profile}: must be owned by root and writable by nobody else"
             assert (refusal in done.stderr) == (not expected)
     finally:
         profile.unlink()

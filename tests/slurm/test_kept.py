@@ -87,7 +87,7 @@ def test_who_joins_hears_only_of_what_the_running_container_lacks(
     assert (done.returncode, done.stdout) == (0, "without\n"), done.stderr
     (warning,) = [line for line in done.stderr.splitlines() if line.startswith("ce:")]
     assert warning.partition(": ignoring ")[2] == (
-        "--container-mounts (/none); what counts is what it was started with"
+        "--container-mounts (/none); it keeps what it was started with"
     )
     assert_nothing_kept()
 

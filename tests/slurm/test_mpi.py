@@ -138,7 +138,7 @@ def test_an_mpi_that_does_not_speak_what_srun_chose_is_told_of(
     assert done.returncode == 0
     assert done.stderr.count("\n") == 1
     assert f"the image's {mpi} (libmpi" in done.stderr
-    assert f") does not speak {speech} (start it with srun --mpi={instead}" in done.stderr
+    assert f") does not support {speech} (start it with srun --mpi={instead}" in done.stderr
     # A single task has no ranks to miss.
     assert cluster.srun("-n1", *asked, env={**UCX, **env}).stderr == ""
 
@@ -151,7 +151,7 @@ def test_an_mpi_in_a_directory_of_the_node_is_looked_at_too(cluster: Cluster, sh
     edf = cluster.edf(text, image="glibc")
     done = cluster.srun("--mpi=pmi2", "-n2", "-N1", f"--environment={edf}", "true")
     assert done.returncode == 0
-    assert "Open MPI (libmpi.so.40) does not speak PMI2" in done.stderr
+    assert "Open MPI (libmpi.so.40) does not support PMI2" in done.stderr
 
 
 @pytest.mark.parametrize("image", ["mpich", "openmpi"])

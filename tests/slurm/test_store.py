@@ -103,7 +103,7 @@ def test_what_a_running_job_uses_is_not_removed(
     # srun ends before its job does, which has an epilog.
     until("the job's end", lambda: cluster.run(["squeue", "-h", "-j", job]).stdout == "")
     done = ce(cluster, "gc", "--size", "0", env=store)
-    assert "too much together" in done.stdout
+    assert "the store is larger than the limit" in done.stdout
     assert os.listdir(shared / "store/uses") == os.listdir(shared / "store/images") == []
 
 

@@ -1,4 +1,4 @@
-"""The check of comments and docstrings finds the habits that it names, and nothing in quotes."""
+"""The check of comments, docstrings and messages finds the habits that it names."""
 
 import pytest
 
@@ -39,3 +39,22 @@ def test_a_property_may_be_a_clause() -> None:
 def test_strings_of_c_are_no_comments() -> None:
     source = 'char *a = "/* shall */"; // b\n/* one\n * shall */\n'
     assert [line for line, _advice in english.of_c(source)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("the image store is below SCRATCH", []),
+        ("the image store lies below SCRATCH", [2]),
+        ("none of them can be had; the last one", [2]),
+        ("ce config show says what counts", [2]),
+        ("it counts as started", []),
+        ("no hook brings it", [2]),
+        ("the image is made for another processor", [2]),
+    ],
+)
+def test_a_habit_is_found_in_what_users_read(message: str, found: list[int]) -> None:
+    python = f'''"""It lies below."""\nraise Error(f"{message} {{path}}")\n'''
+    assert [line for line, _advice in english.messages_of_python(python)] == found
+    c = f'/* it lies below */\nce_fail(err, "{message} %s", path);\n'
+    assert [line for line, _advice in english.messages_of_c(c)] == found

@@ -51,7 +51,7 @@ def test_every_verb_has_a_section_with_its_help() -> None:
 def test_a_key_is_described_in_the_words_of_toml() -> None:
     text = PAGES["docs/reference/configuration.md"]
     assert (
-        "## `start_timeout_s`\n\nA container that starts later failed.\n\n"
+        "## `start_timeout_s`\n\nThe time after which a start has failed.\n\n"
         "Type: number; default: `120`; since 0.1.\n\n```text\nstart_timeout_s = 60\n```\n"
     ) in text
     assert "Type: array of strings; default: `[]`; since 0.1." in text

@@ -134,7 +134,7 @@ def test_all_faults_of_all_files_are_named_and_the_rest_counts(site: Site) -> No
     assert site.refusal() == (
         "config.toml:1: unknown key 'x'; "
         "conf.d/a.toml:1: entrypoint: must be true or false; "
-        "conf.d/a.toml:2: tmpfs_size: 'big' has another form"
+        "conf.d/a.toml:2: tmpfs_size: 'big' has an invalid form"
     )
     assert read(site.prefix, UID).settings == SiteConfig(pull="never")
 

@@ -71,7 +71,7 @@ def read(containerfile: str) -> str:
         with open(containerfile, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
     except OSError as error:
-        hint = "-f names the file; without it, the directory's own is taken"
+        hint = "-f names the file; without it, the directory's own is used"
         raise UserError(reason(error), hint, "image-build", name=containerfile) from None
 
 

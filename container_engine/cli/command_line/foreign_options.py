@@ -70,8 +70,8 @@ _BUILD_WITH_VALUE = {
     ("-v", "--volume"): "in the Dockerfile: COPY, or RUN --mount=type=bind",
 }
 _BUILD_SWITCHES: Mapping[tuple[str, ...], str] = {
-    ("--pull",): "--no-cache asks the registry for newer images of FROM, and builds all anew",
-    ("--push",): "the image goes into your store; skopeo copy brings one to a registry",
+    ("--pull",): "--no-cache asks the registry for newer images of FROM, and rebuilds everything",
+    ("--push",): "the image goes into your store; skopeo copy pushes one to a registry",
     ("--squash",): "every image is one SquashFS file",
 }
 

@@ -49,7 +49,7 @@ FOREIGN_VERBS: dict[str, str] = {
     "pause": "scontrol suspend JOB suspends a job",
     "port": "the container has the host's network: every port is open as it is",
     "prune": "ce gc removes unused images",
-    "push": "ce only gets images; skopeo copy, or a build service, brings one to a registry",
+    "push": "ce only gets images; skopeo copy, or a build service, pushes one to a registry",
     "quota": "ce images shows how much your images take, ce gc removes unused ones",
     "remote": "ce login REGISTRY logs in to a registry, ce logout logs out",
     "remove": f"{_ENDS}; ce rmi removes images",

@@ -31,7 +31,7 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
         return None
     edf = trace_effective(text, context).edf
     if not edf.image:
-        raise UserError("this environment names no image", name=text)
+        raise UserError("this environment has no image", name=text)
     return edf
 
 

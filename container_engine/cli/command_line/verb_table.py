@@ -46,7 +46,7 @@ VERBS = {
     "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
     "ps": Verb("ps", "list your steps that run in containers"),
     "exec": Verb("exec", "run one more command, or a shell, in a running container"),
-    "save": Verb("save", "make an image of what a running container has become"),
+    "save": Verb("save", "save a running container as an image"),
     "ssh": Verb("ssh", "log in to a running container through its ssh server"),
     "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),

@@ -23,7 +23,7 @@ _ALL = """\
 # Completion of ce for fish, made by 'ce completion fish'.
 %s
 complete -c ce -f
-complete -c ce -n __fish_use_subcommand -s h -l help -d 'say how to use it'
+complete -c ce -n __fish_use_subcommand -s h -l help -d 'show help'
 complete -c ce -n __fish_use_subcommand -l version -d 'print the version'
 """
 

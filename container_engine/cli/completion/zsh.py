@@ -41,7 +41,7 @@ _ALL = """\
 _ce() {
     local curcontext=$curcontext state line
     typeset -A opt_args
-    _arguments -C '(-h --help)'{-h,--help}'[say how to use it]' '--version[print the version]' \\
+    _arguments -C '(-h --help)'{-h,--help}'[show help]' '--version[print the version]' \\
         '1:verb:->verb' '*::argument:->arguments'
     case $state in
     verb)

@@ -97,7 +97,7 @@ def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
         reason = "is not JOB, JOB.STEP or the name of a container that runs"
         hint = "ce ps lists the steps that run; ce shell NAME opens a container of an environment"
         raise UserError(reason, hint, name=wanted)
-    hint = f"running are {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
+    hint = f"running: {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
     raise UserError("no such step runs", hint, where=wanted)
 
 
@@ -112,7 +112,7 @@ def _in_container(steps: Sequence[Step], wanted: str, job: str) -> list[Step]:
     if len(jobs) > 1 and job in jobs:
         return [step for step in named if _job(step) == job]
     if len(jobs) > 1:
-        hint = f"say which: {' or '.join(f'{one}.{wanted}' for one in jobs)}"
+        hint = f"choose one: {' or '.join(f'{one}.{wanted}' for one in jobs)}"
         raise UserError(f"jobs {', '.join(jobs)} have containers of this name", hint, name=wanted)
     return named
 

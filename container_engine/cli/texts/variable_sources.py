@@ -34,7 +34,7 @@ def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secre
     Raises UserError for an invalid name.
     """
     if not name or "=" in name or "\0" in name:
-        raise UserError(f"explain: '{name}' is not a name that a variable can have")
+        raise UserError(f"explain: '{name}' is not a valid name of a variable")
     image = known_image(traced.edf, context, traced.site)
     entry = _entry(name, add(traced.edf, traced.offer.wide).env)
     if not without_slurms({name: None}):
@@ -88,7 +88,7 @@ def _sources(
     if entry is not None and written is not None:
         yield f"EDF: {shown(written) if written else 'unset'}, {entry.origin}"
     else:
-        yield "EDF: says nothing"
+        yield "EDF: not set"
     given = _entry(name, traced.offer.wide.env)
     if given is not None:
         # the origin of such an entry reads "site: FILE:KEY"
@@ -100,7 +100,7 @@ def _sources(
     else:
         value = image.env.get(name)
         where = f", {image.source}" if image.source else ""
-        yield f"image: {'says nothing' if value is None else shown(value)}{where}"
+        yield f"image: {'not set' if value is None else shown(value)}{where}"
     host = context.env.get(name)
     if host is None:
         yield "host: not set here"
@@ -122,7 +122,7 @@ def _hook(name: str, traced: Traced, shown: Callable[[str], str]) -> Iterator[st
             paths = ":".join(hook.prepend[name])
             yield f"hook: {shown(paths)} in front of what follows, {source}, {hook.origin}"
     if not any(name in {**hook.env, **hook.prepend} for hook in traced.hooks):
-        yield "hook: says nothing; OCI hooks and CDI devices act on the node, not known here"
+        yield "hook: sets nothing; what OCI hooks and CDI devices do on the node is not known here"
 
 
 def _value(entry: EnvEntry, image: Image | None) -> str:

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--target", metavar="STAGE", default="", help="build this stage only")
     parser.add_argument(
-        "--no-cache", action="store_true", help="build although nothing has changed, all of it"
+        "--no-cache", action="store_true", help="rebuild everything, also if nothing has changed"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_foreign_of_builds(parser)

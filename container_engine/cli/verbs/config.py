@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show, the default: each value and the file it comes from; check: what is wrong, exit"
         " code 1",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_show_secrets(parser)
 
 
@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.action == "check":
         return _check(config, context, as_json=arguments.json)
     if config.faults:
-        hint = "'ce config check' names everything that is wrong"
+        hint = "'ce config check' lists all errors"
         raise SiteError(located(config.faults[0], config.origins), hint, "site-configuration")
     rows = list(_rows(config, secrecy(arguments, context, config.settings.secret_variables)))
     if arguments.json:

@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Lists the CDI devices of this node and the device nodes that hooks of this site know."
+        "List the CDI devices of this node and the device nodes that hooks of this site know."
         " Run it where containers run: srun ce devices"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")

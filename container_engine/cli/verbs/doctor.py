@@ -28,7 +28,7 @@ _COLOURS = {State.OK: "32", State.WARNING: "33", State.FAILED: "31;1"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Looks at what containers need on this host, and starts one. Each line is ok, warning or"
+        "Check what containers need on this host, and start one. Each line is ok, warning or"
         " failed; the last two have a remedy. The exit code is 1 if anything failed."
     )
     where = parser.add_mutually_exclusive_group()
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="on all nodes of the allocation, else of the cluster, through srun",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--lines", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "srun", metavar="OPTION", nargs="*", help="with --all-nodes: options of srun, after --"

@@ -113,7 +113,7 @@ def _refuse(key: str, found: Sequence[History]) -> None:
     names = [*KEYS, *(history.key for history in found)]
     meant = nearest(key, names)
     hint = f"did you mean '{meant}'?" if meant else "without a KEY, every value is explained"
-    raise UserError(f"explain: no file says anything about '{key}'", hint)
+    raise UserError(f"explain: no file sets '{key}'", hint)
 
 
 def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:

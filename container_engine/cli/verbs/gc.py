@@ -42,19 +42,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layers",
         action="store_true",
-        help="remove all compressed layers, which only spare later imports a download",
+        help="remove all compressed layers; later imports download them again",
     )
     parser.add_argument(
         "--keep-alive",
         "--touch",
         action="store_true",
-        help="refresh the rest's times, for file systems that purge old files",
+        help="set the times of all others to now, so that a purge of old files spares them",
     )
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="only show what would be removed"
+    )
     parser.add_argument(
         "-f", "--force", action="store_true", help="also remove what running jobs use"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not say what goes")
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not list what is removed")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -151,7 +153,7 @@ def _remove_passing(arguments: argparse.Namespace, context: Context, report: _Re
 def _layers(root: str, arguments: argparse.Namespace, report: _Report) -> tuple[list[str], str]:
     """Return the layers to remove and the reason, sparing any that an import may be reading."""
     if arguments.layers and not _is_importing(root):
-        return inventory.old_blobs(root, -1), "only spare later imports a download"
+        return inventory.old_blobs(root, -1), "only save later imports a download"
     if arguments.layers:
         report.line("layers of the last week are kept: an import is running")
     return inventory.old_blobs(root, _BLOB_DAYS * _DAY_S), "unused for a week"
@@ -225,4 +227,4 @@ def _say_result(report: _Report, arguments: argparse.Namespace) -> None:
     else:
         report.line(f"nothing to remove in {report.store}")
     if arguments.keep_alive and not arguments.dry_run:
-        report.line(f"{report.refreshed} images look new")
+        report.line(f"{report.refreshed} images have new times")

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = """\
 list            all hooks of this site, and how each is enabled
-show NAME       what a hook is for, what users may say, what it changes
+show NAME       what a hook is for, what users may set, what it changes
 check [DIR ...] is the catalog right? with DIR instead of the site's directories
 test NAME       does this node have what the hook needs?
 explain EDF     which hooks apply to an environment, why, what they change, and which libraries"""

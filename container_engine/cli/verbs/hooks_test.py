@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OK, ABSENT, LACKS, MISSING, STEP = "ok", "absent", "lacks", "missing", "in a step"
 _LEGEND = {
-    ABSENT: "not on this node, and needed at most for what stands in brackets",
+    ABSENT: "not on this node, and needed only for what is in brackets",
     STEP: "only a step of Slurm knows where",
 }
 
@@ -50,7 +50,7 @@ def test(hook: Hook, offered: Offer, context: Context) -> int:
     rows = list(look.rows(use))
     _print(hook, [*rows, *_chosen(look, rows, others)])
     if rows and all(row.verdict == ABSENT for row in rows):
-        output.line(f"{hook.name}: this node has nothing of what the hook brings")
+        output.line(f"{hook.name}: this node has none of the files that the hook provides")
         return 1
     return int(any(row.verdict in (LACKS, MISSING) for row in rows))
 

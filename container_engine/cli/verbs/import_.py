@@ -109,7 +109,10 @@ def _refuse_archive(given: str, cwd: str) -> None:
     if not given.endswith(_ARCHIVES) or not os.path.isfile(path):
         return
     file = given if given.startswith(("/", ".")) else f"./{given}"
-    hint = f"of docker save: ce import docker-archive:{file}; of OCI's form: oci-archive:{file}"
+    hint = (
+        f"from docker save: ce import docker-archive:{file};"
+        f" in OCI's format: ce import oci-archive:{file}"
+    )
     raise UserError("an archive, whose kind is missing", hint, name=given)
 
 

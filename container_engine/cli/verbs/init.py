@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "./env.toml"
 DEFAULT_IMAGE = "ubuntu:24.04"
 HEAD = """\
-# An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND', made of options.
-# 'ce explain {name}' says what counts and why.
+# An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND', from options.
+# 'ce explain {name}' shows which values are used and why.
 """
 TEMPLATE = """\
 # An environment for 'srun --environment={name}' and 'ce run {name} -- COMMAND'.
-# 'ce validate {name}' checks it, 'ce explain {name}' says what counts and why.
+# 'ce validate {name}' checks it, 'ce explain {name}' shows which values are used and why.
 
 # A registry reference, or the path of a SquashFS file: "${{HOME}}/images/x.sqsh", "./x.sqsh".
 image = {image}
@@ -94,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-options",
         action="store_true",
-        help="write what options of pyxis say, which follow",
+        help="create it from the options of pyxis that follow",
     )
     add_container_options(parser)
 

@@ -48,7 +48,7 @@ class _Subject(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an environment, or an image")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--depth", type=int, default=1, metavar="N", help="directories down to this depth (1)"
     )

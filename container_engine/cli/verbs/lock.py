@@ -152,7 +152,7 @@ def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dic
     with asking(image, context, settings) as registry:
         found = registry.platforms(image, tuple(archs))
     if not found:
-        raise UserError(f"not made for {', '.join(archs)}", name=image.name)
+        raise UserError(f"not available for {', '.join(archs)}", name=image.name)
     return {
         arch: lock.Pinned(digest=remote.digest, size=remote.size)
         for arch, remote in sorted(found.items())

@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Let a program ask for the password, and say where it keeps the login."""
     program = _program(context.env)
     if not (arguments.password_stdin or sys.stdin.isatty()):
-        message = "not logged in: nobody can type a password here, without a terminal"
+        message = "not logged in: there is no terminal to type a password"
         hint = f"ce login -u USER --password-stdin {arguments.registry} < FILE"
         raise UserError(message, hint, "registry-login", name=arguments.registry)
     path = state_file(context.env)
@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             process.attended([*argv, arguments.registry], context.env, _PATIENCE_S)
     except process.CommandError as error:
         raise _refusal(arguments.registry, error) from None
-    messages.say_progress(f"the login is kept in {path}, for this host and the nodes")
+    messages.say_progress(f"the login is saved in {path}, for this host and the nodes")
     return 0
 
 

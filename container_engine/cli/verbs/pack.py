@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if os.path.lexists(target) and not arguments.force:
         raise UserError("exists", "--force replaces it", name=arguments.file)
     if os.path.realpath(target).startswith(f"{os.path.realpath(source)}/"):
-        raise UserError("lies in the directory that is packed", name=arguments.file)
+        raise UserError("is in the directory that is packed", name=arguments.file)
     progress = listener(quiet=arguments.quiet)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     block_size = str(_BLOCKS[arguments.block_size])

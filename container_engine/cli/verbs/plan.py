@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="caller",
         choices=("srun", "salloc", "sbatch"),
-        help="the command that asks: it is told in a word before the plan whether there is one",
+        help="for the plugin: print a word before the plan that tells whether there is one",
     )
 
     add_pull(parser)

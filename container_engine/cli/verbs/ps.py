@@ -19,16 +19,14 @@ _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE", "CONTAINER"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", nargs="?", help="only the steps of this job")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     # of Docker and Podman
     parser.add_argument("-a", "--all", action="store_true", help=argparse.SUPPRESS)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.all:
-        raise UserError(
-            "ps: only steps that run are listed", "ce trace lists those that have ended"
-        )
+        raise UserError("ps: only running steps are listed", "ce trace lists those that have ended")
     found = [
         step
         for step in running_steps.running(context)

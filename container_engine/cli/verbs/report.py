@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Writes one text file to attach to a support ticket: versions, what ce doctor finds here"
+        "Write one text file to attach to a support ticket: versions, what ce doctor finds here"
         " and on the job's nodes, plans, traces, logs, environment files and the site's"
         " configuration. Secrets that can be recognized are left out."
     )

@@ -127,8 +127,8 @@ def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Ite
     matching = [one for one in found if one.digest.removeprefix(_PREFIX).startswith(digits)]
     digests = sorted({one.digest for one in matching})
     if len(digests) > 1:
-        message = f"{len(digests)} digests begin so: {', '.join(digests)}"
-        raise UserError(message, "write more of the one that is meant", name=name)
+        message = f"{len(digests)} digests begin with this: {', '.join(digests)}"
+        raise UserError(message, "write more of its digits", name=name)
     return matching
 
 

@@ -40,7 +40,9 @@ _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
 def configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser)
     parser.add_argument(
-        "--environment", metavar="NAME", help="the environment, as srun has it, and no other NAME"
+        "--environment",
+        metavar="NAME",
+        help="the environment, spelled as for srun, instead of NAME",
     )
     name = parser.add_argument(
         "name", metavar="NAME", help="an environment: a name or the path of a file"

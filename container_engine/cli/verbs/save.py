@@ -1,4 +1,4 @@
-"""`ce save JOB[.STEP|.NAME] IMAGE.sqsh`: make an image of what a running container has become."""
+"""`ce save JOB[.STEP|.NAME] IMAGE.sqsh`: save a running container as an image."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--difference",
         action="store_true",
-        help="only what was written, as an image that lies above those of the container",
+        help="only what was written, as an image that goes above those of the container",
     )
     parser.add_argument(
         "-f", "--force", action="store_true", help="replace IMAGE.sqsh if it exists"

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an environment, or an image")
-    parser.add_argument("--again", action="store_true", help="do not use what it said before")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--again", action="store_true", help="ignore the cached result")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_pull(parser)
 
 
@@ -35,14 +35,14 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     wanted = rules(context, settings)
     if not wanted.policy.scanner:
         where = wanted.source or "the site's configuration"
-        raise SiteError("the site names no scanner", where=where, key="policy.scanner")
+        raise SiteError("the site has no scanner", where=where, key="policy.scanner")
     found = resolved(arguments.name, with_pull(context, arguments.pull), _of_any_place(settings))
     scanner = Scanner(wanted, cache_directory(context.env), context.env, context.libexec)
     asked = subject(found.image.name, found)
     verdict = None if arguments.again else scanner.recall(asked, time.time())
     if verdict is None:
         if not arguments.json:
-            messages.say_progress(f"{asked.name}: being scanned by {wanted.policy.scanner[0]}")
+            messages.say_progress(f"{asked.name}: scanning it with {wanted.policy.scanner[0]}")
         verdict = scanner.scan(asked)
     if arguments.json:
         output.document(_as_json(asked, verdict))
@@ -64,10 +64,10 @@ def _of_any_place(settings: SiteConfig) -> SiteConfig:
 def _judgement(verdict: Verdict, policy: str) -> str:
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(verdict.when))
     if verdict.is_good:
-        return f"good, {verdict.program[0]} said on {day}"
+        return f"passed, {verdict.program[0]} on {day}"
     status = "not finished" if verdict.status is None else f"exit code {verdict.status}"
     launches = "launches are refused" if policy == "block" else "launches warn"
-    return f"not good, {verdict.program[0]} said on {day} ({status}); {launches}"
+    return f"failed, {verdict.program[0]} on {day} ({status}); {launches}"
 
 
 def _as_json(asked: Subject, verdict: Verdict) -> dict[str, object]:

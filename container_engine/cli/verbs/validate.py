@@ -91,7 +91,7 @@ class _Verdict:
         if not self.valid:
             return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None
-        remark = " as a base, it names no image" if is_base else ""
+        remark = " a base of others: it has no image" if is_base else ""
         return f"{name}: valid{remark}{_warnings(len(self.problems))}{_absent(self.absent)}"
 
     def as_json(self) -> dict[str, object]:

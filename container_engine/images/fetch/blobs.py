@@ -203,8 +203,8 @@ class Verification:
                 os.unlink(path)
         if self._wrong:
             raise UserError(
-                f"layer {self._wrong[0]}: not what its digest says",
-                "it was removed, try again",
+                f"layer {self._wrong[0]}: does not match its digest",
+                "it was removed; try again",
                 "image-damaged",
             )
 

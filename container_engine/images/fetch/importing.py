@@ -321,8 +321,8 @@ class Importer:
 
     def _too_slow(self, image: Imported, error: SiteError) -> SiteError:
         program = os.path.basename(error.where)
-        limit = f"{self._limits.import_s:g} s, the site's import_timeout_s ({program} is at work)"
-        hint = "try again: layers that have come are kept"
+        limit = f"{self._limits.import_s:g} s, the site's import_timeout_s ({program} is running)"
+        hint = "try again: layers already downloaded are kept"
         return SiteError(f"not imported within {limit}", hint, error.see, name=image.name)
 
 
@@ -354,7 +354,7 @@ def _is_as_before(found: Known, before: Known | None) -> bool:
 
 def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(ref.checked))
-    return f"'{image.name}': used as it was on {day}, a newer one could not be looked for: {why}"
+    return f"'{image.name}': used as it was on {day}, looking for a newer one failed: {why}"
 
 
 def _check_room(directory: str, remote: Remote, place: Place) -> None:

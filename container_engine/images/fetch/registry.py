@@ -277,7 +277,7 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
     ]
     if not fitting:
         known = sorted({one.platform.architecture for one in listed} - {"", "unknown"})
-        message = f"not made for {arch}, only for {', '.join(known)}"
+        message = f"not available for {arch}, only for {', '.join(known)}"
         raise UserError(message, see="image-architecture", name=image.name)
     # the base variant runs on every machine of the architecture
     return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
@@ -301,7 +301,7 @@ def check_platform(image: Imported, config: bytes, arch: str) -> None:
         return
     system = "" if found.os == "linux" else f"{found.os}/"
     raise UserError(
-        f"made for {system}{found.architecture}, wanted is {arch}",
+        f"made for {system}{found.architecture}, {arch} is needed",
         see="image-architecture",
         name=image.name,
     )
@@ -326,8 +326,8 @@ def small_blob(path: str) -> bytes:
     text = small(path)
     if hashlib.sha256(text).hexdigest() != os.path.basename(path):
         os.unlink(path)
-        message = "not what its digest says"
-        raise UserError(message, "it was removed, try again", "image-damaged", where=path)
+        message = "does not match its digest"
+        raise UserError(message, "it was removed; try again", "image-damaged", where=path)
     return text
 
 
@@ -394,7 +394,7 @@ def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeErr
             other = image.repository
             hint = (
                 "nothing was imported or built here under this name; ce images lists the names:"
-                f" '{other}' is another one than '{LOCAL_REGISTRY}/{other}'"
+                f" '{other}' is not the same as '{LOCAL_REGISTRY}/{other}'"
             )
     if policy and _REJECTED.search(text):
         hint = f"the site's policy.signature_policy is {policy}"

@@ -166,7 +166,9 @@ def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:
         raise _unclear(source, error.message) from None
     is_whole = isinstance(found, RegistryImage) and not found.short and found.digest is None
     if not is_whole or not isinstance(found, RegistryImage):
-        raise _unclear(source, f"'{image.short}' stands for '{repository}', without a registry")
+        raise _unclear(
+            source, f"'{image.short}' is an alias of '{repository}', which has no registry"
+        )
     meant = image._replace(registry=found.registry, repository=found.repository)
     return image if meant == image else meant._replace(name=meant.canonical)
 

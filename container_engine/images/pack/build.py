@@ -327,7 +327,7 @@ def find_containerfile(context: str) -> str:
         if os.path.isfile(path):
             return path
     raise UserError(
-        "neither a Containerfile nor a Dockerfile is there",
+        "there is no Containerfile or Dockerfile",
         "-f names it",
         "image-build",
         name=context,
@@ -347,7 +347,7 @@ def _private(path: str) -> str:
         raise UserError(reason(error), see="store-unusable", name=path) from None
     if not stat.S_ISDIR(found.st_mode) or fault(path, found, {os.geteuid()}):
         raise SiteError(
-            "not a directory of yours alone",
+            "not a directory that only you can write",
             "set TMPDIR to another place",
             "store-unusable",
             name=path,

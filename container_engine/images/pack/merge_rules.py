@@ -107,7 +107,7 @@ class Tree:
         slot = self._slot(target_parts)
         if slot is None or isinstance(slot.node, Directory):
             raise UserError(
-                f"layer {self._layer}: '{path}' is a hard link to '{target}', no file",
+                f"layer {self._layer}: '{path}' is a hard link to '{target}', which is not a file",
                 see="image-damaged",
             )
         self._directory(parts[:-1]).children[parts[-1]] = Slot(self._layer, slot.node)

@@ -24,8 +24,8 @@ _MAX_LISTED = 10_000  # names among which a similar one is searched
 _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
     (0, b"sqsh", "a big-endian SquashFS, made on another kind of machine", "make it again"),
     (0, b"version https://git-lfs", "a git-lfs pointer, not the file itself", "git lfs pull"),
-    (257, b"ustar", "a tar archive", "sqfstar IMAGE.sqsh < ARCHIVE makes an image of it"),
-    (0, b"\x1f\x8b", "a gzip file", "sqfstar IMAGE.sqsh makes an image of an unpacked tar archive"),
+    (257, b"ustar", "a tar archive", "sqfstar IMAGE.sqsh < ARCHIVE converts it"),
+    (0, b"\x1f\x8b", "a gzip file", "sqfstar IMAGE.sqsh converts an unpacked tar archive"),
     (0, b"\x28\xb5\x2f\xfd", "a zstd file", None),
     (0, b"\xfd7zXZ", "an xz file", None),
     (0, b"PK\x03\x04", "a zip archive", None),

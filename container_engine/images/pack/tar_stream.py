@@ -138,7 +138,7 @@ class Reader:
 
 
 def _cut_short() -> DamagedError:
-    return DamagedError("it ends in the middle")
+    return DamagedError("it is cut short")
 
 
 def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
@@ -160,10 +160,10 @@ def _parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
             length = int(extended.get(b"size", length))
             when = int(float(extended.get(b"mtime", when)))
         except (ValueError, OverflowError):
-            raise DamagedError("its extended headers have no number where one belongs") from None
+            raise DamagedError("its extended headers have an invalid number") from None
         xattrs = kept_xattrs(extended)
     if length < 0:
-        raise DamagedError("a file has less than no bytes")
+        raise DamagedError("a file has a negative size")
     kind = _kind(kind, name)
     length = length if kind == FILE else 0
     return kind, Entry(name, kind, mode, min(max(when, 0), MAX_TIME), length, link, xattrs)
@@ -198,7 +198,7 @@ def _number(field: bytes) -> int:
     try:
         return int(field.rstrip(b"\0 ") or b"0", 8)
     except ValueError:
-        raise DamagedError("a header has no number where one belongs") from None
+        raise DamagedError("a header has an invalid number") from None
 
 
 def _pax_records(text: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -104,7 +104,7 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
         squashfs.check(source)
         raise UserError(
             "a SquashFS file already",
-            "environments can name it as it is",
+            "environments can use its path",
             "image-format",
             name=source,
         )

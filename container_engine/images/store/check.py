@@ -70,7 +70,7 @@ class Checker:
         yield from self._bad_refs()
         for path in self._blobs():
             if self._sum(path) not in {None, os.path.basename(path)}:
-                yield Damage(path, "not what its name says")
+                yield Damage(path, "does not match its name")
         yield from self._left_behind()
 
     def _of_image(self, item: Item) -> Damage | None:
@@ -136,7 +136,7 @@ class Checker:
             if path.endswith(".sqsh") or (image.endswith(".sqsh") and os.path.exists(image)):
                 continue
             if is_older(path, _OLD_S, now):
-                yield Damage(path, "there is no image that it belongs to")
+                yield Damage(path, "it belongs to no image")
         for path in files_of(f"{self._root}/refs"):
             if not path.endswith(".json") and is_older(path, _OLD_S, now):
                 yield Damage(path, "left by an import that was ended")
@@ -145,9 +145,9 @@ class Checker:
         for named in inventory.refs(self._root):
             name = os.path.basename(named.path)
             if named.ref is None:
-                yield Damage(named.path, "cannot be understood")
+                yield Damage(named.path, "cannot be parsed")
             elif name != f"{ref_name(named.ref.name, named.arch)}.json":
-                yield Damage(named.path, f"speaks of another name, {named.ref.name}")
+                yield Damage(named.path, f"is for another name, {named.ref.name}")
             elif not os.path.lexists(Store(self._root, named.arch).image(named.ref.digest)):
                 yield Damage(named.path, f"{named.ref.name} leads to no image")
 

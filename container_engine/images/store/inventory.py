@@ -173,7 +173,7 @@ def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple
         elif limits.unused_s is not None and now - item.used > limits.unused_s:
             chosen.append((item, f"not used for {_duration(now - item.used)}"))
         elif limits.size is not None and kept + item.size > limits.size:
-            chosen.append((item, "too much together"))
+            chosen.append((item, "the store is larger than the limit"))
         else:
             kept += item.size
     return chosen

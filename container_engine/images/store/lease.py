@@ -317,7 +317,7 @@ def _too_long(path: str, holder: Holder, limit_s: float, what: str) -> UserError
     far = f", {holder.progress}" if holder.progress else ""
     whose = f"'{what}': " if what else ""
     return UserError(
-        f"{whose}still at work after {limit_s:g} s: {holder}{far}",
+        f"{whose}still running after {limit_s:g} s: {holder}{far}",
         f"if that is no longer so, remove {path}",
         "store-busy",
     )

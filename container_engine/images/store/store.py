@@ -41,8 +41,7 @@ This directory holds container images of the Container Engine (ce).
 images/  one SquashFS file per image, named by the digest of its manifest and its architecture, and
          beside it the image's configuration, manifest, checksum and the time of its last use;
          jobs that run have these files mounted
-refs/    which digest a name like docker.io/library/ubuntu:24.04 stands for, and when that was
-         last looked up
+refs/    the digest of a name like docker.io/library/ubuntu:24.04, and when it was last looked up
 blobs/   compressed layers, kept so that images that share them need no second download
 uses/    which jobs use which image; ce gc and ce rmi leave those alone
 locks/   who imports what at the moment

@@ -46,7 +46,7 @@ class Passing:
                 where = error.filename or self._place
                 raise UserError(
                     f"EDF_IMAGESTORE=void: '{where}': {reason(error)}",
-                    "images for one step lie in the site's passing_dir, else in SCRATCH",
+                    "images for one step are in the site's passing_dir, else in SCRATCH",
                     "store-unusable",
                 ) from None
         return Store(self.root, arch)

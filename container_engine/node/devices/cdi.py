@@ -126,7 +126,7 @@ def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookE
     inside = node["path"]
     outside = node.get("hostPath") or inside
     if ":" in inside or ":" in outside:
-        raise _refused(device, origin, "Podman takes no device with a colon in its path")
+        raise _refused(device, origin, "Podman does not accept a device with a colon in its path")
     try:
         mode = os.stat(outside).st_mode
     except OSError as error:

@@ -95,7 +95,7 @@ class _Parser:
             if not isinstance(key, str):
                 key = text[:end].strip()
             if key in table:
-                raise YamlError(number, f"'{key}' stands here twice")
+                raise YamlError(number, f"'{key}' is here twice")
             rest = text[end + 1 :].strip(" ")
             self.at += 1
             table[key] = (

@@ -48,7 +48,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     """
     job = node.get("SLURM_JOB_ID", "")
     if not job.isdigit():
-        raise refusal("it lives with a job, and this is none", "start it with srun", wanted)
+        raise refusal("it lives with a job, and this is not in a job", "start it with srun", wanted)
     if is_step(wanted["name"]):
         from container_engine.node.kept import of_step
 
@@ -121,7 +121,7 @@ def _forget(kept: Kept) -> None:
                 os.unlink(path)
         except OSError as error:
             reason = f"cannot remove {error.filename}: {error.strerror}"
-            hint = "it is of the time before the node was rebooted; give another name"
+            hint = "it is from before the node was rebooted; choose another name"
             raise refusal(reason, hint, kept.wanted) from None
 
 
@@ -135,7 +135,7 @@ def _await(kept: Kept, plan: LaunchPlan) -> Kept:
             if running is not None:
                 _compare(running, plan)
                 return running
-            reason = "it runs in another step of this job, and nothing answers there"
+            reason = "it runs in another step of this job, which does not respond"
         if locked(kept.lock, LOCK_EX):
             _begin(kept, plan)
             return kept
@@ -159,7 +159,7 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
         raise refusal(reason, "leave --container-unshare out to join it", wanted)
     if lacks := list(ignored(running.records.read("made"), plan)):
         running.warnings = (
-            f"{subject(wanted)}: it runs already: ignoring {', '.join(lacks)}; what counts is"
+            f"{subject(wanted)}: it runs already: ignoring {', '.join(lacks)}; it keeps"
             " what it was started with",
         )
 

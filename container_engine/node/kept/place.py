@@ -32,7 +32,7 @@ def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> st
         path = f"{path}/{wanted['key']}"
         _private(path)
     except OSError as error:
-        hint = "if it is another user's, that user or the site must remove it"
+        hint = "if it belongs to another user, that user or the site must remove it"
         reason = f"cannot use {error.filename or path}: {error.strerror}"
         raise refusal(reason, hint, wanted) from None
     return path
@@ -89,7 +89,9 @@ def _private(path: str) -> None:
         os.mkdir(path, 0o700)
     except FileExistsError:
         if not _is_private(path):
-            raise _NotPrivateError(1, "it is not a directory of yours alone", path) from None
+            raise _NotPrivateError(
+                1, "it is not a directory that only you can write", path
+            ) from None
 
 
 def _is_private(path: str) -> bool:

@@ -110,7 +110,7 @@ class Decider:
                 decision.places = self._image.before_cache(name)
             return decision
         if not self._may_replace(library):
-            decision.reason += "; the image's own is made for musl and stays"
+            decision.reason += "; the image's own is built for musl and is kept"
             return decision
         relation = compare(library, other)
         decision.action, decision.places = REPLACE, places
@@ -198,8 +198,8 @@ class Decider:
         newest, has = c_version(wanted), self._image.version
         if newest > has:
             return (
-                f"the node's {real_name(library)} needs GLIBC_{dotted(newest)}, and the image's"
-                f" glibc ends at {dotted(has)}"
+                f"the node's {real_name(library)} needs GLIBC_{dotted(newest)}, and the image"
+                f" has glibc {dotted(has)}"
             )
         unknown = [v for v in wanted if v.startswith("GLIBC_ABI_") and v not in libc.defines]
         if unknown:

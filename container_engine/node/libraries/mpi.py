@@ -33,4 +33,4 @@ def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_compo
     if not mute:
         return ""
     kind = "MPICH" if name in _MPICH else "Open MPI"
-    return f"the image's {kind} ({name}) does not speak {_NAMES[speech]}"
+    return f"the image's {kind} ({name}) does not support {_NAMES[speech]}"

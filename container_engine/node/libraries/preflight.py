@@ -90,7 +90,7 @@ class Container:
         """Check that this library, or the hooks' one that matches, loads with all dependencies."""
         if has_wildcard(subject):
             given = [name for name in self._injected if matches(name, subject)]
-            return self.loadable(given[0]) if given else f"no hook brings {subject}"
+            return self.loadable(given[0]) if given else f"no hook provides {subject}"
         # check the node's library, even if an image with musl keeps its own
         library = self._injected.get(subject) or self.find(subject)
         if library is None:
@@ -111,7 +111,7 @@ class Container:
                     continue
                 found = self.find(name, parent)
                 if found is None:
-                    yield f"{_by(library, parent)} needs {name}, which is not there"
+                    yield f"{_by(library, parent)} needs {name}, which is missing"
                     continue
                 yield from self._version_problems(_by(library, parent), parent, name, found)
                 if found.path not in seen:
@@ -139,7 +139,7 @@ class Container:
         wanted = c_version(v for file, vs in needs if is_c_library(file) for v in vs)
         if wanted > self.image.version:
             has = dotted(self.image.version)
-            yield f"{_file(parent)} needs GLIBC_{dotted(wanted)}, and the image's ends at {has}"
+            yield f"{_file(parent)} needs GLIBC_{dotted(wanted)}, and the image has {has}"
 
     def _symbol_problems(self, library: Library, loaded: list[Library]) -> Iterator[str]:
         """Yield missing functions: musl has no symbol versions, but lacks some of glibc's."""
@@ -157,7 +157,7 @@ class Container:
         missing = sorted(wanted - offered)
         if missing:
             yield (
-                f"{_file(library)} is made for glibc, the image has musl, which lacks"
+                f"{_file(library)} is built for glibc, the image has musl, which lacks"
                 f" {len(missing)} of the functions it needs ({missing[0]})"
             )
 

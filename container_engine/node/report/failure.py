@@ -82,8 +82,8 @@ _KERNEL_WORDS = {
 _CGROUP_WORDS = (
     " (crun refuses a hybrid cgroup hierarchy whose unified part has a controller of its own)"
 )
-_BELOW_WORDS = " (a mount's destination would lie below a file of the image)"
-_KIND_WORDS = " (only a file can lie on a file of the image, a directory on a directory)"
+_BELOW_WORDS = " (a mount's destination would be below a file of the image)"
+_KIND_WORDS = " (only a file can be mounted on a file of the image, a directory on a directory)"
 _FOREIGN_WORDS = " (the image is for another processor than this node's)"
 _KIND_HINT = "name a destination of the same kind, or one that the image does not have"
 # how a Go program that crashes begins its output; a stack trace follows

@@ -62,7 +62,7 @@ def of_process(pid: int) -> Task:
         if _pid(task) == pid and _is_inside(task):
             return task
         os.close(task.directory)
-    raise UserError(f"process {pid} is none of yours in a container")
+    raise UserError(f"process {pid} is not one of yours in a container")
 
 
 def named(job: str) -> dict[str, int]:

@@ -182,7 +182,7 @@ def _device_problem(path: str, *, cdi: bool) -> str:
     if cdi:
         return ""
     if ":" in path:
-        return "Podman takes no device with a colon in its path"
+        return "Podman does not accept a device with a colon in its path"
     try:
         mode = os.stat(path).st_mode
     except OSError as error:

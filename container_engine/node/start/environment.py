@@ -61,7 +61,7 @@ def for_container(plan: LaunchPlan, edf: Mapping[str, str | None]) -> dict[str, 
     if total > MAX_ENVIRONMENT:
         raise LaunchError(
             f"env: the variables of the image and of [env] have {total} bytes together, which is"
-            f" too large: {MAX_ENVIRONMENT} are possible",
+            f" too large: {MAX_ENVIRONMENT} are allowed",
             see="environment-too-large",
         )
     return given
@@ -193,7 +193,9 @@ def encode_records(
     """
     for name, value in (*changes.items(), *(per_task or {}).items()):
         if not name or "=" in name or "\0" in name or "\0" in (value or ""):
-            raise LaunchError(f"env: a variable that cannot be: {name!a}", see="edf-value")
+            raise LaunchError(
+                f"env: not a valid name or value of a variable: {name!a}", see="edf-value"
+            )
     records: Sequence[str] = [
         *(name if value is None else f"{name}={value}" for name, value in changes.items()),
         *(f"={name}={other}" for name, other in (per_task or {}).items()),

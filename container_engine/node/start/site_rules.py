@@ -102,7 +102,7 @@ class Rules:
             why = f"'{path}' is not an image of the site's stores ({known})"
             return self._refusal(rule, f"{why} that only the site can change")
         if self._digests and _digest_of(path) not in self._digests:
-            return self._refusal(DIGESTS, f"'{path}' is not one of the images that are listed")
+            return self._refusal(DIGESTS, f"'{path}' is not one of the listed images")
         return ""
 
     def mount_refusal(self, kind: str, source: str, target: str, *, of_hook: bool = False) -> str:

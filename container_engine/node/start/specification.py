@@ -144,7 +144,7 @@ def encode(steps: Sequence[Operation]) -> bytes:
     strings = []
     for name, arguments in steps:
         if any("\0" in argument for argument in arguments):
-            message = f"a NUL character in what the container is made of ({name})"
+            message = f"a NUL character in '{name}'"
             raise LaunchError(message, see="internal-error")
         strings += [name, str(len(arguments)), *arguments]
     return b"".join(string.encode("utf-8", "surrogateescape") + b"\0" for string in strings)

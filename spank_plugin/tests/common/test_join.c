@@ -101,9 +101,9 @@ TEST("of a command that is a link to nothing the end of its way is named")
 	CHECK_INT(symlink("circle", "c/circle"), 0);
 	CHECK_INT(symlink("tool", "c/link"), 0);
 	refuses("a:c:b", "python", 127, "python: command not found in the container: 'c/python' is a link to "
-					"'/gone/bin/python3.11', which is not there");
+					"'/gone/bin/python3.11', which does not exist");
 	refuses("", "c/python3", 127, "c/python3: command not found in the container: 'c/python3' is a link to "
-				      "'/gone/bin/python3.11', which is not there");
+				      "'/gone/bin/python3.11', which does not exist");
 	refuses("c", "circle", 127, "circle: command not found in the container");
 	finds("c", "link", "c/link");
 	/* a later one that exists counts */
@@ -139,7 +139,7 @@ TEST("a script whose interpreter is a link to nothing names both")
 	snprintf(line, sizeof line, "#!%s/c/python\n", top);
 	test_file(top, "c/pip", line, 0755);
 	snprintf(wanted, sizeof wanted, "pip: cannot be executed in the container: it needs '%s/c/python', a "
-					"link to '/gone/python3.11', which is not there", top);
+					"link to '/gone/python3.11', which does not exist", top);
 	refuses("c", "pip", 126, wanted);
 	/* of what is too long for us, only that it is not there */
 	memset(long_name, 'x', sizeof long_name - 1);
@@ -186,7 +186,7 @@ TEST("a program whose interpreter or loader is not there is 126 and names it")
 
 	test_file(top, "c/script", "#! /no/such/python3 -I\n", 0755);
 	refuses("c", "script", 126, "script: cannot be executed in the container: it needs "
-				    "'/no/such/python3', which is not there");
+				    "'/no/such/python3', which does not exist");
 	test_file(top, "c/good", "#!/bin/sh\n", 0755);
 	finds("c", "good", "c/good");
 	test_file(top, "c/relative", "#!sh\n", 0755);
@@ -200,7 +200,7 @@ TEST("a program whose interpreter or loader is not there is 126 and names it")
 	strcpy(head + sizeof file + sizeof part, "/no/loader");
 	write_program("c/program", head, sizeof head);
 	refuses("c", "program", 126, "program: cannot be executed in the container: it needs "
-				     "'/no/loader', which is not there");
+				     "'/no/loader', which does not exist");
 	CHECK_INT(truncate("c/program", sizeof file + sizeof part), 0);
 	finds("c", "program", "c/program");
 }

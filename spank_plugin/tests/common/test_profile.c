@@ -36,7 +36,7 @@ TEST("a profile beside the site's configuration is the site's if it is root's al
 	CHECK_INT(looks(prefix), 1);
 	CHECK_INT(chmod(file, 0646), 0);
 	CHECK_INT(looks(prefix), -1);
-	CHECK_CONTAINS(ce_error_text(&err), "must be a file of root's that nobody else can write");
+	CHECK_CONTAINS(ce_error_text(&err), "must be owned by root and writable by nobody else");
 	ce_error_clear(&err);
 	CHECK_INT(chmod(file, 0644), 0);
 	CHECK_INT(chown(file, 54321, 0), 0);
@@ -50,7 +50,7 @@ TEST("a profile beside the site's configuration is the site's if it is root's al
 	CHECK_INT(unlink(file), 0);
 	CHECK_INT(mkdir(file, 0700), 0);
 	CHECK_INT(looks(prefix), -1);
-	CHECK_CONTAINS(ce_error_text(&err), "must be a file of root's that nobody else can write");
+	CHECK_CONTAINS(ce_error_text(&err), "must be owned by root and writable by nobody else");
 	ce_error_clear(&err);
 }
 

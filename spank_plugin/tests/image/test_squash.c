@@ -450,7 +450,7 @@ TEST("what is no SquashFS file is told by what is wrong with it")
 	make_image("-comp zstd");
 	run("head -c 5000 image >short; echo text >image");
 	CHECK(squash_open(below("image"), &why) == NULL);
-	CHECK_TEXT(why, "no SquashFS 4.0 file system");
+	CHECK_TEXT(why, "not a SquashFS 4.0 file system");
 	CHECK(squash_open(below("short"), &why) == NULL);
 	CHECK_TEXT(why, "the file is shorter than its file system");
 	CHECK(squash_open(below("nowhere"), &why) == NULL);

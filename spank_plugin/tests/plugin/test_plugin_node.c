@@ -537,7 +537,7 @@ static void is_refused(const char *why)
 	end_step();
 }
 
-TEST("a task whose seccomp profile cannot be had does not run")
+TEST("a task whose seccomp profile is not available does not run")
 {
 	const char *path = use_profile(sizeof profile - 1);
 
@@ -548,10 +548,10 @@ TEST("a task whose seccomp profile cannot be had does not run")
 	is_refused("the site's seccomp profile: Invalid argument");
 	use_profile(sizeof profile);
 	CHECK_INT(chmod(path, 0664), 0);
-	is_refused("must be a file of root's that nobody else can write");
+	is_refused("must be owned by root and writable by nobody else");
 	CHECK_INT(chmod(path, 0644), 0);
 	CHECK_INT(chown(path, 1, 0), 0);
-	is_refused("must be a file of root's that nobody else can write");
+	is_refused("must be owned by root and writable by nobody else");
 	CHECK_INT(unlink(path), 0);
 	is_refused("tasks.bpf: No such file or directory");
 }

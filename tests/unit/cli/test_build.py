@@ -67,7 +67,7 @@ def test_a_build_without_its_directory_is_answered_with_the_command(
     [
         ("--pull", "--no-cache asks the registry for newer images of FROM"),
         ("--platform=linux/arm64", "the image has this host's architecture"),
-        ("--push", "skopeo copy brings one to a registry"),
+        ("--push", "skopeo copy pushes one to a registry"),
         ("--secret=id=token", "fetch what needs a secret before the build, and COPY it"),
     ],
 )

@@ -101,8 +101,8 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
     assert (done.returncode, done.stderr) == (0, next_)
     assert (installed.home / "e.toml").read_text() == (
         "# An environment for 'srun --environment=./e.toml' and 'ce run ./e.toml -- COMMAND',"
-        " made of options.\n"
-        "# 'ce explain ./e.toml' says what counts and why.\n"
+        " from options.\n"
+        "# 'ce explain ./e.toml' shows which values are used and why.\n"
         "entrypoint = true\n"
         f'image = "{installed.home}/i.sqsh"\n'
         "mounts = [\n"

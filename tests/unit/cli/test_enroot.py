@@ -67,7 +67,7 @@ def test_what_is_there_is_kept_unless_forced(capsys: Capture) -> None:
         (["create", "none.sqsh"], "enroot: no such file: none.sqsh"),
         (["create", "-n", "../x", "tool.sqsh"], "enroot: invalid container name: ../x"),
         (["start", "none", "true"], "enroot: no such container: none"),
-        (["exec", "1", "true"], "process 1 is none of yours in a container"),
+        (["exec", "1", "true"], "process 1 is not one of yours in a container"),
         (["exec", "x", "true"], "enroot exec: x: not a process id"),
         (["bundle", "x"], "enroot bundle: not offered by the container engine"),
         (["import", "dockerd://x"], "enroot import: dockerd://x: expected docker:// or podman://"),

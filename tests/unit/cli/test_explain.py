@@ -74,7 +74,7 @@ def explained(capsys: Capture, here: Path, *words: str) -> str:
             "mounts[0]",
             'mounts[0] = "/other:/data:ro"\n'
             '    from top.toml:2, written "${NOPE:-/other}:/data:ro"\n'
-            "    ${NOPE} is not defined; the text behind ':-' counts\n"
+            "    ${NOPE} is not defined; the text after ':-' is used\n"
             '    overrides "/data:/data" from base.toml:2\n',
         ),
         (
@@ -144,8 +144,7 @@ def test_a_base_that_counts_again_at_its_second_place_wins_there(
 def test_an_unknown_key_gets_the_nearest_one(capsys: Capture) -> None:
     assert main(["explain", "top.toml", "workdri"]) == 1
     assert capsys.readouterr().err.endswith(
-        "ce: error: explain: no file says anything about 'workdri'\n"
-        "ce: hint: did you mean 'workdir'?\n"
+        "ce: error: explain: no file sets 'workdri'\nce: hint: did you mean 'workdir'?\n"
     )
 
 
@@ -153,7 +152,7 @@ def test_an_unknown_key_gets_the_nearest_one(capsys: Capture) -> None:
     ("name", "lines"),
     [
         ("B", ['B = "inside"', '    EDF: "inside", top.toml:8']),
-        ("FROM", ['FROM = "inside"', "    EDF: says nothing"]),
+        ("FROM", ['FROM = "inside"', "    EDF: not set"]),
         ("PLAIN", ['PLAIN = "host"', '    host: "host", as the job has it']),
         (
             "LC_ALL",

@@ -210,7 +210,9 @@ def test_a_hook_of_which_a_node_has_nothing_is_not_well(
     text = '[edits.e]\nlibraries = [{ files = ["/nonexistent/*.so"], optional = true }]\n'
     write(catalog, "a", SMALLEST + text)
     assert run(site, "test", "a") == 1
-    assert capsys.readouterr().out.endswith("a: this node has nothing of what the hook brings\n")
+    assert capsys.readouterr().out.endswith(
+        "a: this node has none of the files that the hook provides\n"
+    )
 
 
 def test_the_other_values_of_a_parameter_are_looked_up_too(

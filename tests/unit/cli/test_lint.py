@@ -47,17 +47,17 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             'image = "ubuntu"\n',
             "1: image: 'ubuntu' implies the tag 'latest', which changes\n"
-            "    name a version, or a digest with @sha256:…\n",
+            "    use the tag of a version, or a digest with @sha256:…\n",
         ),
         (
             'image = "docker.io#a/b:latest"\n',
             "1: image: 'docker.io#a/b:latest' names the tag 'latest', which changes\n"
-            "    name a version, or a digest with @sha256:…\n",
+            "    use the tag of a version, or a digest with @sha256:…\n",
         ),
         (
             'image = "a/b:latest-arm64"\n',
             "1: image: 'a/b:latest-arm64' names the tag 'latest-arm64', which changes\n"
-            "    name a version, or a digest with @sha256:…\n",
+            "    use the tag of a version, or a digest with @sha256:…\n",
         ),
         (
             '[env]\nPATH = "/opt/bin"\n',
@@ -73,7 +73,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             '[env]\nPATH = "/bin::/opt/bin:~/bin"\n',
             "3: env.PATH: has an empty entry\n"
-            "    an empty entry stands for the current directory, remove the extra ':'\n"
+            "    an empty entry means the current directory, remove the extra ':'\n"
             "3: env.PATH: '~' is not expanded in a variable\n    write ${HOME}\n",
         ),
         (
@@ -109,7 +109,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         ),
         (
             '[env]\nSLURM_NETWORK = "disable_rdzv_get"\n',
-            "3: env.SLURM_NETWORK: has no effect: of such variables Slurm's own values count\n"
+            "3: env.SLURM_NETWORK: has no effect: Slurm sets this variable itself\n"
             "    export SLURM_NETWORK before srun, or give srun the option that sets it\n",
         ),
         (
@@ -124,8 +124,8 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         ),
         (
             'mounts = ["/etc/munge", "/run/munge"]\n',
-            "2: mounts: mounts /etc/munge, which alone brings no srun or sbatch\n"
-            '    for these, com.hooks.slurm.enabled = "true" brings all that they need\n',
+            "2: mounts: mounts /etc/munge, which alone does not provide srun or sbatch\n"
+            '    for these, com.hooks.slurm.enabled = "true" provides all that they need\n',
         ),
         (
             '[annotations]\ncom.hooks.netstack.source = "artifact"\n',
@@ -219,8 +219,8 @@ def test_a_bad_environment_gets_no_advice(here: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out == ""
 
 
-ENABLE = 'write com.hooks.aws_ofi_nccl.enabled = "true", unless the image brings its own'
-FABRIC = 'write com.hooks.cxi.enabled = "true", unless the image brings its own'
+ENABLE = 'write com.hooks.aws_ofi_nccl.enabled = "true", unless the image has its own'
+FABRIC = 'write com.hooks.cxi.enabled = "true", unless the image has its own'
 CXI = "[annotations]\ncom.hooks.cxi.enabled = true\n"
 
 
@@ -229,16 +229,16 @@ CXI = "[annotations]\ncom.hooks.cxi.enabled = true\n"
     [
         (
             '[env]\nNCCL_NET = "AWS Libfabric"\n',
-            "3: env.NCCL_NET: NCCL fails if it does not find this plugin, and no hook brings it",
+            "3: env.NCCL_NET: NCCL fails if it does not find this plugin, and no hook provides it",
         ),
         ('[env]\nNCCL_NET = "Socket"\n', "3: env.NCCL_NET: lets NCCL use TCP, which is far slower"),
         (
             '[env]\nFI_CXI_DEFAULT_CQ_SIZE = "1"\nFI_MR_CACHE_MONITOR = "x"\nNCCL_DEBUG = "a"\n',
-            "3: env.FI_CXI_DEFAULT_CQ_SIZE: tunes network software that no hook brings (and 1",
+            "3: env.FI_CXI_DEFAULT_CQ_SIZE: tunes network software that no hook provides (and 1",
         ),
         (
             '[env]\nNVSHMEM_LIBFABRIC_PROVIDER = "cxi"\n',
-            "3: env.NVSHMEM_LIBFABRIC_PROVIDER: tunes network software that no hook brings",
+            "3: env.NVSHMEM_LIBFABRIC_PROVIDER: tunes network software that no hook provides",
         ),
     ],
 )
@@ -262,11 +262,11 @@ def test_alt_read_wants_an_option_of_srun(
 
 def test_network_software_by_hand_beside_the_hook_is_mentioned(here: Path, capsys: Capture) -> None:
     mounts = 'mounts = ["/opt/cray/libfabric/1.22/lib64:/opt/fabric"]\n'
-    said = "2: mounts: mounts libfabric by hand, which the hook cxi brings\n"
+    said = "2: mounts: mounts libfabric by hand, which the hook cxi provides\n"
     assert advice(here, capsys, mounts + CXI).startswith(said)
     assert "by hand" not in advice(here, capsys, mounts)
     image = 'image = "/apps/alps-images/ngc-pytorch.sqsh"\n'
-    said = "1: image: this image brings its own network software, and the hook cxi replaces it\n"
+    said = "1: image: this image has its own network software, and the hook cxi replaces it\n"
     assert said in advice(here, capsys, image + CXI)
     assert "its own network" not in advice(here, capsys, image)
 
@@ -282,7 +282,7 @@ def test_a_plugin_by_hand_is_seen_where_its_variables_are_judged(
         '    write com.hooks.aws_ofi_nccl.enabled = "true" in its place, '
         "whose plugin fits the node\n"
     )
-    said = "2: mounts: mounts libnccl-net by hand, which the hook aws_ofi_nccl brings\n"
+    said = "2: mounts: mounts libnccl-net by hand, which the hook aws_ofi_nccl provides\n"
     assert said in advice(here, capsys, text + OFI)
 
 
@@ -292,7 +292,7 @@ def test_libraries_that_the_hook_brings_need_no_mounts(here: Path, capsys: Captu
     text = f"mounts = [{mounts}]\n"
     assert advice(here, capsys, text + CXI) == (
         "2: mounts: mounts libraries of the host by hand (libhwloc.so.15, libnuma.so.1)\n"
-        "    the hook cxi brings what libfabric needs and the image lacks: remove those that are "
+        "    the hook cxi provides what libfabric needs and the image lacks: remove those that are "
         "there for it\n"
     )
     assert advice(here, capsys, text) == "e.toml: no advice\n"

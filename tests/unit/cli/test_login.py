@@ -60,7 +60,7 @@ def test_a_login_goes_to_skopeo_with_its_input_and_into_the_home(person: Person)
     ]
     assert person.given.read_text() == "canary-4711\n"
     assert done.stdout == "Login Succeeded!\n"
-    assert done.stderr == f"ce: the login is kept in {place}, for this host and the nodes\n"
+    assert done.stderr == f"ce: the login is saved in {place}, for this host and the nodes\n"
     assert place.parent.stat().st_mode & 0o777 == 0o700
 
 
@@ -83,8 +83,8 @@ def test_a_login_without_a_terminal_is_refused_with_the_way_that_needs_none(
     done = person.ce("login", "r.example")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "ce: error: 'r.example': not logged in: nobody can type a password here, without a"
-        " terminal\n"
+        "ce: error: 'r.example': not logged in: there is no terminal to type a"
+        " password\n"
         "ce: hint: ce login -u USER --password-stdin r.example < FILE\n"
         "ce: see: ce help registry-login\n"
     )

@@ -129,7 +129,7 @@ def test_the_beginning_of_several_digests_removes_nothing(owner: Owner) -> None:
     (images / one.name.replace(digits, another)).write_bytes(one.read_bytes())
     for asked in (digits[:20], f"sha256:{digits[:5]}"):
         said = owner.ce("rmi", asked, code=1)
-        assert f"'{asked}': 2 digests begin so: sha256:" in said
+        assert f"'{asked}': 2 digests begin with this: sha256:" in said
     assert len(list(images.glob("*.sqsh"))) == 2
     owner.ce("rmi", f"sha256:{digits}")
     assert [path.name.split("-")[1] for path in images.glob("*.sqsh")] == [another]
@@ -149,7 +149,7 @@ def test_room_is_made_by_use_age_and_size_and_only_when_asked(owner: Owner) -> N
     assert owner.ce("gc", "-q", "--size", "8K") == ""
     assert len(owner.ce("images", "-q").split()) == 2
     assert "not a size" in owner.ce("gc", "--size", "much", code=1)
-    assert owner.ce("gc", "--touch").endswith("2 images look new\n")
+    assert owner.ce("gc", "--touch").endswith("2 images have new times\n")
     assert "not used for 5 days" in owner.ce("gc", "-n", "--unused", "4")
     owner.add("new:1", used=130)
     assert "not used for 2 minutes" in owner.ce("gc", "-n", "--unused", "0")
@@ -167,7 +167,7 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
     dead = lease.this_process("me").model_copy(update={"start": "another"})
     (owner.store / "locks/x").write_text(dead.model_dump_json())  # its process was killed
     assert owner.ce("gc", "--layers") == (
-        "2 compressed layers (2.0 KiB): only spare later imports a download\n2.0 KiB freed\n"
+        "2 compressed layers (2.0 KiB): only save later imports a download\n2.0 KiB freed\n"
     )
     assert os.listdir(owner.store / "blobs/sha256") == []
 
@@ -198,7 +198,7 @@ def test_an_image_is_shown_with_what_takes_the_room_in_it(owner: Owner) -> None:
     assert shown["tree"] == {"/": {"size": 7003, "files": 3}}
     assert shown["path"] == str(path)
     (owner.root / "base.toml").write_text("writable = true\n")
-    assert "names no image" in owner.ce("inspect", "./base.toml", code=1)
+    assert "has no image" in owner.ce("inspect", "./base.toml", code=1)
 
 
 def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:

@@ -49,7 +49,7 @@ def test_files_that_this_host_lacks_are_counted_beside_the_verdict(
 
 def test_a_partial_environment_is_valid_as_a_base(capsys: Capture) -> None:
     assert validate("partial.toml") == 0
-    assert capsys.readouterr() == ("partial.toml: valid as a base, it names no image\n", "")
+    assert capsys.readouterr() == ("partial.toml: valid a base of others: it has no image\n", "")
 
 
 def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture) -> None:
@@ -135,9 +135,9 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
     assert capsys.readouterr().err == (
         f"{where}:1: image: '{here}/none.sqsh': {why}\n"
         "ce: hint: check the path; was it purged from scratch? "
-        "ce import FROM -o FILE makes it again\n"
+        "ce import FROM -o FILE creates it again\n"
         f"{where}:2: mounts: source '/nowhere': {why}\n"
-        "ce: hint: create the source on that node, or mount what all nodes have\n"
+        "ce: hint: create it on that node, or mount a path that exists on every node\n"
         f"{where}:2: mounts: source '/i.sqsh': {why}\n"
         f"{where}:3: devices: device '/dev/none': {why}\n"
     )
@@ -189,7 +189,7 @@ def test_a_syntax_error_shows_the_line(here: Path, capsys: Capture) -> None:
         (
             "",
             "ce: warning: {here}/x.toml:1: entrypoint: the image has an entrypoint, /bin/run -v, "
-            "and no file decides on it\n"
+            "and no file says whether to run it\n"
             "ce: hint: write entrypoint = true to run it before the tasks, or entrypoint = false\n",
         ),
         ("entrypoint = true\n", ""),

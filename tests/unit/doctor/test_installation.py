@@ -67,13 +67,19 @@ def test_the_line_for_the_plugin_must_be_there_and_required(
             16,
             0o664,
             State.FAILED,
-            "others than its owner may write it: none starts",
+            "others than its owner may write it: no container starts",
         ),
         ("seccomp={file}", 16, 0o600, State.FAILED, "users cannot read it"),
         ("seccomp={file}", 17, 0o644, State.FAILED, "not a compiled seccomp filter"),
         ("seccomp={file}", 0, 0o644, State.FAILED, "not a compiled seccomp filter"),
         ("seccomp={file}", 8 * 4097, 0o644, State.FAILED, "not a compiled seccomp filter"),
-        ("seccomp={file}.no", 8, 0o644, State.FAILED, "No such file or directory: none starts"),
+        (
+            "seccomp={file}.no",
+            8,
+            0o644,
+            State.FAILED,
+            "No such file or directory: no container starts",
+        ),
     ],
 )
 @pytest.mark.usefixtures("as_nobody")  # root
@@ -110,7 +116,7 @@ def test_the_confinement_of_tasks_is_shown_and_its_profile_checked(
         ("seccomp=tasks", State.FAILED, "seccomp=tasks: must be an absolute path"),
         ("no_new_privs=no", State.FAILED, "no_new_privs=no: must be on or off"),
         ("pyxis=maybe", State.FAILED, "pyxis=maybe: must be on or off"),
-        ("prefix=/nope", State.FAILED, "prefix=/nope is not where the plugin lies"),
+        ("prefix=/nope", State.FAILED, "prefix=/nope is not where the plugin is installed"),
         ("audit=syslog pyxis=off", State.OK, "plugstack.conf"),
     ],
 )
@@ -203,7 +209,7 @@ def test_a_controller_that_is_down_is_told_without_waiting_for_it(tmp_path: Path
     assert (finding.check, finding.state) == ("slurm", State.WARNING)
     assert finding.message == (
         "Slurmctld(primary) at m is DOWN;"
-        " so nobody looked at plugstack.conf, epilog, process tracking, munge"
+        " so plugstack.conf, epilog, process tracking and munge were not checked"
     )
     assert asked.read_text() == "ping\n"
 

@@ -91,8 +91,8 @@ def test_each_variable_is_said_once_and_in_order() -> None:
         ("SLURM_X", "known on the node only"),
         ("image:PATH", "what the image says"),
         ("EDF_DIR", '"/edf", from the path of the file'),
-        ("C", "not defined; the text behind ':-' counts"),
+        ("C", "not defined; the text after ':-' is used"),
         ("D", "not defined"),
-        ("A", "\"1\", from the environment; the text behind ':+' counts"),
-        ("C", "not defined; the text behind '+' is left out"),
+        ("A", "\"1\", from the environment; the text after ':+' is used"),
+        ("C", "not defined; the text after '+' is not used"),
     ]

@@ -139,7 +139,7 @@ def test_a_mount_that_hides_one_of_a_base_is_named_with_both_files(files: Files)
     files.write("top", base("a") + 'mounts = ["/new:/data"]\n')
     assert files.said("top") == (
         "ce: warning: top.toml:2: mounts: '/data' is mounted from '/new' here and from '/old' in "
-        "a.toml:1; this one counts\n"
+        "a.toml:1; this one is used\n"
     )
     assert [(m.source, m.target) for m in files.load("top").mounts] == [
         ("/new", "/data"),

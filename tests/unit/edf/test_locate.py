@@ -229,12 +229,12 @@ def test_what_is_not_a_text_file_is_refused_in_one_line(tmp_path: Path) -> None:
     write(tmp_path, "big.toml", "#" * (1 << 20) + "\n")
     write(tmp_path, "limit.toml", "#" * (1 << 20))
     for name, said in {
-        "dir.toml": "is a directory, not an EDF\nce: hint: name a regular file",
-        "fifo.toml": "is a pipe or a device, not an EDF\nce: hint: name a regular file",
+        "dir.toml": "is a directory, not an EDF\nce: hint: use a regular file",
+        "fifo.toml": "is a pipe or a device, not an EDF\nce: hint: use a regular file",
         "big.toml": "is larger than 1 MiB, the limit for an EDF",
         "x.sqsh": "is an image, not an EDF\n"
         "ce: hint: 'ce init NAME --image FILE' writes an environment for it",
-        "/dev/zero": "is a pipe or a device, not an EDF\nce: hint: name a regular file",
+        "/dev/zero": "is a pipe or a device, not an EDF\nce: hint: use a regular file",
     }.items():
         path = tmp_path / name
         expected = f"ce: error: {path}: {said.format(path=path)}\n"
@@ -266,7 +266,7 @@ def test_a_file_whose_reading_fails_is_refused_in_one_line() -> None:
     text = seen(load_edf("/proc/self/mem"), Path("/nowhere"))
     assert text == (
         "ce: error: /proc/self/mem: cannot be read: input/output error\n"
-        "ce: hint: the file system has a fault there: try again, then ask its administrator\n"
+        "ce: hint: the file system reports an error there: try again, then ask its administrator\n"
     )
 
 

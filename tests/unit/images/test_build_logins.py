@@ -80,5 +80,5 @@ def test_a_place_that_is_not_the_users_alone_is_not_built_in(
         place.symlink_to(target)
     else:
         as_nobody(place)
-    with pytest.raises(SiteError, match="not a directory of yours alone"):
+    with pytest.raises(SiteError, match="not a directory that only you can write"):
         person.seen()

@@ -126,7 +126,7 @@ def test_who_waits_is_told_for_whom_and_how_far(lock: Path) -> None:
 def test_a_wait_has_an_end(lock: Path) -> None:
     with holder(lock), pytest.raises(UserError) as caught:
         take(lock, limit_s=0.1, pace=PATIENT)
-    assert caught.value.message.startswith("still at work after 0.1 s: ann on ")
+    assert caught.value.message.startswith("still running after 0.1 s: ann on ")
     assert caught.value.hint == f"if that is no longer so, remove {lock}"
 
 
@@ -215,7 +215,7 @@ def test_a_holder_elsewhere_that_shows_life_is_waited_for(lock: Path) -> None:
     thread = threading.Thread(target=live)
     thread.start()
     try:
-        with pytest.raises(UserError, match=r"^still at work after 5 s: bob on nid2"):
+        with pytest.raises(UserError, match=r"^still running after 5 s: bob on nid2"):
             take(lock, limit_s=5, pace=Pace(0.02, 2))
     finally:
         ended.set()

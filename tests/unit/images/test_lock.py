@@ -86,7 +86,7 @@ def test_a_changed_byte_is_noticed_where_samples_are_taken(image: Path, part: in
 
 
 def test_a_lock_of_a_file_is_for_no_image_of_a_registry(image: Path) -> None:
-    with pytest.raises(UserError, match="a file is locked, and 'debian:12' is none"):
+    with pytest.raises(UserError, match="the lock is for a file, but 'debian:12' is not a file"):
         lock.locked_image(of_file(image), "e.lock", "debian:12", "amd64", "/")
 
 
@@ -123,7 +123,7 @@ def test_a_lock_that_leads_elsewhere_is_refused(name: str) -> None:
     says = "and the image 'debian:12' means 'docker.io/library/debian'"
     with pytest.raises(UserError, match=says):
         lock.check_name(made(name=name), "e.lock", "debian:12", meant("docker.io/library/debian"))
-    with pytest.raises(UserError, match="means none in a registry"):
+    with pytest.raises(UserError, match="means not an image of a registry"):
         lock.check_name(made(name=name), "e.lock", "debian:12", [])
 
 
@@ -181,7 +181,7 @@ def test_what_has_changed_since_is_said() -> None:
     ]
     changed = now._replace(environment="sha256:2", hooks={"cxi": "3", "new": "1"})
     assert lock.differences(locked, changed) == [
-        "the environment says something else",
+        "the environment asks for something else",
         "hook cxi was release 2 and is release 3",
         "hook new was not used and is release 1",
         "hook ssh was release 1 and is not used",

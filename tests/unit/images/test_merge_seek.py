@@ -162,8 +162,8 @@ def test_a_damaged_layer_is_named(
     ("members", "message"),
     [
         ([Member("../x")], "layer 0: the path '../x' leads out of the image"),
-        ([hard_link("a", "b")], "layer 0: 'a' is a hard link to 'b', no file"),
-        ([hard_link("a", "/")], "layer 0: 'a' is a hard link to '/', no file"),
+        ([hard_link("a", "b")], "layer 0: 'a' is a hard link to 'b', which is not a file"),
+        ([hard_link("a", "/")], "layer 0: 'a' is a hard link to '/', which is not a file"),
         ([link("a", "b"), link("b", "a"), Member("a/x")], "layer 0: a loop of links at 'a'"),
         ([Member(".")], "layer 0: a file in place of the root directory"),
     ],

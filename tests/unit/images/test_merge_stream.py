@@ -164,7 +164,7 @@ def test_devices_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda data: data[:700], "it ends in the middle"),
+        (lambda data: data[:700], "it is cut short"),
         (lambda data: b"x" + data[1:], "a header's checksum is wrong"),
     ],
 )
@@ -222,6 +222,6 @@ def test_a_layer_that_is_cut_short_is_named(
 def test_a_layer_with_another_content_than_its_name_says_is_removed(tmp_path: Path) -> None:
     wrong = tmp_path / ("0" * 64)
     wrong.write_bytes(b"x")
-    with pytest.raises(UserError, match="not what its digest says"):
+    with pytest.raises(UserError, match="does not match its digest"):
         blobs.Verification([str(wrong)]).finish()
     assert not wrong.exists()

@@ -103,8 +103,8 @@ def test_images_that_are_listed_by_digest_come_from_the_sites_stores() -> None:
     rules.admit_place("x", f"/apps/images/{name}", stores)
     for path, why in (
         (f"/own/images/{name}", "is in no store of the site's: '/apps'"),
-        (f"/apps/images/{name.replace('0-', '1-')}", "is not one of the images that are listed"),
-        ("/apps/images/x.sqsh", "is not one of the images that are listed"),
+        (f"/apps/images/{name.replace('0-', '1-')}", "is not one of the listed images"),
+        ("/apps/images/x.sqsh", "is not one of the listed images"),
     ):
         with pytest.raises(UserError) as caught:
             rules.admit_place("x", path, stores)

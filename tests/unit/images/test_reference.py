@@ -93,10 +93,18 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("ubuntu:", "'ubuntu:': nothing stands after the ':'", None),
+        ("ubuntu:", "'ubuntu:': nothing follows the ':'", None),
         ("#ubuntu", "'#ubuntu': nothing precedes the '#'", None),
-        ("reg.io#", "'reg.io#': no image is named in registry 'reg.io'", None),
-        ("reg.io/", "'reg.io/': no image is named in registry 'reg.io'", None),
+        (
+            "reg.io#",
+            "'reg.io#': the name of the image is missing after the registry 'reg.io'",
+            None,
+        ),
+        (
+            "reg.io/",
+            "'reg.io/': the name of the image is missing after the registry 'reg.io'",
+            None,
+        ),
         ("@reg.io#x", "'@reg.io#x': nothing precedes the '@'", None),
         ("re_g#x", "'re_g#x': 're_g' is not the name of a registry", None),
         (

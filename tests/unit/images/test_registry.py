@@ -107,8 +107,8 @@ def test_an_artifact_has_no_platforms(answers: Answers) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"architecture": "arm64", "os": "linux"}, "made for arm64, wanted is amd64"),
-        ({"architecture": "amd64", "os": "windows"}, "made for windows/amd64, wanted is amd64"),
+        ({"architecture": "arm64", "os": "linux"}, "made for arm64, amd64 is needed"),
+        ({"architecture": "amd64", "os": "windows"}, "made for windows/amd64, amd64 is needed"),
     ],
 )
 def test_an_image_of_another_platform_is_refused(document: dict[str, str], message: str) -> None:
@@ -123,7 +123,7 @@ def test_a_blob_that_is_not_what_its_name_says_is_removed(tmp_path: Path) -> Non
     good.write_bytes(b"{}")
     assert small_blob(str(good)) == b"{}"
     good.write_bytes(b"[]")
-    with pytest.raises(UserError, match="not what its digest says"):
+    with pytest.raises(UserError, match="does not match its digest"):
         small_blob(str(good))
     assert not good.exists()
 
@@ -214,7 +214,7 @@ def test_a_time_that_is_no_number_is_damage(tmp_path: Path, pax: dict[str, str])
             "tls: failed to verify certificate: x509: certificate signed by unknown authority",
             "~/.config/containers/certs.d/reg:5055/ca.crt",
         ),
-        ("localhost/a", "dial tcp: refused", "'a' is another one than 'localhost/a'"),
+        ("localhost/a", "dial tcp: refused", "'a' is not the same as 'localhost/a'"),
         ("myapp", "dial tcp: lookup x: no such host", "is the name right? ce images and ce list"),
     ],
 )

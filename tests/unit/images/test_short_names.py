@@ -123,7 +123,7 @@ def test_a_main_file_that_is_chosen_is_in_place_of_the_others(home: Home, tmp_pa
     [
         ("x = [", "invalid value"),
         ("aliases = 3", "aliases: must be a table"),
-        ('[aliases]\nx = "library/x"', "'x' stands for 'library/x', without a registry"),
+        ('[aliases]\nx = "library/x"', "'x' is an alias of 'library/x', which has no registry"),
         ('[aliases]\nx = "r.example/X"', "'X' has upper-case letters"),
     ],
 )

@@ -130,11 +130,11 @@ def test_every_damage_is_found_and_repaired(store: Store) -> None:
     gone = next(str(path.relative_to(root)) for path in root.glob("refs/*gone*"))
     expected |= {
         gone: "docker.io/library/gone:1 leads to no image",
-        "refs/x-amd64.json": "cannot be understood",
-        "refs/other-amd64.json": "speaks of another name, docker.io/library/a:6",
-        f"blobs/sha256/{'0' * 64}": "not what its name says",
-        "images/sha256-1-amd64.sqsh.json": "there is no image that it belongs to",
-        "images/draft.host.1": "there is no image that it belongs to",
+        "refs/x-amd64.json": "cannot be parsed",
+        "refs/other-amd64.json": "is for another name, docker.io/library/a:6",
+        f"blobs/sha256/{'0' * 64}": "does not match its name",
+        "images/sha256-1-amd64.sqsh.json": "it belongs to no image",
+        "images/draft.host.1": "it belongs to no image",
         "refs/draft.host.1": "left by an import that was ended",
         "work/killed": "left by an import that was ended",
         "locks/a": "the lock of ann on ",

@@ -67,7 +67,7 @@ def test_names_are_those_of_the_jobs_containers(start: Start) -> None:
 
 def test_a_process_that_is_not_in_a_container_is_none_to_join(start: Start) -> None:
     outside, inside = start(inside=False), start(inside=True)
-    with pytest.raises(UserError, match=f"process {outside} is none of yours in a container"):
+    with pytest.raises(UserError, match=f"process {outside} is not one of yours in a container"):
         attach.of_process(outside)
     assert _pid(attach.of_process(inside)) == inside
 

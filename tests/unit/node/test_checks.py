@@ -193,7 +193,7 @@ def test_a_device_with_a_colon_that_only_the_node_knows_is_refused_there() -> No
     deferred = device(["/dev/", variable("D")])
     lacks: list[LaunchError] = []
     assert resolve_devices(plan(devices=[deferred]), {"D": "a:b"}, lacks) == []
-    assert "'/dev/a:b': Podman takes no device with a colon" in str(lacks[0])
+    assert "'/dev/a:b': Podman does not accept a device with a colon" in str(lacks[0])
 
 
 def test_a_deferred_device_is_the_nodes() -> None:

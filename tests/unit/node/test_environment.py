@@ -198,12 +198,12 @@ def test_a_variable_that_execve_would_refuse_is_named() -> None:
 @pytest.mark.parametrize("name", ["", "=A", "A=B", "A\0B"])
 def test_a_name_that_would_be_another_record_is_refused(name: str) -> None:
     for changes, per_task in (({name: "1"}, None), ({}, {name: "SLURM_JOB_ID"})):
-        with pytest.raises(LaunchError, match=r"^env: a variable that cannot be: "):
+        with pytest.raises(LaunchError, match=r"^env: not a valid name or value of a variable: "):
             encode_records(changes, per_task)
 
 
 def test_a_value_makes_no_further_record() -> None:
-    with pytest.raises(LaunchError, match=r"^env: a variable that cannot be: 'A'$"):
+    with pytest.raises(LaunchError, match=r"^env: not a valid name or value of a variable: 'A'$"):
         encode_records({"A": "1\0SLURM_PROCID=7"})
     assert encode_records({"A": "1\nB=2", "C": "=D=E"}) == b"A=1\nB=2\0C==D=E\0"
 

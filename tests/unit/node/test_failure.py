@@ -107,7 +107,7 @@ def test_podmans_own_error_is_the_message() -> None:
 def test_a_mount_below_a_file_is_told_in_every_cruns_words(words: str) -> None:
     failure = explain(f"podman\n0\nPodman ended\nError: OCI runtime error: crun: {words}\n")
     assert failure.see == "mount-destination"
-    assert str(failure).endswith("(a mount's destination would lie below a file of the image)")
+    assert str(failure).endswith("(a mount's destination would be below a file of the image)")
 
 
 def test_podman_without_words_still_says_how_it_ended() -> None:
@@ -148,14 +148,14 @@ def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
 )
 def test_a_file_on_a_directory_is_a_matter_of_the_destination(creator: str, before: str) -> None:
     found = explain(f"{creator}\n0\nx\n{before}mount `/a` to `tmp`: Not a directory\n")
-    assert "mount `/a` to `tmp`: Not a directory (only a file can lie on a file" in str(found)
+    assert "mount `/a` to `tmp`: Not a directory (only a file can be mounted on a file" in str(found)
     assert found.see == "mount-destination"
 
 
 def test_a_directory_on_the_containers_passwd_is_a_matter_of_the_destination() -> None:
     found = explain("podman\n0\nx\nError: unable to find user 1001: read /tmp: is a directory\n")
     assert found.see == "mount-destination"
-    assert "only a file can lie on a file" in str(found)
+    assert "only a file can be mounted on a file" in str(found)
 
 
 def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -> None:

@@ -178,7 +178,10 @@ def test_who_joins_what_cannot_be_written_hears_of_it(made: str) -> None:
 
 @pytest.mark.parametrize(
     ("how", "reason"),
-    [(LOCK_EX, "another step of this job starts it and is not done"), (LOCK_SH, "nothing answers")],
+    [
+        (LOCK_EX, "another step of this job starts it and is not done"),
+        (LOCK_SH, "does not respond"),
+    ],
 )
 def test_a_start_that_is_never_done_is_not_awaited_for_ever(
     short: Path, how: int, reason: str
@@ -197,7 +200,7 @@ def test_a_guard_that_hangs_is_not_awaited_for_ever(short: Path) -> None:
         hung.bind(f"{place(short)}/door.0.aa")
         hung.listen()
         begun = time.monotonic()
-        with pytest.raises(LaunchError, match="it runs in another step of this job, and nothing"):
+        with pytest.raises(LaunchError, match="it runs in another step of this job, which"):
             entered(short)
         assert time.monotonic() - begun < 5
     os.close(first.lock)
@@ -260,7 +263,7 @@ def test_a_container_that_is_handed_over_in_part_is_not_joined(short: Path) -> N
     flock(first.lock, LOCK_SH)
     with (
         answering(place(short), Path("/i.sqsh"), whole=False),
-        pytest.raises(LaunchError, match="nothing answers there"),
+        pytest.raises(LaunchError, match="which does not respond"),
     ):
         entered(short)
     os.close(first.lock)
@@ -293,7 +296,7 @@ def test_an_answer_of_another_form_is_none(
         door.listen()
         thread = Thread(target=answer)
         thread.start()
-        with pytest.raises(LaunchError, match="nothing answers there"):
+        with pytest.raises(LaunchError, match="which does not respond"):
             entered(short)
         thread.join(20)
     os.close(first.lock)
@@ -386,7 +389,7 @@ def test_removing_one_that_runs_takes_its_name_only(short: Path) -> None:
 
 def test_a_directory_that_others_may_enter_is_not_used(short: Path) -> None:
     (short / f"ce-kept-{os.geteuid()}").mkdir()
-    with pytest.raises(LaunchError, match="not a directory of yours alone"):
+    with pytest.raises(LaunchError, match="not a directory that only you can write"):
         entered(short)
 
 
@@ -399,14 +402,14 @@ def test_a_directory_of_another_user_is_not_used(short: Path, name: str) -> None
         if path.exists():
             path.chmod(0o700)
     os.chown(planted, 61_001, 61_001)
-    with pytest.raises(LaunchError, match="not a directory of yours alone"):
+    with pytest.raises(LaunchError, match="not a directory that only you can write"):
         entered(short)
 
 
 def test_a_link_in_place_of_the_directory_is_not_followed(short: Path) -> None:
     (short / "mine").mkdir(mode=0o700)
     (short / f"ce-kept-{os.geteuid()}").symlink_to(short / "mine")
-    with pytest.raises(LaunchError, match="not a directory of yours alone"):
+    with pytest.raises(LaunchError, match="not a directory that only you can write"):
         entered(short)
 
 
@@ -483,5 +486,5 @@ def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:
 
 @pytest.mark.parametrize("node", [{}, {**NODE, "SLURM_JOB_ID": "../7"}])
 def test_without_a_job_there_is_none(short: Path, node: Mapping[str, str]) -> None:
-    with pytest.raises(LaunchError, match="it lives with a job, and this is none"):
+    with pytest.raises(LaunchError, match="it lives with a job, and this is not in a job"):
         entered(short, node=node)

@@ -77,7 +77,7 @@ def test_a_file_of_another_user_is_refused_before_the_start_where_it_cannot_be_r
     os.seteuid(0)
     path.symlink_to("elsewhere")
     os.seteuid(61_001)
-    with pytest.raises(LaunchError, match=f"'{path}' is another user's"):
+    with pytest.raises(LaunchError, match=f"'{path}' belongs to another user"):
         wanted(common / "x.sqsh")
     os.seteuid(0)
     os.chown(common, 61_001, 61_001)

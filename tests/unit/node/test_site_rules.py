@@ -229,8 +229,8 @@ def test_an_image_that_is_listed_is_used_and_no_other(node: Node, listed: Path) 
     assert node.refusal(listed) == ""
     for path in (other, alike):
         assert node.refusal(path) == (
-            f"{node.conf}/config.toml: policy.image_digests: '{path}' is not one of the images that"
-            " are listed"
+            f"{node.conf}/config.toml: policy.image_digests: '{path}' is not one of the listed"
+            " images"
         )
 
 

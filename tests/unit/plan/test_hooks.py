@@ -142,7 +142,7 @@ def test_a_variant_has_no_effect_with_an_artifact_and_that_is_said(catalog: Cata
     assert problem.severity == "warning"
     assert str(problem) == (
         "/e.toml:2: com.hooks.aws_ofi_nccl.variant: has no effect,"
-        " it only counts if netstack.source is host"
+        " it is only used if netstack.source is host"
     )
 
 
@@ -291,7 +291,7 @@ def test_a_hook_that_needs_a_writable_container_is_refused_without(site: Site) -
     said = (Annotation("com.hooks.h.enabled", "true", Origin("/e.toml", 1)),)
     only_read = edf(annotations=said, writable=False, writable_origin=Origin("/e.toml", 9))
     (problem,) = use(only_read, site.load().hooks, "x86_64", nothing).problems
-    assert "needs a container that can be written" in problem.message
+    assert "needs a writable container" in problem.message
     assert problem.hint == "writable is false, /e.toml:9"
     assert refused(site, h__enabled="true") == []
 

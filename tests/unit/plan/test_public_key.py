@@ -20,8 +20,8 @@ def test_a_public_key_is_taken_without_its_comment(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no key, one public key is wanted"),
-        (f"{KEY}\n{KEY}\n", "has 2 keys, one public key is wanted"),
+        ("", "has no key, expected one public key"),
+        (f"{KEY}\n{KEY}\n", "has 2 keys, expected one public key"),
         (PRIVATE, "contains a private key"),
         ("PuTTY-User-Key-File-3: ssh-ed25519\n", "contains a private key"),
         ("ssh-dss AAAAB3NzaC1kc3M=", "is not a public key that the server understands"),

@@ -135,7 +135,7 @@ def test_what_the_site_keeps_for_itself_is_refused(
     assert site.said(SITE, edf) == ""
     assert site.said(f"edf_may_override = []\n{SITE}", edf) == (
         f"ce: error: e.toml:{where}: the site decides this: '{name}' is not in edf_may_override"
-        " of SITE\nce: hint: remove the line; 'ce config show' says what counts\n"
+        " of SITE\nce: hint: remove the line; 'ce config show' prints the values in effect\n"
     )
 
 

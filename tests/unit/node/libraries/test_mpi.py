@@ -10,7 +10,7 @@ MPICH = b"\0PMI_FD\0\0PMIx_Init failed %s\0"
 @pytest.mark.parametrize("name", ["libmpi.so.12", "libmpich.so.12"])
 def test_an_mpich_that_names_no_pmix_library_does_not_speak_pmix(name: str) -> None:
     said = silence(name, "pmix", MPICH.__contains__, has_components=False)
-    assert said == f"the image's MPICH ({name}) does not speak PMIx"
+    assert said == f"the image's MPICH ({name}) does not support PMIx"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_open_mpi_speaks_pmi2_by_itself_or_by_a_component(
     content: bytes, parts: bool, speaks: bool
 ) -> None:
     said = silence("libmpi.so.40", "pmi2", content.__contains__, has_components=parts)
-    assert said == ("" if speaks else "the image's Open MPI (libmpi.so.40) does not speak PMI2")
+    assert said == ("" if speaks else "the image's Open MPI (libmpi.so.40) does not support PMI2")
 
 
 def test_all_others_speak_everything() -> None:
