@@ -41,6 +41,13 @@ static const struct {
 				      "install packages (ce help install-packages), or use a Dockerfile") },
 	{ " gdb strace ltrace perf ", NOT_FOUND("the image has no such tool; attach with the host's: "
 						"ce help interactive") },
+	{ " ps top htop free vmstat ", NOT_FOUND("the image has no such tool; the node's shows the container's "
+						 "processes, too: srun --overlap --jobid=JOB COMMAND") },
+	{ " taskset numactl hwloc-bind ", NOT_FOUND("the image has no such tool; Slurm binds tasks: "
+						    "srun --cpu-bind=… --mem-bind=…") },
+	{ " vim vi nano emacs less git curl wget tmux rsync tree file lstopo ",
+	  NOT_FOUND("the image has no such tool: run it on the host, or install it in a Dockerfile (RUN …) "
+		    "and use ce build") },
 	{ " torchrun accelerate deepspeed ", NOT_FOUND("is PyTorch in this image? With the hook pytorch "
 						       "no launcher is needed: ce help pytorch") },
 	{ " jupyter jupyter-lab tensorboard ", NOT_FOUND("the image has no such server: install it in a "

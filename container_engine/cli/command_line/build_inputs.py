@@ -15,7 +15,7 @@ from container_engine.images.pack.containerfile_lines import (
     unknown_instruction,
     with_names,
 )
-from container_engine.images.reference import FileImage, parse
+from container_engine.images.reference import LOCAL_REGISTRY, FileImage, parse
 from container_engine.images.resolve import configuration
 from container_engine.images.store import identity
 from container_engine.process import reason
@@ -50,6 +50,24 @@ def recipe_of(
     changed = with_names(text, froms) if variable & {base.name for base in bases} else ""
     own = tuple(arguments.build_arg)
     return Recipe(source, containerfile, own, arguments.target, bases, changed), froms
+
+
+def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
+    """Raise UserError for an image of this host that is not here.
+
+    Podman would ask a registry on this machine for it, four times in six seconds.
+    """
+    here = {base.name for base in recipe.bases}
+    shown = os.path.relpath(recipe.containerfile, recipe.context)
+    for one in froms:
+        if one.name.startswith(f"{LOCAL_REGISTRY}/") and one.name not in here:
+            raise UserError(
+                "no image of this name was imported or built on this host",
+                "ce images lists the names; ce build -t NAME and ce import make such images",
+                "image-build",
+                key=f"FROM {one.name}",
+                where=f"{shown}:{one.line}",
+            )
 
 
 def _source(given: str, cwd: str) -> str:

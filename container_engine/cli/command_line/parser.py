@@ -119,12 +119,16 @@ class _Whole(Parser):
 
     def _check_value(self, action: argparse.Action, value: str) -> None:
         if action.dest == "verb" and value not in VERBS:
+            import shutil
+
             from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
             from container_engine.did_you_mean import nearest
 
             if value in FOREIGN_VERBS:
                 self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
             meant = nearest(value, VERBS)
+            if not meant and shutil.which(value):
+                self.refuse(f"ce has no verb '{value}'", f"ce run NAME -- {value} runs the command")
             suggestion = f", did you mean '{meant}'?" if meant else ""
             raise argparse.ArgumentError(None, f"unknown verb '{value}'{suggestion}")
         super()._check_value(action, value)

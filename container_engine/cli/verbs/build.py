@@ -6,7 +6,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
-from container_engine.cli.command_line.build_inputs import read, recipe_of
+from container_engine.cli.command_line.build_inputs import read, recipe_of, refuse_missing
 from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
@@ -82,6 +82,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise unusable(recipe.context, error) from None
     rules(context, settings).admit_local(image)
     try:
+        refuse_missing(froms, recipe)
         output.line(_image(image, recipe, arguments, context, places))
     except UserError as error:
         raise _with_base_hint(error, froms, context, settings) from None

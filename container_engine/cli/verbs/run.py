@@ -33,6 +33,13 @@ _ONE_EACH = (
     "this srun starts ce run once per task, each with a container of its own: "
     "MPI between them fails (srun --environment=NAME COMMAND starts one per node)"
 )
+_ONE_EACH_OF_MPIRUN = (
+    "this mpirun starts ce run once per rank, each with a container of its own: MPI between them "
+    "may fail (in a job: srun --mpi=pmix --environment=NAME COMMAND, --mpi=pmi2 for MPICH; on this "
+    "host: ce run NAME -- mpirun -n N COMMAND)"
+)
+# Number and count of ranks, of Open MPI and of Hydra (MPICH, Intel MPI).
+_OF_MPIRUN = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
 
@@ -104,8 +111,8 @@ def start(
             )
             return refuse(message, f"ce run {which} -- COMMAND")
         command = list(default_shell.SHELL)
-    if _is_one_of_several_tasks(context.env):
-        messages.say(message_text.of_warning(_ONE_EACH))
+    if warning := _of_one_each(context.env):
+        messages.say(message_text.of_warning(warning))
     with contextlib.ExitStack() as stack:
         plan = _plan(name, arguments, _with_passing(context, stack))
         if plan is None:
@@ -176,12 +183,16 @@ def _words(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
     return arguments.name, rest[1:] if rest[:1] == ["--"] else rest
 
 
-def _is_one_of_several_tasks(env: Mapping[str, str]) -> bool:
-    """Check whether this is the first of several tasks of an srun, which speaks for all of them.
+def _of_one_each(env: Mapping[str, str]) -> str:
+    """Return the warning of the first of several tasks or ranks, which warns for all; else "".
 
-    SLURM_PROCID is 0 in a batch script, too, which has no SLURM_STEP_NUM_TASKS.
+    SLURM_PROCID is 0 in a batch script, too, which has no SLURM_STEP_NUM_TASKS. srun --mpi=pmi2
+    sets PMI_RANK as well.
     """
-    return env.get("SLURM_PROCID") == "0" and env.get("SLURM_STEP_NUM_TASKS", "1") != "1"
+    if env.get("SLURM_STEP_NUM_TASKS", "1") != "1":
+        return _ONE_EACH if env.get("SLURM_PROCID") == "0" else ""
+    first = any(env.get(rank) == "0" and env.get(size, "1") != "1" for rank, size in _OF_MPIRUN)
+    return _ONE_EACH_OF_MPIRUN if first else ""
 
 
 def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:

@@ -33,6 +33,9 @@ TEST("what is never or rarely in an image has a hint that says what works instea
 	helps("mpirun", "srun --mpi=");
 	helps("cd", "sh -c");
 	helps("mpicc", "…-devel");
+	helps("top", "srun --overlap --jobid=JOB");
+	helps("numactl", "srun --cpu-bind=");
+	helps("vim", "on the host");
 	helps("./train.py", "workdir = \"${PWD}\"");
 }
 

@@ -30,6 +30,10 @@ def test_a_base_that_is_no_image_of_this_host_is_refused(
             "FROM $B\n",
             "Containerfile:1: FROM $B: the variable B has no value\nce: hint: --build-arg B=",
         ),
+        (
+            "FROM localhost/x:1\n",
+            "Containerfile:1: FROM localhost/x:1: no image of this name was imported or built",
+        ),
     ],
 )
 def test_what_no_build_can_do_is_refused_before_it_begins(

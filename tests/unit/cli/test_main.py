@@ -145,6 +145,7 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
 @pytest.mark.parametrize(
     ("verb", "counterpart"),
     [
+        ("uname", "ce run NAME -- uname runs the command"),
         ("commit", "ce build"),
         ("push", "skopeo copy"),
         ("logs", "slurm-JOB.out"),

@@ -155,3 +155,23 @@ def test_a_wrong_image_is_the_options_error(installed: Installed, image: str, me
     assert (done.returncode, done.stdout) == (125, "")
     expected = message.format(home=installed.home)
     assert done.stderr.splitlines()[0] == f"ce: error: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("variables", "starter"),
+    [
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "mpirun"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "mpirun"),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "PMI_RANK": "0"}, "srun"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, None),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, None),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, None),
+    ],
+)
+def test_the_first_of_several_containers_warns_that_each_rank_has_its_own(
+    installed: Installed, variables: dict[str, str], starter: str | None
+) -> None:
+    done = installed.ce("run", "nowhere", "--", "true", env=variables)
+    warned = f"ce: warning: this {starter} starts ce run once per " in done.stderr
+    assert warned == (starter is not None)
+    assert done.stderr.count("ce: warning: ") == int(warned)

@@ -148,7 +148,9 @@ def test_a_hybrid_cgroup_hierarchy_is_explained() -> None:
 )
 def test_a_file_on_a_directory_is_a_matter_of_the_destination(creator: str, before: str) -> None:
     found = explain(f"{creator}\n0\nx\n{before}mount `/a` to `tmp`: Not a directory\n")
-    assert "mount `/a` to `tmp`: Not a directory (only a file can be mounted on a file" in str(found)
+    assert "mount `/a` to `tmp`: Not a directory (only a file can be mounted on a file" in str(
+        found
+    )
     assert found.see == "mount-destination"
 
 
