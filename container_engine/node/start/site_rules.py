@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
+from container_engine.errors import CeError, LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -262,8 +262,7 @@ def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
         try:
             content = tomllib.loads(text.decode())
         except ValueError as error:
-            reason = f"not valid TOML: {error}"
-            raise LaunchError(reason, see="site-configuration", where=file) from None
+            raise _not_toml(file, str(error)) from None
         found = content.get("policy", {})
         policy.update(found)
         where.update(dict.fromkeys(found, file))
@@ -271,12 +270,34 @@ def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
     return Rules(policy, stores, where)
 
 
+def _not_toml(file: str, error: str) -> LaunchError:
+    """Return the error for a file that is not TOML, with the line that its parser gives."""
+    text, at, position = error.partition(" (at line ")
+    line, _comma, column = position.partition(", ")
+    where = f"{file}:{line}" if at and line.isdigit() else file
+    message = f"{text} (at {column}" if where != file else error
+    return LaunchError(f"not valid TOML: {message}", see="site-configuration", where=where)
+
+
+def _place(file: str, rule: str) -> str:
+    """Return FILE:LINE of a rule, or FILE if it cannot be read again."""
+    from container_engine.toml_positions import find_positions
+
+    try:
+        with open(file, encoding="utf-8") as opened:
+            line = find_positions(opened.read()).line(("policy", rule))
+    except (OSError, ValueError, CeError):
+        return file
+    return f"{file}:{line}" if line else file
+
+
 def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> Sequence[str]:
     found: Sequence[str] = policy.get(rule, ())
     if isinstance(found, (list, tuple)) and all(isinstance(item, str) for item in found):
         return found
     message = f"policy.{rule}: expected an array of strings"
-    raise LaunchError(message, see="site-configuration", where=where.get(rule, "default"))
+    place = _place(where[rule], rule) if rule in where else "default"
+    raise LaunchError(message, see="site-configuration", where=place)
 
 
 def _names(path: str) -> dict[str, str]:

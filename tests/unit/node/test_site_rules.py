@@ -250,7 +250,19 @@ def test_a_listed_name_outside_of_the_sites_stores_is_a_name_only(node: Node, li
 def test_a_list_that_is_none_starts_nothing(node: Node, rule: str, value: str) -> None:
     node.says(f"[policy]\n{rule} = {value}\n")
     said = node.refusal(node.image)
-    assert said == f"{node.conf}/config.toml: policy.{rule}: expected an array of strings"
+    assert said == f"{node.conf}/config.toml:3: policy.{rule}: expected an array of strings"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("[policy]\nimage_digests = x\n", ":3: not valid TOML: Invalid value (at column 17)"),
+        ("image_digests = [\n", ": not valid TOML: Invalid value (at end of document)"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_named_with_its_line(node: Node, text: str, answer: str) -> None:
+    node.says(text)
+    assert node.refusal(node.image) == f"{node.conf}/config.toml{answer}"
 
 
 def test_an_empty_list_is_no_rule(node: Node) -> None:
