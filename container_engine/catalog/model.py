@@ -137,6 +137,7 @@ class Edit(_Frozen):
     when: When = Field(default_factory=dict, description=_WHEN)
     devices: tuple[DeviceEdit, ...] = Field((), description="device nodes")
     cdi: tuple[str, ...] = Field((), description="CDI devices, vendor.com/class=name")
+    cdi_if_there: tuple[str, ...] = Field((), description="CDI devices that a node may lack")
     mounts: tuple[MountEdit, ...] = Field((), description="files and directories of the node")
     env: dict[VariableName, str] = Field(default_factory=dict, description="variables")
     prepend: dict[VariableName, tuple[str, ...]] = Field(

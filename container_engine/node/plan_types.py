@@ -150,6 +150,7 @@ HookUse = TypedDict(
         "profile": str,
         "devices": Sequence[DeviceEdit],
         "cdi": Sequence[str],
+        "cdi_if_there": Sequence[str],
         "mounts": Sequence[MountEdit],
         "env": Mapping[str, str | None],
         "prepend": Mapping[str, Sequence[str]],

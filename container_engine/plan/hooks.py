@@ -183,7 +183,7 @@ def _merged(edits: Sequence[Edit], profile: Mapping[str, str]) -> dict[str, obje
         env |= edit.env
         for name, paths in edit.prepend.items():
             prepend[name] = (*prepend.get(name, ()), *paths)
-    lists = ("devices", "cdi", "mounts", "libraries", "search", "hooks")
+    lists = ("devices", "cdi", "cdi_if_there", "mounts", "libraries", "search", "hooks")
     dumped = [edit.model_dump() for edit in edits]
     return {
         **{key: [item for edit in dumped for item in edit[key]] for key in lists},

@@ -103,6 +103,7 @@ class HookUse(_Frozen):
     profile: str = Field("", description="of the variables, where the hook has profiles")
     devices: tuple[DeviceEdit, ...] = Field((), description="looked up on the node")
     cdi: tuple[str, ...] = Field((), description="CDI devices")
+    cdi_if_there: tuple[str, ...] = Field((), description="CDI devices that a node may lack")
     mounts: tuple[MountEdit, ...] = Field((), description="looked up on the node")
     env: dict[str, str | None] = Field(
         default_factory=dict,

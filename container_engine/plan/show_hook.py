@@ -111,6 +111,7 @@ def _edits(use: HookUse) -> Iterator[tuple[str, str]]:
     for device in use.devices:
         yield "device", f"{device.path}{_optional(optional=device.optional)}"
     yield from (("cdi", name) for name in use.cdi)
+    yield from (("cdi", f"{name}{_optional(optional=True)}") for name in use.cdi_if_there)
     for mount in use.mounts:
         where = f" on {mount.target}" if mount.target else ""
         yield "mount", f"{mount.source}{where}{_optional(optional=mount.optional)}"

@@ -242,6 +242,21 @@ def test_devices_of_the_site_are_given_where_the_node_has_them(
     assert (done.stdout, done.stderr) == ("/dev/full\n/dev/gpu\nthere\n", "")
 
 
+def test_a_hook_gives_a_cdi_device_that_a_node_may_lack_where_it_is(
+    cluster: Cluster, site: Site
+) -> None:
+    names = '["example.com/gpu=all", "example.com/none=all"]'
+    site.hook("gpus", f'default = "on"\n[edits.all]\ncdi_if_there = {names}\n')
+    srun = (f"--environment={site.edf()}", "sh", "-c", "echo ${DRIVER-none}")
+    without = cluster.srun(*srun)
+    devices = [{"name": "all", "containerEdits": {"env": ["DRIVER=there"]}}]
+    spec = {"cdiVersion": "1.0.0", "kind": "example.com/gpu", "devices": devices}
+    (site.cdi / "gpu.json").write_text(json.dumps(spec))
+    assert (without.stdout, without.stderr) == ("none\n", "")
+    there = cluster.srun(*srun)
+    assert (there.stdout, there.stderr) == ("there\n", "")
+
+
 def test_a_device_of_the_site_that_a_node_lacks_is_the_administrators_to_mend(
     cluster: Cluster, site: Site
 ) -> None:

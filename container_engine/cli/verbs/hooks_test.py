@@ -99,7 +99,8 @@ class _Look:
         for hook in use.hooks:
             found = os.access(hook.path, os.X_OK)
             yield _Row(OK if found else MISSING, "program", hook.path)
-        yield from map(self._cdi, use.cdi)
+        yield from (self._cdi(name, MISSING) for name in use.cdi)
+        yield from (self._cdi(name, ABSENT) for name in use.cdi_if_there)
         yield from self._programs(use)
         for check in use.checks:
             if check.kind in ON_NODE:
@@ -143,14 +144,14 @@ class _Look:
                     waiting.append(needed)
         return ""
 
-    def _cdi(self, name: str) -> _Row:
+    def _cdi(self, name: str, lacking: str) -> _Row:
         try:
             device = Registry([Directory(path, is_users=False) for path in self._cdi_dirs]).find(
                 name
             )
         except LaunchError as failure:
             return _Row(LACKS, "cdi", name, str(failure))
-        return _Row(OK, "cdi", name, device.file) if device else _Row(MISSING, "cdi", name)
+        return _Row(OK, "cdi", name, device.file) if device else _Row(lacking, "cdi", name)
 
     def _check(self, kind: str, subject: str, hint: str) -> _Row:
         if kind == "variable":

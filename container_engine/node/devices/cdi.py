@@ -29,12 +29,30 @@ _SHOWN = 12
 
 def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
+    places = directories(plan["settings"], node.get("HOME", ""))
+    _take_those_there(places, edits)
     names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
     for device in plan["devices"]:
         if device["cdi"]:
             names.setdefault(resolve(device["name"], node, device["from"]), device["from"])
     if names:
-        add(names, directories(plan["settings"], node.get("HOME", "")), edits)
+        add(names, places, edits)
+
+
+def _take_those_there(places: Sequence[Directory], edits: HookEdits) -> None:
+    """Request the CDI devices that a node may lack, if this one has them."""
+    wanted = edits.cdi_if_there
+    if not wanted:
+        return
+    try:
+        registry = Registry(places)
+    except LaunchError as error:
+        hooks = ", ".join(dict.fromkeys(wanted.values()))
+        edits.warnings.append(f"hook {hooks}: none of its cdi_if_there is given: {error}")
+        return
+    for name in wanted:
+        if registry.find(name) is not None:
+            edits.cdi.setdefault(name, wanted[name])
 
 
 def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:

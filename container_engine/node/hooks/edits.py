@@ -17,9 +17,10 @@ class HookEdits:
 
     `tree` are the hooks that need to see the image's files, `operations` what the guard does
     between the image's overlay and Podman. `per_task` maps a variable to the task's own variable
-    from which it is copied. `cdi` maps each CDI device to the hook that requests it. `warnings`
-    are lines for the user. `lacks` are the reasons why the container cannot start, each with the
-    name of the hook, or "" for a CDI device of the environment.
+    from which it is copied. `cdi` maps each CDI device to the hook that requests it, and
+    `cdi_if_there` those that a node may lack. `warnings` are lines for the user. `lacks` are the
+    reasons why the container cannot start, each with the name of the hook, or "" for a CDI device
+    of the environment.
     """
 
     def __init__(self, libexec: str) -> None:
@@ -27,6 +28,7 @@ class HookEdits:
         self.operations: list[Operation] = []
         self.devices: list[str] = []
         self.cdi: dict[str, str] = {}
+        self.cdi_if_there: dict[str, str] = {}
         self.mounts: list[NodeMount] = []
         self.env: dict[str, str | None] = {}
         self.prepend: dict[str, list[str]] = {}

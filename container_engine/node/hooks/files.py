@@ -30,6 +30,8 @@ def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> Non
         edits.devices += [path for path in found if path not in edits.devices]
     for name in hook.get("cdi", ()):
         edits.cdi.setdefault(name, hook["name"])
+    for name in hook.get("cdi_if_there", ()):
+        edits.cdi_if_there.setdefault(name, hook["name"])
 
 
 def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from container_engine.node.devices import cdi
 from container_engine.node.devices.cdi_file import VERSIONS, Directory
 from container_engine.node.hooks.edits import HookEdits
+from container_engine.node.hooks.files import add_devices
 
 
 class Node:
@@ -283,3 +284,41 @@ def test_a_users_own_directory_counts_only_if_the_site_says_so() -> None:
     settings["user_cdi_dir"] = ".config/cdi"
     users = cdi.directories(settings, "/home/u")[-1]
     assert (users.path, users.is_users) == ("/home/u/.config/cdi", True)
+
+
+class Wish:
+    """A hook that wants a device if the node has it, and the edits that come of it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.settings = {"cdi_dirs": [str(node.paths[0])], "user_cdi_dir": ""}
+
+    def edits(self, name: str) -> HookEdits:
+        edits = HookEdits("")
+        hook: Any = {"name": "gpus", "cdi_if_there": [name]}
+        add_devices(edits, hook, {})
+        cdi.resolve_all({"settings": self.settings, "devices": []}, {}, edits)
+        return edits
+
+
+def test_a_hook_has_a_device_that_a_node_may_lack_where_it_is(node: Node) -> None:
+    node.write("a.json")
+    wish = Wish(node)
+    there = wish.edits("example.com/thing=one")
+    assert (there.env, there.lacks) == ({"FROM": "a.json"}, [])
+    gone = wish.edits("example.com/thing=two")
+    assert (gone.env, gone.lacks, gone.warnings) == ({}, [], [])
+
+
+def test_a_device_that_a_node_may_lack_is_refused_where_its_file_is_wrong(node: Node) -> None:
+    node.write("a.json", devices=[{"name": "one", "containerEdits": {"netDevices": [{}]}}])
+    edits = Wish(node).edits("example.com/thing=one")
+    assert [hook for hook, _error in edits.lacks] == ["gpus"]
+
+
+def test_files_that_cannot_be_trusted_give_none_of_them_and_say_so(node: Node) -> None:
+    node.write("a.json").chmod(0o666)
+    edits = Wish(node).edits("example.com/thing=one")
+    assert edits.lacks == []
+    (line,) = edits.warnings
+    assert line.startswith("hook gpus: none of its cdi_if_there is given: ")
