@@ -10,6 +10,21 @@ from tests.site_search import Index
 ROOT = Path(__file__).parents[2]
 # What is typed, and the page that must be among the first three.
 QUESTIONS = {
+    "restrict images": "admin/operations",
+    "env file": "guide/variables",
+    "rstudio": "howto/jupyter",
+    "web server in container": "howto/jupyter",
+    "volumes": "howto/short-answers",
+    "compile in container": "howto/short-answers",
+    "gcc": "howto/short-answers",
+    "numactl": "howto/short-answers",
+    "lmod": "howto/short-answers",
+    "spack": "howto/short-answers",
+    "tmp full": "howto/files",
+    "reproducible": "guide/images",
+    "who used which image": "admin/monitoring",
+    "grafana": "admin/monitoring",
+    "failed launches": "admin/monitoring",
     "first job": "quickstart/first-job",
     "getting started": "quickstart/first-job",
     "hello world": "quickstart/first-job",

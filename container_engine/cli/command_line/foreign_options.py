@@ -165,12 +165,14 @@ def _message(verb: str, option: _Foreign) -> str:
 
 def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Sequence[str]) -> str:
     """Return a command line without a file, "" if some option has no counterpart in one."""
-    mounts, before, options = [], [], []
+    first, mounts, before, options = [], [], [], []
     for one in found:
         if one.name == "-v" and one.value.startswith(("/", "~")):
             mounts.append(one.value)
         elif one.name == "-w":
             options.append(f"--container-workdir={one.value}")
+        elif one.name == "--env-file":
+            first.append(f"set -a; . {shlex.quote(_sourced(one.value))}; set +a;")
         elif one.name == "-e":
             before += [one.value] if "=" in one.value else []
         else:
@@ -180,7 +182,12 @@ def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Seque
     if arguments.image is not None:
         options.insert(0, f"--container-image={arguments.image}")
     rest = [f"ce {arguments.verb}", *map(shlex.quote, options), *map(shlex.quote, words)]
-    return "for this once: " + " ".join([*map(_assignment, before), *rest])
+    return "for this once: " + " ".join([*first, *map(_assignment, before), *rest])
+
+
+def _sourced(file: str) -> str:
+    """Return the path of a file as the shell's `.` takes it, which looks for names in PATH."""
+    return file if "/" in file else f"./{file}"
 
 
 def _assignment(text: str) -> str:

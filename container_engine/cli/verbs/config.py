@@ -43,11 +43,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show, the default: each value and the file it comes from; check: what is wrong, exit"
         " code 1",
     )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="look at this file in place of the site's"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_show_secrets(parser)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.file is not None:
+        context = context._replace(site_file=os.path.join(context.cwd, arguments.file))
     config = with_faults(context)
     if arguments.action == "check":
         return _check(config, context, as_json=arguments.json)

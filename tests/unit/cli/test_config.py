@@ -70,6 +70,16 @@ def test_every_fault_of_every_file_is_named(installed: Installed, site: Path) ->
     )
 
 
+def test_a_file_is_checked_before_it_is_put_in_place(installed: Installed, site: Path) -> None:
+    (site / "config.toml").write_text("start_timeout_s = 60\n")
+    (installed.home / "new.toml").write_text("start_timeout_s = 0\n")
+    done = installed.ce("config", "check", "new.toml")
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"{installed.home}/new.toml:1: start_timeout_s: must be greater")
+    assert installed.ce("config", "check").returncode == 0
+    assert "start_timeout_s = 0" not in installed.ce("config", "show").stdout
+
+
 def test_a_program_that_cannot_run_is_a_fault(installed: Installed, site: Path) -> None:
     scanner, hooks = installed.home / "scan", installed.home / "oci"
     hooks.mkdir()

@@ -59,6 +59,11 @@ def test_all_options_of_another_tool_are_answered_at_once_with_a_command_that_do
         "ce: hint: for this once: MODE='very fast' ce run --container-image=x.sqsh"
         " --container-mounts=/a:/b,/c:/c --container-workdir=/b -- ls -l"
     )
+    assert main(["run", "--env-file", ".env", "-v", "/a:/b", "demo", "--", "ls"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "ce: hint: for this once: set -a; . ./.env; set +a; ce run --container-mounts=/a:/b"
+        " demo -- ls"
+    )
     assert main(["run", "-v", "/a:/b", "-p", "80:80", "demo", "--", "ls"]) == 2
     assert "ce: hint" not in capsys.readouterr().err
 
