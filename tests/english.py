@@ -1,6 +1,7 @@
 """`python -m tests.english`: find texts that a native writer would put otherwise.
 
-Comments and docstrings everywhere, in the engine also the strings, of which messages consist.
+Comments and docstrings everywhere, in the engine also the strings, of which messages consist, and
+the pages of the documentation.
 Part of `make lint`. Ruff's D401 has the mood of functions' docstrings; here are the habits that it
 does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
@@ -34,7 +35,9 @@ HABITS = {
 # In texts for users too these words are not what a native writer would say.
 OF_MESSAGES = {
     re.compile(r"\blies? (above|below|beside|in|on)\b"): "write 'is'",
-    re.compile(r"\bstands? (for|here|in|on|before|below)\b"): "write 'means', 'matches' or 'is'",
+    re.compile(
+        r"\bstands? (for|here|in(?! for)|on|before|below)\b"
+    ): "write 'means', 'matches' or 'is'",
     re.compile(r"\bcan(not)? be had\b"): "write 'is (not) available' or 'cannot be created'",
     re.compile(r"(?<!-)\b(anew|for ever|in good order)\b"): "write 'again', 'forever' or 'cleanly'",
     re.compile(r"\bcounts?(?! as\b)[;,.]|\bwhat counts\b"): "write 'is used' or 'takes precedence'",
@@ -44,6 +47,7 @@ OF_MESSAGES = {
     re.compile(r"\bis none of yours\b|, no (file|directory)\b"): "write 'which is not …'",
     re.compile(r"\bspeaks? (PMI|of)"): "write 'supports' or 'is for'",
 }
+CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")
 QUOTED = re.compile(r'"[^"\n]*"')
 C_COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
@@ -92,6 +96,12 @@ def messages_of_c(source: str) -> Iterator[tuple[int, str]]:
             yield from _found(OF_MESSAGES, source.count("\n", 0, found.start()) + 1, found[0])
 
 
+def messages_of_markdown(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and advice for the prose of a page, without code."""
+    prose = CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+    yield from _found(OF_MESSAGES, 1, prose)
+
+
 def of_c(source: str) -> Iterator[tuple[int, str]]:
     """Yield line numbers and advice for a C source."""
     for found in C_COMMENT.finditer(source):
@@ -118,6 +128,10 @@ def _found(habits: Habits, line: int, text: str) -> Iterator[tuple[int, str]]:
 def _readers(name: str) -> list[Reader]:
     """Return what reads a file: comments everywhere, texts for users where the engine has them."""
     suffix = Path(name).suffix
+    if suffix == ".md":
+        is_page = name.startswith("docs/") or name in ("README.md", "hooks/README.md")
+        is_record = name.startswith(("docs/design/", "docs/benchmarks"))
+        return [messages_of_markdown] if is_page and not is_record else []
     comments: dict[str, Reader] = {".py": of_python, ".c": of_c, ".h": of_c}
     texts: dict[str, Reader] = {
         ".py": messages_of_python,

@@ -58,3 +58,5 @@ def test_a_habit_is_found_in_what_users_read(message: str, found: list[int]) -> 
     assert [line for line, _advice in english.messages_of_python(python)] == found
     c = f'/* it lies below */\nce_fail(err, "{message} %s", path);\n'
     assert [line for line, _advice in english.messages_of_c(c)] == found
+    page = f"`it lies in code`\n{message}\n```text\nit lies in a block\n```\n"
+    assert [line for line, _advice in english.messages_of_markdown(page)] == found
