@@ -437,6 +437,17 @@ FAULTS = {
         US,
         "try again; if it keeps happening, report it with the details of ce trace",
     ),
+    "task-container": Fault(
+        "a task's own container could not be made, although the node's first one could",
+        EITHER,
+        "start fewer tasks on a node, or raise the limit that the message names (processes, memory,"
+        " mounts, namespaces)",
+    ),
+    "scope-task": Fault(
+        "an environment with a container for each task asks for what there is once for a node",
+        YOU,
+        'remove what the message names, or com.ce.scope = "task"',
+    ),
     "plugin-contained": Fault(
         "Slurm is configured to call plugins in processes of their own",
         SITE,

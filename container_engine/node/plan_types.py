@@ -186,6 +186,7 @@ class Settings(TypedDict, total=False):
     allowed_devices: Sequence[str]
     root_remap: bool
     unshare: Sequence[Literal['net', 'ipc', 'uts', 'pid']]
+    scope: Literal['step', 'task']
     start: Literal['crun', 'podman']
     secret_variables: Sequence[str]
     batch_script: Literal['host', 'inside']

@@ -73,7 +73,9 @@ def build(
     kept = _kept(edf, image, settings["scope"].value, offer.site.kept_dir)
     saved = any(entry.key == CONTAINER_SAVE for entry in edf.annotations)
     plan = LaunchPlan(
-        version=EXTENDED if edf.above or kept or saved or image.on_nodes else VERSION,
+        version=EXTENDED
+        if edf.above or kept or saved or image.on_nodes or settings["scope"].value == "task"
+        else VERSION,
         engine=engine,
         name=edf.name,
         files=edf.files,
@@ -92,7 +94,7 @@ def build(
         startup=_startup(edf, texts),
         hooks=used.hooks,
         kept=kept,
-        settings=_settings(offer, settings),
+        settings=_settings(offer, settings, kept),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
     return plan, (*texts.problems, *used.problems)
@@ -182,7 +184,7 @@ def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer |
     return KeptContainer(name=name, key=key, mode=cast("_Mode", mode), directory=directory)
 
 
-def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
+def _settings(offer: Offer, chosen: Mapping[str, Chosen], kept: KeptContainer | None) -> Settings:
     site = offer.site
     # devices that the site adds to every container need no further permission
     given = [device.name for device in offer.wide.devices if isinstance(device.name, str)]
@@ -199,6 +201,7 @@ def _settings(offer: Offer, chosen: Mapping[str, Chosen]) -> Settings:
         secret_variables=site.secret_variables,
         root_remap=chosen["root_remap"].value,
         unshare=chosen["unshare"].value,
+        scope="task" if chosen["scope"].value == "task" and kept is None else "step",
         start=chosen["start"].value,
         cdi_dirs=site.cdi_dirs,
         user_cdi_dir=site.user_cdi_dir,

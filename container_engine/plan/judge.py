@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.model import Problem
+from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import MAX_VARIABLE
 from container_engine.plan.build import Built, build
+from container_engine.plan.overrides import PREFIX
 from container_engine.plan.site_entries import add
 from container_engine.plan.ssh_keys import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.edf.model import Annotation, Edf
+    from container_engine.edf.model import Annotation, Edf, Origin
     from container_engine.plan.model import Image, LaunchPlan
     from container_engine.plan.offer import Offer
 
@@ -31,6 +33,10 @@ _INSTEAD = {
     "perfmon": "'ce trace' shows where a launch has spent its time",
     "tracking_enabled": "'ce trace' shows what was launched, where and with which image",
 }
+_SCOPE = f"{PREFIX}scope"
+_WITH_TASKS = f'not with a container for each task ({_SCOPE} = "task")'
+# of hooks: modules that start a service beside the tasks
+_SERVING = frozenset(["ssh"])
 _SITES = "remove the line; 'ce config show' says what the site has set"
 
 
@@ -49,6 +55,7 @@ def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
         *_devices(edf, offer),
         *_sizes(edf, offer, plan),
         *_mounts(edf, offer),
+        *_of_tasks(edf, plan),
         *of_keys,
     )
     refused = image is None or any(problem.severity == "error" for problem in found)
@@ -110,6 +117,40 @@ def _mounts(edf: Edf, offer: Offer) -> Iterator[Problem]:
         if refusal := offer.refused(mount):
             file, line = mount.origin.file, mount.origin.line
             yield Problem("error", file, line, "mounts", refusal, see="mount-policy")
+
+
+def _of_tasks(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
+    """Yield what an environment asks for once for a node; the node checks hooks that may apply."""
+    given = {entry.key: entry for entry in edf.annotations}
+    scope = given.get(_SCOPE)
+    named = given.get(CONTAINER_NAME)
+    if scope is not None and scope.value == "task" and named is not None:
+        message = f"a container with a name belongs to its job: {_WITH_TASKS}"
+        yield _once(edf, named.origin, f"annotations.{CONTAINER_NAME}", message)
+    if plan.settings.scope != "task":
+        return
+    if saved := given.get(CONTAINER_SAVE):
+        message = f"saves the one container of a step: {_WITH_TASKS}"
+        yield _once(edf, saved.origin, f"annotations.{CONTAINER_SAVE}", message)
+    if edf.startup:
+        message = f"runs once on a node, in one container: {_WITH_TASKS}"
+        yield _once(edf, edf.startup[0][1], "startup", message)
+    origin = None if scope is None else scope.origin
+    if plan.settings.start == "podman":
+        message = 'Podman makes one container for a node: "task" needs start = "crun"'
+        yield _once(edf, origin, f"annotations.{_SCOPE}", message)
+    for hook in plan.hooks:
+        if hook.automatic_when is None and (hook.services or hook.code in _SERVING):
+            message = (
+                f"hook '{hook.name}' starts a service for one container on a node: {_WITH_TASKS}"
+            )
+            yield _once(edf, origin, f"annotations.{_SCOPE}", message)
+
+
+def _once(edf: Edf, origin: Origin | None, key: str, message: str) -> Problem:
+    file, line = (edf.files[-1], 0) if origin is None else (origin.file, origin.line)
+    hint = f'remove one of the two, or say {_SCOPE} = "step"'
+    return Problem("error", file, line, key, message, hint, see="scope-task")
 
 
 def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:

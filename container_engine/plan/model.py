@@ -143,6 +143,9 @@ class Settings(_Frozen):
     unshare: tuple[Namespace, ...] = Field(
         (), description="namespaces that the container does not share with the node"
     )
+    scope: Literal["step", "task"] = Field(
+        "step", description="whether the tasks of a node share a container or have one each"
+    )
     start: Literal["crun", "podman"] = Field(
         "podman", description="what creates the container on the nodes"
     )

@@ -59,7 +59,7 @@ def _start(text: str) -> str | None:
 
 
 def _scope(text: str) -> str | None:
-    return text if text in ("step", "job") else None
+    return text if text in ("step", "job", "task") else None
 
 
 def _namespaces(text: str) -> tuple[str, ...] | None:
@@ -71,7 +71,7 @@ def _namespaces(text: str) -> tuple[str, ...] | None:
 SETTINGS = {
     "pull": _Setting(_policy, "age, always, missing or never"),
     "root_remap": _Setting(_switch, "true or false"),
-    "scope": _Setting(_scope, "step or job"),
+    "scope": _Setting(_scope, "step, job or task"),
     "start": _Setting(_start, "crun or podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),

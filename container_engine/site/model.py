@@ -272,10 +272,11 @@ class SiteConfig(BaseModel):
     root_remap: StrictBool = Field(
         False, description="users are root in their containers", examples=[True]
     )
-    scope: Literal["step", "job"] = Field(
+    scope: Literal["step", "job", "task"] = Field(
         "step",
-        description="what a container lives with, where no EDF and no name decides: its step, or "
-        "its job, whose later steps go on with what earlier ones have written",
+        description="what a container lives with, where no EDF and no name decides: its step; its "
+        "job, whose later steps go on with what earlier ones have written; or its task, of which "
+        "each has one of its own",
         examples=["job"],
     )
     kept_dir: str = Field(

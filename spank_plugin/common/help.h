@@ -37,6 +37,8 @@
 	CE_HELP("container-save", "name a file in a directory that the node has and you can write to, with room in it")
 #define CE_HELP_TASK_JOIN \
 	CE_HELP("task-join", "try again; if it keeps happening, report it with the details of ce trace")
+#define CE_HELP_TASK_CONTAINER \
+	CE_HELP("task-container", "start fewer tasks on a node, or raise the limit that the message names (processes, memory, mounts, namespaces)")
 #define CE_HELP_PLUGIN_CONTAINED \
 	CE_HELP("plugin-contained", "ask the administrator to take contain_spank out of slurm.conf")
 #define CE_HELP_PYXIS_TOO \

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define CE_MAX_FDS 12
+#define CE_MAX_FDS 16
 
 static inline void ce_close_fd(int *fd)
 {

@@ -35,6 +35,7 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->attended);
 	ce_close_fd(&container->trace);
 	ce_close_fd(&container->marks);
+	ce_close_fd(&container->tasks);
 	ce_close_fd(&container->profile);
 	free(container->workdir);
 	container->workdir = NULL;

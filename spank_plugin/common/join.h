@@ -13,6 +13,10 @@
 /* The most namespaces of a container beside user and mount namespace: network, IPC, UTS, PID. */
 #define CE_MAX_UNSHARED 4
 
+/* What a guard reports of a container: its first letter, and where the guard's descriptor is. With a container for each task
+ * it is that of the first one, and the last descriptor is the socket at which tasks ask for theirs. */
+enum { CE_REPORT_OF_NODE = 'R', CE_REPORT_OF_TASKS = 'T', CE_REPORTED_GUARD = 3 };
+
 struct ce_container {
 	int user_ns;	/* descriptors, owned; -1 when absent */
 	int unshared[CE_MAX_UNSHARED]; /* of those, in any order; a container without has the node's */
@@ -23,6 +27,7 @@ struct ce_container {
 	int attended;	/* readable once the work that follows the guard's end is done */
 	int trace;	/* the user's trace file of this launch, to append to; may be -1 */
 	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
+	int tasks;	/* where the task asks for a container of its own; -1 if all tasks share this one */
 	int profile;	/* the site's seccomp profile, see profile.h; may be -1 */
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
@@ -32,7 +37,7 @@ struct ce_container {
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
+#define CE_CONTAINER_INIT { -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
 
 void ce_container_close(struct ce_container *container);
 

@@ -3,9 +3,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,22 +30,44 @@ static int lives_there(int proc, const char *pid, const struct stat *namespace)
 	return fstatat(proc, path, &st, 0) == 0 && same(&st, namespace);
 }
 
-/* Check the mount namespace again once the pidfd is open: if the process is still in it, the pidfd refers to
+/* Find the user namespace in which one was made. */
+static int parent_of(int user_ns, struct stat *parent)
+{
+	CE_AUTO_FD fd = ioctl(user_ns, NS_GET_PARENT);
+
+	return fd < 0 ? -1 : fstat(fd, parent);
+}
+
+/* Return whether the process is in a user namespace that was made in this one. */
+static int lives_below(int proc, const char *pid, const struct stat *parent)
+{
+	char path[64];
+	struct stat found;
+
+	if (snprintf(path, sizeof path, "%s/ns/user", pid) >= (int)sizeof path)
+		return 0;
+	CE_AUTO_FD user_ns = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	return user_ns >= 0 && parent_of(user_ns, &found) == 0 && same(&found, parent);
+}
+
+typedef int is_among_fn(int proc, const char *pid, const struct stat *namespace);
+
+/* Check the namespace again once the pidfd is open: if the process is still in it, the pidfd refers to
  * that process, even if the number is reused afterwards. */
-static int kill_one(int proc, const char *name, const struct stat *namespace)
+static int kill_one(int proc, const char *name, is_among_fn *is_among, const struct stat *namespace)
 {
 	char *end;
 	long pid = strtol(name, &end, 10);
 
-	if (*end != '\0' || pid <= 1 || !lives_there(proc, name, namespace))
+	if (*end != '\0' || pid <= 1 || !is_among(proc, name, namespace))
 		return 0;
 	CE_AUTO_FD pidfd = ce_pidfd_open((pid_t)pid);
-	if (pidfd < 0 || !lives_there(proc, name, namespace))
+	if (pidfd < 0 || !is_among(proc, name, namespace))
 		return 0;
 	return ce_pidfd_kill(pidfd, SIGKILL) == 0;
 }
 
-static int pass(const struct stat *namespace)
+static int pass(is_among_fn *is_among, const struct stat *namespace)
 {
 	DIR *dir = opendir("/proc");
 	int killed = 0;
@@ -51,25 +75,41 @@ static int pass(const struct stat *namespace)
 	if (dir == NULL)
 		return 0;
 	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
-		killed += kill_one(dirfd(dir), entry->d_name, namespace);
+		killed += kill_one(dirfd(dir), entry->d_name, is_among, namespace);
 	closedir(dir);
 	return killed;
 }
 
-int ce_sweep(int mount_ns)
+static int sweep(is_among_fn *is_among, const struct stat *namespace)
 {
-	struct stat container, own;
 	int total = 0;
 
-	/* never the host's namespace, whatever the descriptor is */
-	if (fstat(mount_ns, &container) < 0 || stat("/proc/self/ns/mnt", &own) < 0 ||
-	    same(&container, &own))
-		return 0;
 	for (int i = 0; i < MAX_PASSES; i++) {
-		int killed = pass(&container);
+		int killed = pass(is_among, namespace);
 		if (killed == 0)
 			break;
 		total += killed;
 	}
 	return total;
+}
+
+int ce_sweep(int mount_ns)
+{
+	struct stat container, own;
+
+	/* never the host's namespace, whatever the descriptor is */
+	if (fstat(mount_ns, &container) < 0 || stat("/proc/self/ns/mnt", &own) < 0 ||
+	    same(&container, &own))
+		return 0;
+	return sweep(lives_there, &container);
+}
+
+int ce_sweep_all(int user_ns)
+{
+	struct stat parent, own;
+
+	/* never those of other sessions, which are made in the host's namespace, whatever the descriptor is */
+	if (parent_of(user_ns, &parent) < 0 || stat("/proc/self/ns/user", &own) < 0 || same(&parent, &own))
+		return 0;
+	return sweep(lives_below, &parent);
 }

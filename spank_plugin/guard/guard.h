@@ -14,6 +14,7 @@
  * guard_inspect.c  operations: a program inspects the image and adds operations, or notes for the launcher
  * guard_container.c operations: the container's creation and its first process
  * guard_kept.c     operations: a container that lives with its job, and a step that joins it
+ * guard_tasks.c    operations: a container for each task, and the processes that keep them
  */
 #ifndef CE_GUARD_H
 #define CE_GUARD_H
@@ -22,6 +23,7 @@
 #include <sys/types.h>
 
 #include "common/error.h"
+#include "common/io.h"
 #include "common/join.h"
 
 /* stamps: one line for each kind of operation, far below the limit */
@@ -51,6 +53,21 @@ struct guard {
 		int container[GUARD_MAX_CONTAINER];
 		size_t count; /* of these, 0 until they are known */
 	} kept;
+	struct guard_tasks {
+		int socket; /* to the tasks, each of which asks for a container; -1: one container for all */
+		int others; /* the other end of it, for the launcher, the tasks and the keepers */
+		int first[CE_MAX_FDS]; /* the report's descriptors of a container that no task has yet */
+		int first_keeper;      /* the socket to the process that keeps it; -1 once a task has it */
+		char *size, *dir;      /* of each container's own tmpfs, on the heap */
+		char *rest;	       /* the operations that make a container, on the heap */
+		size_t rest_size;
+		/* answers a packet at the socket; returns -1 after guard_fail if the container of a task has ended */
+		int (*answer)(struct guard *guard);
+	} tasks;
+	int is_keeper; /* of one task's container, whose end is that of `watch` */
+	char *rest;    /* the operations after the current one */
+	size_t rest_size;
+	int (*run)(struct guard *guard, char *specification, size_t size); /* guard_run_operations */
 	int has_pids; /* whether tasks enter the container's PID namespace */
 	int in_more; /* the current operations were added by a program */
 	char *more;  /* operations that a program has added, to be run next, on the heap; NULL for none */
@@ -65,7 +82,8 @@ struct guard {
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,     \
-	  .init = -1, .kept = { .lock = -1, .listening = -1 }, .stage = "start",      \
+	  .init = -1, .kept = { .lock = -1, .listening = -1 },                               \
+	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
 
 /* Fail with this message, and keep errno beside it, so that the launcher can translate the kernel's reason.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/image_gone.h"
+#include "common/io.h"
 #include "guard_door.h"
 
 /* ---- children ---------------------------------------------------------------------------------- */
@@ -73,6 +75,8 @@ static int is_over(int fd)
  * end to the watching thread, which waits for them. */
 static void end_session(const struct guard *guard)
 {
+	if (guard->is_keeper && guard->init >= 0)
+		ce_pidfd_kill(guard->init, SIGKILL);
 	if (atomic_load(&guard->attendant) == 0)
 		_exit(0);
 	for (;;)
@@ -83,8 +87,10 @@ static int poll_session(struct guard *guard, int milliseconds)
 {
 	struct pollfd fds[] = {
 		{ .fd = guard->watch, .events = POLLIN }, { .fd = guard->life, .events = POLLIN },
-		{ .fd = guard->control, .events = POLLIN }, { .fd = guard->init, .events = POLLIN },
+		/* a task that asked may end while its container is made, which a keeper finishes first */
+		{ .fd = guard->is_keeper ? -1 : guard->control, .events = POLLIN }, { .fd = guard->init, .events = POLLIN },
 		{ .fd = guard->signals, .events = POLLIN }, { .fd = guard->kept.listening, .events = POLLIN },
+		{ .fd = guard->tasks.socket, .events = POLLIN },
 	};
 
 	if (poll(fds, sizeof fds / sizeof fds[0], milliseconds) < 0)
@@ -95,6 +101,8 @@ static int poll_session(struct guard *guard, int milliseconds)
 		end_session(guard);
 	if (fds[5].revents != 0)
 		guard_answer_door(guard);
+	if (fds[6].revents != 0 && guard->tasks.answer(guard) < 0)
+		return -1;
 	if ((fds[3].revents & POLLIN) != 0) {
 		errno = 0;
 		return guard_fail(guard, "the container's init process ended");

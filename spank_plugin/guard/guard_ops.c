@@ -37,6 +37,7 @@ static const struct operation {
 	{ "root-again", 2, guard_op_root_again },
 	{ "bind-inside", 2, guard_op_bind_inside },
 	{ "joined", 4, guard_op_joined },
+	{ "each", 2, guard_op_each },
 };
 
 static const struct operation *find_operation(const char *name)
@@ -103,6 +104,7 @@ int guard_run_operations(struct guard *guard, char *specification, size_t size)
 {
 	const char *end = specification + size;
 
+	guard->run = guard_run_operations;
 	for (char *next = specification; next < end;) {
 		const char *name = take_string(&next, end);
 		const char *count_text = name != NULL ? take_string(&next, end) : NULL;
@@ -116,8 +118,13 @@ int guard_run_operations(struct guard *guard, char *specification, size_t size)
 			return guard_fail(guard, "specification cut short");
 		guard->stage = op->name;
 		guard_stamp(guard, op->name);
-		if (op->run(guard, args) < 0 || run_added(guard) < 0)
+		guard->rest = next;
+		guard->rest_size = (size_t)(end - next);
+		int rc = op->run(guard, args);
+		if (rc < 0 || run_added(guard) < 0)
 			return -1;
+		if (rc == GUARD_REST_DONE)
+			break;
 	}
 	return 0;
 }

@@ -9,7 +9,8 @@
 int guard_run_operations(struct guard *guard, char *specification, size_t size);
 
 /* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. Returns
- * 0, or -1 after guard_fail. */
+ * 0, GUARD_REST_DONE if it has taken care of the operations after it, or -1 after guard_fail. */
+enum { GUARD_REST_DONE = 1 };
 typedef int guard_operation(struct guard *guard, char **args);
 
 /* session SIZE DIR: make the mount namespace, mount our tmpfs over DIR, keep the host's /proc at DIR/proc,
@@ -65,6 +66,10 @@ guard_operation guard_op_bind_inside;
 
 /* joined USER_NS MOUNT_NS ENVIRONMENT MOUNTINFO [NAMESPACE…]: report the container of another guard, by descriptors. */
 guard_operation guard_op_joined;
+
+/* each SIZE DIR: let the operations after this one make a container for each task that asks, with a tmpfs of its own over
+ * DIR, and report the first one. */
+guard_operation guard_op_each;
 
 /* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */
 guard_operation guard_op_root_setting;

@@ -22,7 +22,9 @@ int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report)
 	report->text[n] = '\0';
 	while (REPORTED + report->unshared < CE_MAX_FDS && report->fds[REPORTED + report->unshared] >= 0)
 		report->unshared++;
-	if (report->text[0] == 'R' && report->fds[REPORTED - 1] >= 0 && report->unshared <= CE_MAX_UNSHARED)
+	report->is_of_tasks = report->text[0] == CE_REPORT_OF_TASKS && report->unshared > 0;
+	report->unshared -= report->is_of_tasks;
+	if ((report->text[0] == CE_REPORT_OF_NODE || report->is_of_tasks) && report->fds[REPORTED - 1] >= 0 && report->unshared <= CE_MAX_UNSHARED)
 		return 0;
 	ce_close_all(report->fds);
 	return -1;
@@ -36,13 +38,16 @@ int ce_reply_ready(int reply, int *life, const struct ce_report *report, const s
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
 	const int *found = report->fds;
 	int fds[CE_MAX_FDS] = { found[0], found[1], records, found[3], self, self }, count = 6;
-	int length = snprintf(text, sizeof text, "R%s%s%c%c%c%s%c", report->unshared > 0 ? digit : "", ready->workdir, 0,
-			      0, 0, ready->is_kept ? "kept" : "", 0);
+	int length = snprintf(text, sizeof text, "R%s%s%c%c%c%s%c%c%s", report->unshared > 0 ? digit : "",
+			      ready->workdir, 0, 0, 0, ready->is_kept ? "kept" : "", 0, 0,
+			      report->is_of_tasks ? "tasks" : "");
 
 	if (records < 0 || self < 0 || length < 0 || (size_t)length >= sizeof text)
 		return -1;
 	for (int i = 0; i < report->unshared; i++)
 		fds[count++] = found[REPORTED + i];
+	if (report->is_of_tasks)
+		fds[count++] = found[REPORTED + report->unshared];
 	if (ready->trace_file >= 0) {
 		fds[count++] = ready->trace_file;
 		fds[count++] = ready->trace_directory;

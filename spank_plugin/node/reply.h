@@ -13,6 +13,7 @@ enum { CE_REPORT_TEXT = 64 * 1024 };
 struct ce_report {
 	int fds[CE_MAX_FDS];
 	int unshared; /* how many of the last ones there are */
+	int is_of_tasks; /* whether the socket at which tasks ask for a container follows them */
 	char text[CE_REPORT_TEXT + 1]; /* "R", the guard's times, and after a NUL what its children printed */
 };
 

@@ -29,15 +29,17 @@ static const char *next_string(const char *text, const char *end)
 	return next < end ? next + 1 : next;
 }
 
-/* "R[n]<workdir>\0<notices>\0<said>\0<kept>\0<saved>" with the descriptors of struct ce_container, of which the last two may
- * be absent, as may all strings but the first; before those two come n namespaces of the container's own, a digit. */
+/* "R[n]<workdir>\0<notices>\0<said>\0<kept>\0<saved>\0<tasks>" with the descriptors of struct ce_container, of which the last
+ * two may be absent, as may all strings but the first; before those two come n namespaces of the container's own, a digit, and,
+ * with <tasks>, the socket at which tasks ask. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
 	/* the buffer is longer than any packet and filled with NULs */
 	const char *end = answer + size;
 	const char *notices = next_string(answer, end), *said = next_string(notices, end);
-	const char *kept = next_string(said, end);
+	const char *kept = next_string(said, end), *saved = next_string(kept, end);
+	int is_of_tasks = *next_string(saved, end) != '\0';
 
 	int unshared = answer[1] >= '1' && answer[1] <= '0' + CE_MAX_UNSHARED ? answer[1] - '0' : 0;
 
@@ -49,14 +51,16 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->guard = fds[3];
 	container->launcher = fds[4];
 	container->attended = fds[5];
-	container->trace = fds[6 + unshared];
-	container->marks = fds[7 + unshared];
+	if (is_of_tasks)
+		container->tasks = fds[6 + unshared];
+	container->trace = fds[6 + unshared + is_of_tasks];
+	container->marks = fds[7 + unshared + is_of_tasks];
 	container->workdir = strdup(answer + 1 + (unshared > 0));
 	container->notices = strdup(notices);
 	container->said = strdup(said);
 	container->is_kept = *kept != '\0';
-	container->is_saved = *next_string(kept, end) != '\0';
-	if (fds[5 + unshared] < 0 || container->workdir == NULL || container->notices == NULL ||
+	container->is_saved = *saved != '\0';
+	if (fds[5 + unshared + is_of_tasks] < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->said == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;

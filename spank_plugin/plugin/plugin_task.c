@@ -25,6 +25,7 @@
 #include "session.h"
 #include "session_end.h"
 #include "step_shared.h"
+#include "task_container.h"
 #include "wrapped_mpi.h"
 
 enum { DEATH_WAIT_MS = 200 };
@@ -350,7 +351,8 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
 		environment = NULL;
 	ce_launcher_start(&step->launcher, config, environment);
-	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0)
+	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0 &&
+	    ce_task_container(&step->launcher, config->start_timeout_s, &container, err) == 0)
 		rc = enter(step, spank, config, &container, err);
 	if (rc == 0)
 		ce_shared_join(step->launcher.shared);

@@ -113,7 +113,7 @@ static void end_what_is_left(int reply, int life, int gate, const struct ce_shar
 		}
 		/* of a container that lives with its job, Slurm kills what belongs to this step */
 		if (!container.is_kept)
-			ce_sweep(container.mount_ns);
+			(void)(container.tasks >= 0 ? ce_sweep_all(container.user_ns) : ce_sweep(container.mount_ns));
 		ce_shared_write(shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}

@@ -13,6 +13,7 @@ from ce_sandbox.layout import from_environment
 from tests.bench import (
     footprint,
     hooks,
+    many,
     mpi,
     node_starts,
     others,
@@ -47,6 +48,7 @@ def _measure(rounds: int) -> list[results.Row]:
                 *footprint.measure(user, here),
                 *hooks.measure(user, here, rounds),
                 *mpi.measure(user, here, from_environment(os.environ), rounds),
+                *many.measure(user, here),
                 *scale.measure(user, rounds),
             ]
         finally:

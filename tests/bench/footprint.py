@@ -29,7 +29,7 @@ def kept_while(options: Sequence[str], after_s: float) -> list[tuple[str, int]]:
     The processes are listed while the step holds its containers, so many seconds after the tasks
     have reported that they have started.
     """
-    others = {process for process, _name, _size in _of_sessions()}
+    others = {process for process, _name, _size in of_sessions()}
     nodes = sum(int(option[2:]) for option in options if option.startswith("-N"))
     script = "echo up; exec cat >/dev/null"  # stdin, and its end, go to all tasks
     srun = ["srun", *options, f"--environment={ENVIRONMENT}", "bash", "-c", script]
@@ -43,7 +43,7 @@ def kept_while(options: Sequence[str], after_s: float) -> list[tuple[str, int]]:
     if any(step.stdout.readline() != "up\n" for _node in range(nodes)):
         raise BenchError("the step whose processes are counted did not start")
     time.sleep(after_s)
-    kept = [(name, size) for pid, name, size in _of_sessions() if pid not in others]
+    kept = [(name, size) for pid, name, size in of_sessions() if pid not in others]
     step.communicate(timeout=60)
     return [(name, size) for name, size in kept if name not in ("bash", "cat")]
 
@@ -66,7 +66,7 @@ def mebibytes(kept: Sequence[tuple[str, int]], nodes: int = 1) -> float:
     return round(sum(size for _name, size in kept) / 1024 / nodes, 2)
 
 
-def _of_sessions() -> Iterator[tuple[str, str, int]]:
+def of_sessions() -> Iterator[tuple[str, str, int]]:
     """Yield pid, name and memory in KiB of users' processes in PID namespaces other than ours."""
     own = os.readlink("/proc/self/ns/pid")
     for process in Path("/proc").glob("[0-9]*"):

@@ -64,6 +64,16 @@ class User:
         """Return the time our launcher takes from the plugin's fork to its answer."""
         return self._seconds("launch", node=str(node), plan=plan, prefix=list(prefix))
 
+    def many(self, node: Path, plan: str, single: int, count: int) -> dict[str, list[float]]:
+        """Start containers of tasks in turn and at once; they stay until `many_ended`."""
+        request = {"node": str(node), "plan": plan, "single": single, "count": count}
+        answer = self._ask("many", **request)
+        return {name: answer[name] for name in ("single", "at_once")}
+
+    def many_ended(self) -> float:
+        """End them, and return the time that this took."""
+        return self._seconds("ended")
+
     def step(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
         """Return the time of an srun on an idle cluster."""
         self._ask("settle")

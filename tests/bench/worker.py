@@ -5,16 +5,22 @@ one JSON object per line from stdin and answers each with one. Times are in seco
 """
 
 import array
+import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 _ENOUGH_S = 60
 _POLL_S = 0.005
+# of the launcher's answer: a word, and the descriptor at which tasks ask for their containers
+_ASKS, _TASKS, _MOST_FDS = 5, 6, 16
 
 
 def _environment(request: dict[str, Any]) -> dict[str, str]:
@@ -70,6 +76,15 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
     `prefix` is a command that runs the launcher, such as strace.
     """
     begin = time.perf_counter()
+    answer, _fds, end = _launched(request)
+    seconds = time.perf_counter() - begin
+    end()
+    code = 0 if answer.startswith("R") else 1
+    return {"seconds": seconds, "code": code, "output": answer}
+
+
+def _launched(request: dict[str, Any]) -> tuple[str, list[int], Callable[[], None]]:
+    """Start a container; return the answer, its descriptors, and what ends it."""
     reply, their_reply = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     block = b"".join(b"%s=%s\0" % pair for pair in os.environb.items())
@@ -83,18 +98,102 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
     their_reply.close()
     their_life.close()
     answer, fds = _receive(reply)
-    seconds = time.perf_counter() - begin
-    # The launcher ends by itself; strace stays as long as any process that it follows.
-    if not request.get("prefix"):
+
+    def end() -> None:
+        # The launcher ends by itself; strace stays as long as any process that it follows.
+        if not request.get("prefix"):
+            process.wait(_ENOUGH_S)
+        life.close()
         process.wait(_ENOUGH_S)
-    life.close()
-    process.wait(_ENOUGH_S)
-    for fd in fds[3:4]:
-        _wait_for_end(fd)
-    for fd in (*fds, *passed[1:4]):
-        os.close(fd)
-    code = 0 if answer.startswith("R") else 1
-    return {"seconds": seconds, "code": code, "output": answer}
+        for fd in fds[3:4]:
+            _wait_for_end(fd)
+        for fd in (*fds, *passed[1:4]):
+            os.close(fd)
+
+    return answer, fds, end
+
+
+# what ends the containers of `many`
+_held: list[Callable[[], None]] = []
+
+
+def many(request: dict[str, Any]) -> dict[str, Any]:
+    """Start containers of tasks, `single` of them in turn and then `count` at once.
+
+    Return two lists: how long each of the first took, and when each of the others was there. They
+    stay until `ended`.
+    """
+    answer, fds, end = _launched(request)
+    _held.append(end)
+    words = answer.split("\0")
+    if not answer.startswith("R") or words[_ASKS:] != ["tasks"] * len(words[_ASKS:]):
+        return {"seconds": 0, "code": 1, "output": answer}
+    single, count = request["single"], request["count"]
+    tasks = [_sleeping() for _ in range(single + count + 1)]
+    _held.append(lambda: _kill(tasks))
+    asks = socket.socket(fileno=os.dup(fds[_TASKS]))
+    _ask(asks, tasks[-1][1]).recv(65536)  # the first one was made before
+    taken = []
+    for _pid, pidfd in tasks[:single]:
+        begin = time.perf_counter()
+        _check(_ask(asks, pidfd))
+        taken.append(time.perf_counter() - begin)
+    begin = time.perf_counter()
+    poll = select.poll()
+    waiting = {}
+    for _pid, pidfd in tasks[single:-1]:
+        asked = _ask(asks, pidfd)
+        waiting[asked.fileno()] = asked
+        poll.register(asked, select.POLLIN)
+    times = []
+    while waiting:
+        for fd, _event in poll.poll(_ENOUGH_S * 1000):
+            times.append(time.perf_counter() - begin)
+            poll.unregister(fd)
+            _check(waiting.pop(fd))
+    return {"seconds": times[-1], "code": 0, "output": "", "single": taken, "at_once": times}
+
+
+def ended(_request: dict[str, Any]) -> dict[str, Any]:
+    """End the containers of `many`; time it."""
+    begin = time.perf_counter()
+    while _held:
+        _held.pop()()
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, 0)[0]:
+            pass
+    return {"seconds": time.perf_counter() - begin, "code": 0, "output": ""}
+
+
+def _sleeping() -> tuple[int, int]:
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            signal.pause()
+    return pid, os.pidfd_open(pid)
+
+
+def _kill(tasks: list[tuple[int, int]]) -> None:
+    for pid, _pidfd in tasks:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _ask(asks: socket.socket, pidfd: int) -> socket.socket:
+    """Ask as a task does (spank_plugin/plugin/task_container.c); return where the report comes."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    rights = array.array("i", [theirs.fileno(), pidfd])
+    asks.sendmsg([b"J"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    theirs.close()
+    return ours
+
+
+def _check(asked: socket.socket) -> None:
+    """Raise OSError unless the report is that of a container; the kernel closes what came along."""
+    asked.settimeout(_ENOUGH_S)
+    report = asked.recv(65536)
+    asked.close()
+    if not report.startswith(b"R"):
+        raise OSError(report.decode(errors="replace"))
 
 
 def _memory_file(content: bytes) -> int:
@@ -107,15 +206,15 @@ def _memory_file(content: bytes) -> int:
 def _receive(reply: socket.socket) -> tuple[str, list[int]]:
     reply.settimeout(_ENOUGH_S)
     fds = array.array("i")
-    data, ancillary, _flags, _address = reply.recvmsg(65536, socket.CMSG_SPACE(5 * fds.itemsize))
+    data, ancillary, _flags, _address = reply.recvmsg(
+        65536, socket.CMSG_SPACE(_MOST_FDS * fds.itemsize)
+    )
     for _level, _kind, rights in ancillary:
         fds.frombytes(rights)
     return data.decode(), list(fds)
 
 
 def _wait_for_end(pidfd: int) -> None:
-    import select
-
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.poll(_ENOUGH_S * 1000)
@@ -132,6 +231,7 @@ def settle(_request: dict[str, Any]) -> dict[str, Any]:
 
 
 _OPERATIONS = {"run": run, "ready": ready, "launch": launch, "settle": settle}
+_OPERATIONS |= {"many": many, "ended": ended}
 
 
 def main() -> None:

@@ -38,6 +38,12 @@ _TEXTS = [
     ("a command", 'workdir = "$(pwd)"\n', "variable-form", ("$(",)),
     ("a huge variable", f'[env]\nA = "{"x" * 200_000}"\n', "variable-too-large", ("env.A",)),
     ("a variable of the image", '[env]\nA = "${image:NONE}"\n', "image-variable", ("NONE",)),
+    (
+        "a container for each task, and a line for one",
+        'startup = ["true"]\n[annotations]\n"com.ce.scope" = "task"\n',
+        "scope-task",
+        (":2", "startup", "com.ce.scope"),
+    ),
     ("a base that is not there", 'base_environment = "nope"\n', "environment-not-found", ("nope",)),
     (
         "a hook's value",

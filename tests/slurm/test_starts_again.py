@@ -140,6 +140,13 @@ def test_each_node_and_all_tasks_start_without_python(cluster: Cluster, node: No
     assert sorted(two.stdout.split()) == ["0", "0", "1", "1"]
 
 
+def test_a_container_for_each_task_starts_without_python(node: Node) -> None:
+    edf = node.known('writable = true\n[annotations]\n"com.ce.scope" = "task"\n')
+    script = "touch /here && readlink /proc/self/ns/mnt"
+    done, is_python = node.srun("-n4", "-O", f"--environment={edf}", "sh", "-c", script)
+    assert (len(set(done.stdout.split())), done.stderr, is_python) == (4, "", False)
+
+
 def test_a_trace_tells_of_such_a_start_what_it_tells_of_others(
     cluster: Cluster, node: Node
 ) -> None:

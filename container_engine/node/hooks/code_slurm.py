@@ -51,7 +51,7 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
             edits.mounts.append(NodeMount("bind", path, target, (access,)))
             # the mount point for the programs, which they could not create in a read-only
             # container
-            edits.operations.append(("root-dir", [f"{edits.libexec}/session/root", path]))
+            edits.operations.append(("root-dir", [edits.root, path]))
 
 
 def _is_new(path: str, target: str, taken: Iterable[str]) -> bool:

@@ -40,9 +40,9 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
     edits.mounts.append(NodeMount("tmpfs", "tmpfs", JOB, ("mode=0700", "size=64m")))
     if server.records:
         edits.mounts.append(NodeMount("bind", server.records, NODES, ("ro",)))
-    root = f"{edits.libexec}/session/root"
-    edits.operations.append(("root-first", [root, _CONFIG, _FIRST_LINES]))
+    edits.operations.append(("root-first", [edits.root, _CONFIG, _FIRST_LINES]))
     edits.operations += [
-        ("root-link", [root, f"/usr/bin/{name}", f"{BUNDLE}/path/{name}"]) for name in _CLIENTS
+        ("root-link", [edits.root, f"/usr/bin/{name}", f"{BUNDLE}/path/{name}"])
+        for name in _CLIENTS
     ]
     edits.services.append({"hook": "ssh", "name": "dropbear", "server": server})

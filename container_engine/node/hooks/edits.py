@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from container_engine.node.start.container import Paths
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,15 +18,16 @@ class HookEdits:
     """The combined changes of all hooks.
 
     `tree` are the hooks that need to see the image's files, `operations` what the guard does
-    between the image's overlay and Podman. `per_task` maps a variable to the task's own variable
-    from which it is copied. `cdi` maps each CDI device to the hook that requests it, and
-    `cdi_if_there` those that a node may lack. `warnings` are lines for the user. `lacks` are the
-    reasons why the container cannot start, each with the name of the hook, or "" for a CDI device
-    of the environment.
+    between the image's overlay and Podman, at `root`. `per_task` maps a variable to the task's
+    own variable from which it is copied. `cdi` maps each CDI device to the hook that requests
+    it, and `cdi_if_there` those that a node may lack. `warnings` are lines for the user.
+    `lacks` are the reasons why the container cannot start, each with the name of the hook, or
+    "" for a CDI device of the environment.
     """
 
-    def __init__(self, libexec: str) -> None:
+    def __init__(self, libexec: str, *, for_each: bool = False) -> None:
         self.libexec = libexec
+        self.root = Paths(f"{libexec}/session", libexec, for_each=for_each).at("root")
         self.operations: list[Operation] = []
         self.devices: list[str] = []
         self.cdi: dict[str, str] = {}

@@ -27,7 +27,7 @@ def prepare(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HookEdit
 
     What this node lacks is in `lacks` of the result.
     """
-    edits = HookEdits(libexec)
+    edits = HookEdits(libexec, for_each=plan["settings"].get("scope") == "task")
     for hook in plan.get("hooks", ()):
         try:
             if applies(hook, node):

@@ -10,6 +10,7 @@ from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report.failure import refuse
+from container_engine.node.start.container import HOOKS_REQUEST
 from container_engine.node.start.environment import apply
 from container_engine.slurm_names import is_slurms
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 # slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
+
+
+# of OCI hooks: what Podman does before, and what we do after, for the one container of a node
+_OF_NODE = ("precreate", "poststop")
 
 
 class HooksOnNode:
@@ -79,6 +84,17 @@ class HooksOnNode:
         self._oci.join(container, paths)
         return self._settings
 
+    def check_each_task(self) -> None:
+        """Raise LaunchError for what there is once for a node, where each task has a container."""
+        found = [service["hook"] for service in self._edits.services]
+        found += [str(hook) for hook in self._oci.hooks if hook.stage in _OF_NODE]
+        if found:
+            raise LaunchError(
+                f"{found[0]} is for one container on a node: not with a container for each task"
+                ' (com.ce.scope = "task")',
+                see="scope-task",
+            )
+
     def _join_mounts(self, container: Container) -> None:
         edits = self._edits
         taken = {mount.target: mount for mount in container.mounts}
@@ -101,7 +117,7 @@ class HooksOnNode:
 
     def operations(self, paths: Paths) -> list[Operation]:
         """Return what the guard does for hooks between the image's overlay and the container."""
-        edits, request = self._edits, paths.at("hooks.json")
+        edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
         if edits.tree:
             steps.append(("file", [request, to_json(self._request(paths))]))
@@ -123,7 +139,7 @@ class HooksOnNode:
             image = self._plan["image"]["env"]
             search = image.get("LD_LIBRARY_PATH", self._node.get("LD_LIBRARY_PATH"))
         return {
-            "session": paths.session,
+            "session": paths.own,
             "root": paths.at("root"),
             "library_path": search or "",
             "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),

@@ -38,6 +38,7 @@ def run_in_container(
         hint = "use srun, or make an image with ce build"
         raise UserError("ce run saves no container", hint, where="--container-save")
     plan["kept"] = None
+    plan["settings"]["scope"] = "step"  # one command, one container
     this = os.pidfd_open(os.getpid())
     session = start(plan, os.environ, Watch(this), libexec)
     _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))

@@ -23,6 +23,9 @@ ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 SAVE = "com.ce.container_save"
 # must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
+HOOKS_REQUEST = "hooks.json"
+# of the session's files those that each container has for itself
+_OF_EACH = frozenset(["root", "init.pid", HOOKS_STDERR, HOOKS_REQUEST])
 # a file of the session that is made when the engine has written all its files into the image
 BEGUN = "begun"
 # of a container that lives with its job, each start leaves both, with its number: STARTED.0
@@ -54,13 +57,26 @@ class Paths:
     `podman` and `runtime` are the site's programs; the latter is "" for crun as PATH has it.
     `written` is the directory for what the container writes; `begun` are files that are made when
     the engine has written its own there. `lacking` are those of HOSTS_FILES that the node lacks.
+    `own` is the directory of what each container has for itself: the session's, unless there is
+    one for each task (`for_each`).
     """
 
-    __slots__ = ("begun", "init", "lacking", "podman", "runtime", "server", "session", "written")
+    __slots__ = (
+        *("begun", "init", "lacking", "own", "podman", "runtime", "server", "session", "written"),
+    )
 
-    def __init__(self, session: str, libexec: str, podman: str = "", runtime: str = "") -> None:
-        self.session = self.written = session
-        self.begun = [f"{session}/{BEGUN}"]
+    def __init__(
+        self,
+        session: str,
+        libexec: str,
+        podman: str = "",
+        runtime: str = "",
+        *,
+        for_each: bool = False,
+    ) -> None:
+        self.session = session
+        self.written = self.own = f"{session}/own" if for_each else session
+        self.begun = [f"{self.own}/{BEGUN}"]
         self.lacking = [path for path in HOSTS_FILES if not os.path.exists(path)]
         self.podman = podman or "podman"
         self.runtime = runtime
@@ -68,7 +84,7 @@ class Paths:
         self.server = f"{libexec}/ce-image"
 
     def at(self, name: str) -> str:
-        return f"{self.session}/{name}"
+        return f"{self.own if name in _OF_EACH else self.session}/{name}"
 
     def replaced(self) -> dict[str, str]:
         """Return the path of what replaces each file of `lacking`."""

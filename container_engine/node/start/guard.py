@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_PACKET = 64 * 1024
 _FD_SIZE = 4
-_MAX_FDS = 9  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, and one more
+_MAX_FDS = 10  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, and two more
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
@@ -122,7 +122,7 @@ def await_report(
     if data[:1] == b"N" and hear is not None:
         hear(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, hear, describe)
-    if data[:1] == b"R":
+    if data[:1] in (b"R", b"T"):  # T: the last descriptor is the socket at which tasks ask
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, printed), fds
     if not data:

@@ -129,10 +129,12 @@ def _answer_ready(
     launcher = os.pidfd_open(os.getpid())
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
-    fds = (*session.fds, *ends, *session.unshared, *others)
+    tasks = () if session.tasks < 0 else (session.tasks,)
+    fds = (*session.fds, *ends, *session.unshared, *tasks, *others)
     kept = "kept" if plan.get("kept") else ""  # other steps may be in the container
     workdir = f"R{len(session.unshared) or ''}{session.workdir}"
-    texts = (workdir, notices, session.printed, kept, "save" if saves else "")
+    ask = "tasks" if tasks else ""
+    texts = (workdir, notices, session.printed, kept, "save" if saves else "", ask)
     _answer(reply, "\0".join(texts), fds)
 
 

@@ -56,7 +56,8 @@ class NewContainer:
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         programs = site_programs(plan["settings"])
-        self._paths = Paths(f"{libexec}/session", libexec, *programs)
+        self._for_each = plan["settings"].get("scope") == "task"
+        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._for_each)
         self._kept = kept
         if kept is not None:
             self._paths.written = kept.directory
@@ -75,6 +76,8 @@ class NewContainer:
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             self._settings = self._hooks.join(self._container, self._paths)
+            if self._for_each:
+                self._hooks.check_each_task()
         site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
         self._given = env.for_container(plan, self._settings)
         self._printed = ""
@@ -87,6 +90,7 @@ class NewContainer:
         self._marks.mark("namespaces")
         control = self._start_guard(watch, encoded)
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
+        tasks = unshared.pop() if self._for_each else -1
         site_rules.check_places(self._planned, mounted, self._rules)
         os.close(mounted)
         self._marks.mark("environment")
@@ -102,7 +106,7 @@ class NewContainer:
 
         fds = (user_ns, mount_ns, memory_file("ce-env", records), guard)
         made = Session(fds, unshared, self._workdir, last)
-        made.printed = self._printed
+        made.printed, made.tasks = self._printed, tasks
         if hooks is not None:
             made.warnings, made.attended = hooks.warnings, hooks.attended
         if kept is not None:

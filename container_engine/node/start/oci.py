@@ -70,11 +70,16 @@ def creation(
     ], (
         "crun",
         [
-            *(paths.runtime or "crun", f"--root={SHORT_SESSION}/run", "--cgroup-manager=disabled"),
+            *(paths.runtime or "crun", f"--root={_state(paths)}", "--cgroup-manager=disabled"),
             *("run", "--detach", "--no-new-keyring", f"--bundle={bundle}"),
             *(f"--pid-file={paths.at('init.pid')}", _NAME),
         ],
     )
+
+
+def _state(paths: Paths) -> str:
+    """Return the directory of the runtime's state, of each container that has its own directory."""
+    return f"{SHORT_SESSION if paths.own == paths.session else paths.own}/run"
 
 
 def _configuration(

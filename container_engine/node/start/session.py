@@ -24,6 +24,8 @@ class Session:
         self.warnings: Sequence[str] = ()
         # the entrypoint's output if it is to be shown
         self.printed = ""
+        # where each task asks for a container of its own, -1 if all share this one
+        self.tasks = -1
         # readable once the work after the session's end is done, -1 if there is none
         self.attended = -1
         # the directory of a container that other steps may join, its first process's environment

@@ -49,16 +49,19 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     fuses = [] if again else zip(images, roots, strict=True)
     pids = [one for one in container.unshared if one == "pid"]
     overlay: Operation = ("overlay", [*_written(paths), paths.at("root"), *roots])
+    of_node, of_root = _person(paths, person)
     return [
         ("session", [settings["tmpfs_size"], paths.session]),
         # the servers of all files start before the first of them is waited for
         *(("fuse", [paths.server, *pair]) for pair in fuses),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
         *prepare,
-        *(again or [overlay]),
         *(("served", [directory]) for _source, directory in served),
         *flagged,
-        *_person(paths, person),
+        *of_node,
+        *_each(paths, settings),
+        *(again or [overlay]),
+        *of_root,
         *_root(paths, container),
         *hooks,
         # `ce save` leaves out what was written before (images/pack/written.py)
@@ -66,6 +69,13 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME, *pids]),
     ]
+
+
+def _each(paths: Paths, settings: Settings) -> list[Operation]:
+    """Return what lets the operations after it make a container for each task."""
+    if paths.own == paths.session:
+        return []
+    return [("dir", [paths.own]), ("each", [settings["tmpfs_size"], paths.own])]
 
 
 def _written(paths: Paths) -> list[str]:
@@ -114,19 +124,22 @@ def _flagged_mounts(
     return steps, replaced
 
 
-def _person(paths: Paths, person: Person) -> list[Operation]:
+def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operation]]:
+    """Return what makes the files about user and node, outside of the image's root and in it."""
     root = paths.at("root")
+    files: list[Operation] = [
+        ("file", [paths.at("hostname"), f"{person.host}\n"]),
+        *(("file", [file, HOSTS_FILES[path]]) for path, file in paths.replaced().items()),
+    ]
     entries: list[Operation] = [
         ("root-entry", [root, "/etc/passwd", str(person.uid), person.passwd]),
         ("root-entry", [root, "/etc/group", str(person.gid), person.group]),
-        ("file", [paths.at("hostname"), f"{person.host}\n"]),
-        *(("file", [file, HOSTS_FILES[path]]) for path, file in paths.replaced().items()),
         # df and mount read it; an image's own stays
         ("root-link", [root, "/etc/mtab", "/proc/mounts"]),
     ]
     if person.home.startswith("/"):
         entries.append(("root-dir", [root, person.home]))
-    return entries
+    return files, entries
 
 
 def _root(paths: Paths, container: Container) -> list[Operation]:

@@ -23,7 +23,7 @@ def test_both_join_in_the_same_way(stage: Stage) -> None:
     found = stage.joined()
     assert found is not None
     assert found == stage.joined(by_python=True)
-    assert found.texts == ["R/work dir", "", "", "kept", ""]
+    assert found.texts == ["R/work dir", "", "", "kept", "", ""]
     assert b"FROM_HOOK=1\0" in found.records
     assert found.trace["hooks"] == [{"name": "always", "release": "1", "reason": "enabled"}]
     assert stage.word == b"K"

@@ -30,7 +30,7 @@ def test_the_second_start_is_the_first_one_without_python(starts: StartStage) ->
     assert not starts.was_python()
     assert again == first
     assert again == starts.start(by_python=True)
-    assert again.texts == ["R/work dir", "", "", "", ""]
+    assert again.texts == ["R/work dir", "", "", "", "", ""]
     assert again.trace["phases"] == [
         *("plan", "launch", "prepare", "namespaces", "mount", "create", "init"),
         *("environment", "answer"),

@@ -174,6 +174,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "allowed_devices": ("*",),
         "root_remap": True,
         "unshare": ("ipc",),
+        "scope": "step",
         "start": "crun",
         "secret_variables": ("SITE*",),
         "batch_script": "inside",

@@ -1,0 +1,232 @@
+/*
+ * A container for each task of the node: one session and one server per image, and for each task that asks a process (a
+ * keeper) that makes a container by the rest of the specification, in a mount namespace of its own, and ends it with its
+ * task. The first one is made for the launcher, which needs the environment of a container's first process, and is
+ * given to the task that asks first.
+ */
+#define _GNU_SOURCE
+#include "guard_ops.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "guard_events.h"
+#include "guard_memory.h"
+#include "guard_report.h"
+
+enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
+/* a packet of a task, with its end of a socket pair and its pidfd; of a keeper whose container has ended, with the cause */
+#define WANTED "J"
+#define ENDED "X"
+
+/* ---- a keeper ---------------------------------------------------------------------------------- */
+
+/* Mount the tmpfs of this container's own. */
+static int make_own(struct guard *guard, const char *size, const char *dir)
+{
+	CE_AUTO_FREE char *options = NULL, *share = NULL;
+	int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+
+	share = guard_memory_share(size, guard_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup"), total);
+	if (share == NULL || asprintf(&options, "mode=0755,size=%s", share) < 0)
+		return guard_fail(guard, "out of memory");
+	if (unshare(CLONE_NEWNS) < 0)
+		return guard_fail(guard, "cannot make a mount namespace");
+	if (mount("tmpfs", dir, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 || chdir(dir) < 0)
+		return guard_fail(guard, "cannot mount a tmpfs on '%s'", dir);
+	return 0;
+}
+
+/* Become what only a keeper is: nothing of the session's but its namespaces and the way to report an end. */
+static int begin_keeper(struct guard *guard, int control)
+{
+	struct guard_tasks *tasks = &guard->tasks;
+
+	ce_close_fd(&tasks->socket);
+	ce_close_all(tasks->first);
+	ce_close_fd(&tasks->first_keeper);
+	ce_close_fd(&guard->life);
+	ce_close_fd(&guard->watch);
+	ce_close_fd(&guard->control);
+	ce_close_fd(&guard->log);
+	guard->control = control;
+	guard->is_keeper = 1;
+	guard->fuse_count = 0;
+	guard->log = ce_memory_file("ce-log", "", 0);
+	return guard->log >= 0 ? 0 : guard_fail(guard, "cannot set up");
+}
+
+/* Wait for the task of the first container, which was made before anybody asked for it. */
+static int await_task(const struct guard *guard)
+{
+	int fds[CE_MAX_FDS];
+	char word;
+
+	if (ce_receive(guard->control, 0, &word, 1, fds) != 1)
+		return -1;
+	return fds[0];
+}
+
+static void tell_end(const struct guard *guard)
+{
+	char text[1024];
+
+	snprintf(text, sizeof text, ENDED "%s", ce_error_text(&guard->err));
+	(void)ce_send(guard->tasks.others, text, strlen(text), NULL, 0);
+}
+
+/* Make a container, report it, and end it with its task, -1 for one that will be sent; never return. */
+static void keep(struct guard *guard, int control, int task)
+{
+	struct guard_tasks *tasks = &guard->tasks;
+
+	if (begin_keeper(guard, control) < 0 || make_own(guard, tasks->size, tasks->dir) < 0 ||
+	    guard->run(guard, tasks->rest, tasks->rest_size) < 0) {
+		guard_report_failure(guard);
+		_exit(0);
+	}
+	guard->watch = task >= 0 ? task : await_task(guard);
+	ce_close_fd(&guard->control);
+	if (guard->watch < 0)
+		_exit(0);
+	while (guard_events(guard, -1) == 0)
+		;
+	tell_end(guard);
+	_exit(0);
+}
+
+/* ---- process 1 --------------------------------------------------------------------------------- */
+
+static int start_keeper(struct guard *guard, int control, int task)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		keep(guard, control, task);
+	return pid > 0 ? 0 : guard_fail(guard, "cannot start the process that makes a task's container");
+}
+
+/* Give the launcher the report of the first container, in place of ours, with the socket for the tasks. */
+static int report_first(struct guard *guard, char *text, size_t size, const int fds[CE_MAX_FDS])
+{
+	int all[CE_MAX_FDS + 1];
+	size_t count = 0;
+	CE_AUTO_FD self = ce_pidfd_open(getpid());
+
+	while (count < CE_MAX_FDS && fds[count] >= 0) {
+		all[count] = fds[count];
+		count++;
+	}
+	if (self < 0 || count <= CE_REPORTED_GUARD || count == CE_MAX_FDS)
+		return guard_fail(guard, "cannot report the first task's container");
+	all[CE_REPORTED_GUARD] = self;
+	all[count++] = guard->tasks.others;
+	text[0] = CE_REPORT_OF_TASKS;
+	if (ce_send(guard->control, text, size, all, count) < 0)
+		return guard_fail(guard, "cannot answer the launcher");
+	memcpy(guard->tasks.first, fds, sizeof guard->tasks.first);
+	return 0;
+}
+
+/* Hand on what the first keeper says, up to its report. */
+static int await_first(struct guard *guard)
+{
+	static char text[MAX_PACKET + 1];
+	int keeper = guard->tasks.first_keeper, fds[CE_MAX_FDS];
+
+	for (;;) {
+		while (!ce_wait_readable(keeper, ce_now_ms() + LOOK_MS)) {
+			if (guard_events(guard, 0) < 0)
+				return -1;
+		}
+		ssize_t n = ce_receive(keeper, 0, text, MAX_PACKET, fds);
+		if (n <= 0)
+			return guard_fail(guard, "the process that makes a task's container ended");
+		if (text[0] == 'R')
+			return report_first(guard, text, (size_t)n, fds);
+		ce_close_all(fds);
+		(void)ce_send(guard->control, text, (size_t)n, NULL, 0);
+		/* a failure: the launcher explains it */
+		if (text[0] == 'E')
+			_exit(CE_EXIT_ENGINE);
+	}
+}
+
+static char *copy(const char *text, size_t size)
+{
+	char *made = malloc(size + 1);
+
+	return made != NULL ? memcpy(made, text, size) : NULL;
+}
+
+/* Give the first container to a task. */
+static void give_first(struct guard *guard, int visitor, int task)
+{
+	struct guard_tasks *tasks = &guard->tasks;
+	size_t count = 0;
+
+	while (count < CE_MAX_FDS && tasks->first[count] >= 0)
+		count++;
+	(void)ce_send(visitor, "R", 1, tasks->first, count);
+	(void)ce_send(tasks->first_keeper, WANTED, 1, &task, 1);
+	ce_close_all(tasks->first);
+	ce_close_fd(&tasks->first_keeper);
+}
+
+static int answer_task(struct guard *guard)
+{
+	char text[1024];
+	int fds[CE_MAX_FDS], rc = 0;
+	ssize_t n = ce_receive(guard->tasks.socket, MSG_DONTWAIT, text, sizeof text - 1, fds);
+
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	if (text[0] == ENDED[0]) {
+		errno = 0;
+		rc = guard_fail(guard, "of a task's container: %s", text + 1);
+	} else if (text[0] == WANTED[0] && fds[0] >= 0 && fds[1] >= 0) {
+		if (guard->tasks.first_keeper >= 0)
+			give_first(guard, fds[0], fds[1]);
+		else
+			rc = start_keeper(guard, fds[0], fds[1]);
+	}
+	ce_close_all(fds);
+	return rc;
+}
+
+int guard_op_each(struct guard *guard, char **args)
+{
+	struct guard_tasks *tasks = &guard->tasks;
+	const struct timeval limit = { .tv_sec = SEND_S };
+	int ends[2], control[2];
+
+	tasks->size = strdup(args[0]);
+	tasks->dir = strdup(args[1]);
+	tasks->rest = copy(guard->rest, guard->rest_size);
+	tasks->rest_size = guard->rest_size;
+	if (tasks->size == NULL || tasks->dir == NULL || tasks->rest == NULL)
+		return guard_fail(guard, "out of memory");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0 ||
+	    setsockopt(ends[1], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
+		return guard_fail(guard, "cannot make a socket");
+	memset(tasks->first, -1, sizeof tasks->first);
+	tasks->answer = answer_task;
+	tasks->socket = ends[0];
+	tasks->others = ends[1];
+	tasks->first_keeper = control[0];
+	int rc = start_keeper(guard, control[1], -1);
+	close(control[1]);
+	if (rc == 0)
+		rc = await_first(guard);
+	return rc < 0 ? -1 : GUARD_REST_DONE;
+}
