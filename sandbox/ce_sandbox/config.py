@@ -71,8 +71,10 @@ JobAcctGatherType=jobacct_gather/{_ACCOUNTING[tracking]}
 JobAcctGatherFrequency=0
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
+# Memory is counted, as on a cluster: a job without --mem gets this much of a node.
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Socket
+SelectTypeParameters=CR_Socket_Memory
+DefMemPerNode=4096
 SlurmdParameters=config_overrides
 PropagateResourceLimits=ALL
 
@@ -88,7 +90,7 @@ InactiveLimit=0
 JobRequeue=0
 SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
 
-NodeName=DEFAULT Sockets=1 CoresPerSocket={CPUS_PER_NODE} RealMemory=1024 State=UNKNOWN
+NodeName=DEFAULT Sockets=1 CoresPerSocket={CPUS_PER_NODE} RealMemory=262144 State=UNKNOWN
 NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={_ports(nodes)}
 PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=60 State=UP
 """

@@ -116,6 +116,19 @@ def test_the_helpers_have_the_users_own_limits(cluster: Cluster, demo: str) -> N
         job.wait()
 
 
+_HOG = "python3 -c 'b = bytearray(600 << 20)'"
+
+
+@pytest.mark.parametrize("hog", [_HOG, f"({_HOG} & wait)"], ids=["task", "daemon"])
+def test_no_process_of_a_step_has_more_memory_than_its_job(
+    cluster: Cluster, demo: str, hog: str
+) -> None:
+    step = ("-w", "n1", "--mem=200M", f"--environment={demo}", "sh", "-c", hog)
+    done = cluster.srun(*step)
+    assert done.returncode != 0
+    assert "cgroup out-of-memory handler" in done.stderr, done.stderr
+
+
 def test_the_helpers_are_not_bound_to_the_cores_of_the_task_that_started_them(
     cluster: Cluster, demo: str
 ) -> None:
