@@ -26,7 +26,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-podman test-packaging sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-podman test-packaging sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -161,8 +161,8 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes;
 	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
 
 # All at once, after sandbox-images: two installations at one time would meet.
-test-slurm-1 test-slurm-2: test-slurm-%: $(VENV)/.dev
-	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/2 tests/slurm
+test-slurm-1 test-slurm-2 test-slurm-3: test-slurm-%: $(VENV)/.dev
+	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/3 tests/slurm
 
 # Apart there is no network, which making a package needs.
 PACKAGING := tests/integration/test_package.py
