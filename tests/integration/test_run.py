@@ -67,7 +67,7 @@ def test_a_command_that_does_not_exist_is_127(engine: Engine) -> None:
     assert done.returncode == 127
     cause, hint, see = done.stderr.splitlines()
     assert cause == "ce: error: no-such-command: command not found in the container"
-    assert hint.startswith("ce: hint: the image's PATH counts")
+    assert hint.startswith("ce: hint: commands are looked up in the image")
     assert see == "ce: see: ce help command-not-found"
 
 

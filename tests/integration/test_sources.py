@@ -136,7 +136,7 @@ def test_a_damaged_squashfs_file_is_refused(me: Importing) -> None:
     squashfs.make(file, {"f": "x"})
     assert f"{file}.json: config: " in me.refusal("import", str(file))
     (me.root / "t.sqsh.json").write_text('{"architecture": "s390x"}')
-    assert "made for s390x, wanted is " in me.refusal("import", str(file))
+    assert ": made for s390x, " in me.refusal("import", str(file))
     assert not list(me.store.glob("images/*"))
 
 
@@ -198,7 +198,7 @@ def test_a_packed_directory_appears_whole_or_not_at_all(me: Importing) -> None:
     assert me.refusal("pack", "--force", str(tree), str(file)) == f"'{tree}': not a directory\n"
     assert file.read_bytes() == before
     assert [path.name for path in me.root.glob("*data*")] == ["data.sqsh"]
-    assert "lies in the directory" in me.refusal("pack", str(me.root), str(me.root / "x.sqsh"))
+    assert "is in the directory" in me.refusal("pack", str(me.root), str(me.root / "x.sqsh"))
 
 
 def test_a_file_is_packed_as_asked(me: Importing) -> None:

@@ -266,7 +266,7 @@ def test_a_device_of_the_site_that_a_node_lacks_is_the_administrators_to_mend(
     assert "device '/dev/none': does not exist" in done.stderr
     assert "ce: also: " in done.stderr
     assert done.stderr.count("its administrator may mean devices_if_there") == 1, done.stderr
-    assert "take the line out" not in done.stderr
+    assert "remove the line" not in done.stderr
     site.configure('devices_if_there = ["/dev/none"]\n')
     done = cluster.run([f"{cluster.prefix}/bin/ce", "plan", site.edf()])
     assert "/dev/none, where the node has it" in done.stdout, done.stderr

@@ -199,8 +199,8 @@ def test_an_image_that_is_not_listed_is_refused_by_srun_and_by_the_node(
     rule(f'site_images_only = false\nimage_digests = ["{digest}"]')
     assert step(cluster, "tools:1").stdout == "ran\n"
     rule(f'site_images_only = false\nimage_digests = ["sha256:{"0" * 64}"]')
-    Blame(step(cluster, "tools:1"), "image-policy", "'tools:1' is not one of the images")
-    Blame(planned(), "image-policy", "policy.image_digests: ", "is not one of the images that")
+    Blame(step(cluster, "tools:1"), "image-policy", "'tools:1' is not one of the listed images")
+    Blame(planned(), "image-policy", "policy.image_digests: ", "is not one of the listed images")
 
 
 def test_a_mount_from_elsewhere_than_the_site_says_is_refused_by_srun_and_by_the_node(

@@ -43,6 +43,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "doctor": ("ce doctor", "ce doctor --all-nodes"),
     "completion": ("ce completion bash",),
     "help": ("ce help mount-source-missing", "ce help pip install"),
-    "config": ("ce config show", "ce config check", "ce config check ./new.toml"),
+    "config": ("ce config show", "ce config check ./new.toml"),
     "version": ("ce version",),
 }
