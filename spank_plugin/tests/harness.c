@@ -178,6 +178,28 @@ int test_in_child(test_fn *run, char **printed)
 	return status;
 }
 
+pid_t test_idle_process(test_fn *prepare)
+{
+	int ready[2];
+	char byte;
+
+	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (prepare != NULL)
+			prepare();
+		close(ready[0]);
+		close(ready[1]);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	CHECK_INT(read(ready[0], &byte, 1), 0);
+	close(ready[0]);
+	return pid;
+}
+
 int test_ends(int pidfd)
 {
 	struct pollfd entry = { .fd = pidfd, .events = POLLIN };

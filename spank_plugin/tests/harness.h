@@ -69,6 +69,9 @@ int test_open_fds(void);
 /* Run `run` in a child, with its stderr captured on the heap; the caller frees it. Return the wait status. */
 int test_in_child(test_fn *run, char **printed);
 
+/* Start a child that runs `prepare`, if it is not NULL, and then waits to be killed; return when it waits. */
+pid_t test_idle_process(test_fn *prepare);
+
 /* Wait for the end of a process that is not a child, by a pidfd. Return 1, or 0 after five seconds. */
 int test_ends(int pidfd);
 

@@ -24,17 +24,9 @@ static void tell(void)
 		_exit(98);
 }
 
-/* Give the namespace a first process, as each container has. */
-static int be_first(void)
+static void die_with_parent(void)
 {
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 /* Start a process that stands for a program in a PID namespace of its own, and wait until the program runs. */
@@ -47,7 +39,7 @@ static pid_t stand(program *run)
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		struct ce_error err = CE_ERROR_INIT;
-		if (unshare(CLONE_NEWPID) < 0 || be_first() < 0 || ce_enter_pids(&err) < 0)
+		if (unshare(CLONE_NEWPID) < 0 || test_idle_process(die_with_parent) < 0 || ce_enter_pids(&err) < 0)
 			_exit(99);
 		run();
 		_exit(0);

@@ -11,30 +11,13 @@
 #include "common/io.h"
 #include "harness.h"
 
-/* A process that does nothing, in a mount namespace of its own when `apart`; it has entered it. */
-static pid_t start_idle(int apart)
+static void enter_mount_namespace(void)
 {
-	int ready[2];
-	char byte;
-
-	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		if (apart && unshare(CLONE_NEWNS) < 0)
-			_exit(1);
-		/* a process of the same container that is in a session and group of its own */
-		if (apart && fork() == 0)
-			setsid();
-		close(ready[0]);
-		close(ready[1]);
-		pause();
-		_exit(0);
-	}
-	close(ready[1]);
-	CHECK_INT(read(ready[0], &byte, 1), 0);
-	close(ready[0]);
-	return pid;
+	if (unshare(CLONE_NEWNS) < 0)
+		_exit(1);
+	/* a process of the same container that is in a session and group of its own */
+	if (fork() == 0)
+		setsid();
 }
 
 static int namespace_of(pid_t pid)
@@ -57,7 +40,7 @@ static int killed(pid_t pid)
 
 TEST("the caller's own mount namespace is never swept")
 {
-	pid_t neighbour = start_idle(0);
+	pid_t neighbour = test_idle_process(NULL);
 	CE_AUTO_FD own = namespace_of(getpid());
 	int status;
 
@@ -78,7 +61,7 @@ TEST("a descriptor that is no namespace of any process sweeps nothing")
 TEST("all processes of another mount namespace are killed, those outside it live")
 {
 	test_needs_root();
-	pid_t container = start_idle(1), outside = start_idle(0), other = start_idle(1);
+	pid_t container = test_idle_process(enter_mount_namespace), outside = test_idle_process(NULL), other = test_idle_process(enter_mount_namespace);
 	CE_AUTO_FD namespace = namespace_of(container);
 	CE_AUTO_FD others = namespace_of(other);
 	int status;

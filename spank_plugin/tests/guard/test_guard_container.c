@@ -2,25 +2,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_ops.h"
+#include "guard/stage.h"
 #include "harness.h"
 
-static struct guard guard = GUARD_INIT;
-
-static void set_up_guard(void)
+static void set_up(void)
 {
-	sigset_t child;
-
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	CHECK_INT(sigprocmask(SIG_BLOCK, &child, NULL), 0);
-	guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	guard.log = ce_memory_file("log", "", 0);
-	CHECK(guard.signals >= 0 && guard.log >= 0);
+	set_up_guard();
 	CHECK_INT(chdir(test_directory()), 0);
 	setenv("PATH", "/nowhere:/usr/bin:/bin", 1);
 }
@@ -31,7 +21,7 @@ static char *runs_from(const char *way, char *runtime)
 	char minus_c[] = "-c", script[] = "cat /proc/$$/comm; readlink /proc/$$/exe; :", *args[] = { runtime, minus_c, script, NULL };
 	size_t size;
 
-	set_up_guard();
+	set_up();
 	guard.stage = way;
 	CHECK_INT(guard_op_create(&guard, args), 0);
 	return ce_read_file_at(guard.log, 1000, &size);
@@ -73,7 +63,7 @@ TEST("a runtime that cannot be executed says why")
 
 	for (int i = 0; i < 2; i++) {
 		char *args[] = { runtimes[i], NULL };
-		set_up_guard();
+		set_up();
 		guard.stage = "crun";
 		CHECK_INT(guard_op_create(&guard, args), -1);
 		CE_AUTO_FREE char *said = ce_read_file_at(guard.log, 1000, &size);

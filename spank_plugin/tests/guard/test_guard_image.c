@@ -7,24 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_ops.h"
+#include "guard/stage.h"
 #include "harness.h"
-
-static struct guard guard = GUARD_INIT;
 
 static void set_up(const char *directory)
 {
-	sigset_t child;
-
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	guard.log = ce_memory_file("log", "", 0);
+	set_up_guard();
 	CHECK_INT(unshare(CLONE_NEWNS), 0);
 	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	CHECK_INT(mount("tmpfs", directory, "tmpfs", 0, NULL), 0);

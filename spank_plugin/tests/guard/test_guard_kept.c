@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,26 +16,12 @@
 #include "common/io.h"
 #include "guard/guard_events.h"
 #include "guard/guard_door.h"
-#include "guard/guard_ops.h"
+#include "guard/stage.h"
 #include "harness.h"
 
 enum { OTHER = 61001, LONG = 8000 };
 
-static struct guard guard = GUARD_INIT;
 static const char *door, *lock;
-
-static int run(const char *specification, size_t size)
-{
-	char *text = malloc(size);
-
-	CHECK(text != NULL);
-	memcpy(text, specification, size);
-	int rc = guard_run_operations(&guard, text, size);
-	free(text);
-	return rc;
-}
-
-#define RUN(text) run(text, sizeof(text))
 
 /* A guard whose container has two descriptors and is served by one image, with its door open. */
 static void open_door(void)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,26 +11,10 @@
 #include "common/io.h"
 #include "guard/guard_child.h"
 #include "guard/guard_events.h"
-#include "guard/guard_ops.h"
 #include "guard/guard_report.h"
+#include "guard/stage.h"
 #include "harness.h"
 
-static struct guard guard = GUARD_INIT;
-
-/* Runs a specification; `size` counts the NULs in the text, the last one included. */
-static int run(const char *specification, size_t size)
-{
-	/* on the heap and of exactly this size, so that a read beyond its end is noticed */
-	char *text = malloc(size > 0 ? size : 1);
-
-	CHECK(text != NULL);
-	memcpy(text, specification, size);
-	int rc = guard_run_operations(&guard, text, size);
-	free(text);
-	return rc;
-}
-
-#define RUN(text) run(text, sizeof(text))
 /* without the NUL that C adds */
 #define RUN_CUT(text) run(text, sizeof(text) - 1)
 
@@ -40,19 +23,6 @@ static void refused(const char *why)
 	CHECK_TEXT(ce_error_text(&guard.err), why);
 	CHECK_INT(guard.stage_errno, EINVAL);
 	ce_error_clear(&guard.err);
-}
-
-/* What guard.c sets up before it runs operations. */
-static void set_up_guard(void)
-{
-	sigset_t child;
-
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	CHECK_INT(sigprocmask(SIG_BLOCK, &child, NULL), 0);
-	guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	guard.log = ce_memory_file("log", "", 0);
-	CHECK(guard.signals >= 0 && guard.log >= 0);
 }
 
 /* ---- the format -------------------------------------------------------------------------------- */

@@ -936,33 +936,23 @@ TEST("a container whose tasks fail before it is seen to die is reported")
 	break_before_death(SIGALRM);
 }
 
+static void become_a_task(void)
+{
+	CHECK(freopen("/dev/null", "w", stderr) != NULL);
+	task();
+	/* as after the execve that Slurm does now */
+	prctl(PR_SET_DUMPABLE, 1);
+	setsid();
+	/* a task of its own making that no longer is anybody's child */
+	if (fork() == 0)
+		prctl(PR_SET_PDEATHSIG, 0);
+}
+
 TEST("processes that a task left behind in the container end with the step")
 {
-	int ready[2];
-	char byte;
-
 	test_needs_root();
 	begin_step("ready");
-	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		CHECK(freopen("/dev/null", "w", stderr) != NULL);
-		task();
-		/* as after the execve that Slurm does now */
-		prctl(PR_SET_DUMPABLE, 1);
-		setsid();
-		/* a task of its own making that no longer is anybody's child */
-		if (fork() == 0)
-			prctl(PR_SET_PDEATHSIG, 0);
-		close(ready[0]);
-		close(ready[1]);
-		pause();
-		_exit(0);
-	}
-	close(ready[1]);
-	CHECK_INT(read(ready[0], &byte, 1), 0);
-	close(ready[0]);
+	pid_t pid = test_idle_process(become_a_task);
 	CHECK_INT(slurm_spank_exit(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	CHECK_INT(death_of(pid), SIGKILL);
 	fake_reset(S_CTX_REMOTE);

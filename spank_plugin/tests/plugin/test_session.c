@@ -499,25 +499,19 @@ TEST("a process of somebody else is not killed, although its pidfd came as the g
 	CHECK_INT(WTERMSIG(status), SIGTERM);
 }
 
+static void enter_mount_namespace(void)
+{
+	if (unshare(CLONE_NEWNS) < 0)
+		_exit(1);
+}
+
 TEST("processes of somebody else in a mount namespace that came as the container's live on")
 {
-	int ready[2], status;
-	char byte, path[64];
+	int status;
+	char path[64];
 
 	session_of_a_stranger();
-	CHECK_INT(pipe2(ready, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		if (unshare(CLONE_NEWNS) < 0)
-			_exit(1);
-		close(ready[0]);
-		close(ready[1]);
-		pause();
-		_exit(0);
-	}
-	close(ready[1]);
-	CHECK_INT(read(ready[0], &byte, 1), 0);
+	pid_t pid = test_idle_process(enter_mount_namespace);
 	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
 	CE_AUTO_FD namespace = open(path, O_RDONLY | O_CLOEXEC);
 	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);

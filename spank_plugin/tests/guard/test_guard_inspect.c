@@ -6,42 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_ops.h"
+#include "guard/stage.h"
 #include "harness.h"
-
-static struct guard guard = GUARD_INIT;
-
-static int run(const char *specification, size_t size)
-{
-	char *text = malloc(size);
-
-	CHECK(text != NULL);
-	memcpy(text, specification, size);
-	int rc = guard_run_operations(&guard, text, size);
-	free(text);
-	return rc;
-}
-
-#define RUN(text) run(text, sizeof(text))
-
-static void set_up_guard(void)
-{
-	sigset_t child;
-
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	CHECK_INT(sigprocmask(SIG_BLOCK, &child, NULL), 0);
-	guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	guard.log = ce_memory_file("log", "", 0);
-	CHECK(guard.signals >= 0 && guard.log >= 0);
-}
 
 static void refused(const char *why)
 {
