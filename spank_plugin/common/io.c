@@ -106,9 +106,7 @@ int ce_memory_file(const char *name, const void *data, size_t size)
 
 	if (fd < 0 || ce_write_all(fd, data, size) < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		return -1;
-	int result = fd;
-	fd = -1;
-	return result;
+	return ce_release_fd(&fd);
 }
 
 void ce_default_signals(void)

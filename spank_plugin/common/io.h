@@ -18,6 +18,15 @@ static inline void ce_close_fd(int *fd)
 	*fd = -1;
 }
 
+/* Return the descriptor, which its scope closes no longer. */
+static inline int ce_release_fd(int *fd)
+{
+	int released = *fd;
+
+	*fd = -1;
+	return released;
+}
+
 static inline void ce_close_all(int fds[CE_MAX_FDS])
 {
 	for (size_t i = 0; i < CE_MAX_FDS; i++)

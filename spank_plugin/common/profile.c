@@ -25,9 +25,7 @@ int ce_profile_open(const char *path, struct ce_error *err)
 	if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile %s: must be owned by root and writable by nobody else",
 			       path);
-	int kept = fd;
-	fd = -1;
-	return kept;
+	return ce_release_fd(&fd);
 }
 
 #define PLACE "/etc/container-engine/tasks.bpf"

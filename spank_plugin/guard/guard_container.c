@@ -61,9 +61,7 @@ static int sealed_copy(const char *name)
 	}
 	if (fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
 		return -1;
-	int result = copy;
-	copy = -1;
-	return result;
+	return ce_release_fd(&copy);
 }
 
 int guard_op_create(struct guard *guard, char **args)

@@ -47,17 +47,14 @@ char *ce_own_home(const char *passwd, uid_t uid)
 	return NULL;
 }
 
-/* Open a directory that is this user's alone. */
-static int open_own(int at, const char *path, uid_t uid)
+int ce_open_own(int at, const char *path, uid_t uid, mode_t others)
 {
 	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat found;
 
-	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != uid || (found.st_mode & OTHERS) != 0)
+	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != uid || (found.st_mode & others) != 0)
 		return -1;
-	int result = fd;
-	fd = -1;
-	return result;
+	return ce_release_fd(&fd);
 }
 
 int ce_own_starts(const char *home, const char *host, uid_t uid)
@@ -67,6 +64,6 @@ int ce_own_starts(const char *home, const char *host, uid_t uid)
 
 	if (length < 0 || (size_t)length >= sizeof path || *host == '\0' || *host == '.' || strchr(host, '/') != NULL)
 		return -1;
-	CE_AUTO_FD starts = open_own(AT_FDCWD, path, uid);
-	return starts >= 0 ? open_own(starts, host, uid) : -1;
+	CE_AUTO_FD starts = ce_open_own(AT_FDCWD, path, uid, OTHERS);
+	return starts >= 0 ? ce_open_own(starts, host, uid, OTHERS) : -1;
 }

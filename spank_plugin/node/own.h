@@ -11,4 +11,7 @@ char *ce_own_home(const char *passwd, uid_t uid);
  * has made for them is this user's alone, and no link. */
 int ce_own_starts(const char *home, const char *host, uid_t uid);
 
+/* Open a directory of this user, and no link, for which nobody else has any of the rights `others`. Return -1 for another. */
+int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
+
 #endif

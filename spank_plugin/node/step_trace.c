@@ -16,6 +16,7 @@
 
 #include "common/carried.h"
 #include "common/io.h"
+#include "own.h"
 
 /* Python keeps 200 steps, and removes older ones when it starts: it does so here once there are some more. */
 enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
@@ -45,19 +46,6 @@ static int has_too_many(const char *directory)
 	return count > MOST_STEPS;
 }
 
-/* Open a directory that is this user's, and that nobody else may write. */
-static int open_own(const char *path)
-{
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat found;
-
-	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != geteuid() || (found.st_mode & OTHERS_WRITE) != 0)
-		return -1;
-	int result = fd;
-	fd = -1;
-	return result;
-}
-
 static int open_file(struct ce_step_trace *trace, const char *step, const char *node)
 {
 	char name[NAME_MAX + 1];
@@ -65,7 +53,7 @@ static int open_file(struct ce_step_trace *trace, const char *step, const char *
 
 	if (length < 0 || (size_t)length >= sizeof name || (mkdir(step, 0700) < 0 && errno != EEXIST))
 		return -1;
-	CE_AUTO_FD place = open_own(step);
+	CE_AUTO_FD place = ce_open_own(AT_FDCWD, step, geteuid(), OTHERS_WRITE);
 	trace->directory = place >= 0 ? open(step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 	if (trace->directory < 0)
 		return -1;

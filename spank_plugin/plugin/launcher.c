@@ -161,9 +161,7 @@ static int environment_file(char **environment, char *const *facts)
 	if (fd < 0 || write_entries(fd, environment) < 0 || write_entries(fd, facts) < 0 ||
 	    lseek(fd, 0, SEEK_SET) < 0)
 		return -1;
-	int result = fd;
-	fd = -1;
-	return result;
+	return ce_release_fd(&fd);
 }
 
 static int make_socket(int *ours, int *theirs, struct ce_error *err)

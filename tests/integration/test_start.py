@@ -257,20 +257,6 @@ def test_two_containers_of_a_user_do_not_meet(engine: Engine) -> None:
         assert first.communicate("\n", 20)[0] == f"{first.pid}\n"
 
 
-def test_a_plan_of_another_version_is_refused(engine: Engine) -> None:
-    argv = [
-        str(engine.prefix / "libexec" / "python3"),
-        "-c",
-        "import sys; from container_engine.node.start.ce_run import run_in_container;"
-        "run_in_container({'version': 99}, ['true'], sys.argv[1])",
-        str(engine.prefix / "libexec" / "container-engine"),
-    ]
-    with engine.popen(argv) as process:
-        _out, err = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert "this node understands plans of version 1, not 99" in err
-
-
 def test_an_environment_without_a_container_runs_on_the_host(engine: Engine) -> None:
     edf = engine.scratch / "host.toml"
     edf.write_text('image = ""\n')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import errno
 import os
 import shutil
 import tempfile
@@ -365,6 +364,5 @@ def _check_room(directory: str, remote: Remote, place: Place) -> None:
 
 def unusable(directory: str, error: OSError) -> UserError:
     where = os.fspath(error.filename) if error.filename else directory
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    see = "store-full" if full else "store-unusable"
+    see = "store-full" if error.errno in free_space.FULL else "store-unusable"
     return UserError(reason(error), see=see, name=where)

@@ -102,11 +102,7 @@ class Reader:
 
     def copy(self, out: Out) -> None:
         """Write the content of the last entry, padded as in a tar archive."""
-        while self._left:
-            piece = self._stream.some(self._left)
-            if not piece:
-                raise _cut_short()
-            self._left -= len(piece)
+        for piece in self._rest():
             out.write(piece)
 
     def _extend(self, extended: dict[bytes, bytes], kind: bytes) -> None:
@@ -129,12 +125,17 @@ class Reader:
             if kind == _PAX:
                 extended.update(records)
 
-    def _skip(self) -> None:
+    def _rest(self) -> Iterator[memoryview]:
         while self._left:
             piece = self._stream.some(self._left)
             if not piece:
                 raise _cut_short()
             self._left -= len(piece)
+            yield piece
+
+    def _skip(self) -> None:
+        for _piece in self._rest():
+            pass
 
 
 def _cut_short() -> DamagedError:

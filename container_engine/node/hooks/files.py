@@ -6,7 +6,8 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
-from container_engine.node.hooks.node_fields import fill, holds, known, leave_out
+from container_engine.node.hooks.conditions import holds
+from container_engine.node.hooks.node_fields import fill, known, leave_out
 from container_engine.node.hooks.pattern import expand, has_wildcard
 from container_engine.node.start.container import NodeMount
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import LaunchError
-from container_engine.node.hooks.pattern import matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from container_engine.node.plan_types import HookUse
 
@@ -70,15 +69,3 @@ def _value(name: str, node: Mapping[str, str]) -> str | None:
     if name == "host":
         return node.get("SLURMD_NODENAME") or os.uname().nodename
     return node.get(name)
-
-
-def applies(hook: HookUse, node: Mapping[str, str]) -> bool:
-    """Check whether an automatic hook finds what it is for; other hooks always apply."""
-    conditions: Sequence[str] | None = hook.get("automatic_when")
-    return not conditions or any(holds(condition, node) for condition in conditions)
-
-
-def holds(condition: str, node: Mapping[str, str]) -> bool:
-    """Check whether the step has the variable NAME, or one whose value matches NAME=pattern."""
-    name, equals, pattern = condition.partition("=")
-    return name in node and (not equals or matches(node[name], pattern))

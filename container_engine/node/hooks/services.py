@@ -13,6 +13,7 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 from container_engine.errors import LaunchError
 from container_engine.node.hooks.exec_inside import DEFAULTS, Process, failure
 from container_engine.node.start.container import INIT_PATH
+from container_engine.node.start.guard import memory_file
 from container_engine.node.start.specification import encode
 
 TYPE_CHECKING = False
@@ -135,9 +136,7 @@ def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, lib
 
     It holds the descriptor `done` until then.
     """
-    specification = os.memfd_create("ce-services")
-    os.write(specification, encode(steps))
-    os.lseek(specification, 0, os.SEEK_SET)
+    specification = memory_file("ce-services", encode(steps))
     _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification, done), {})
     os.close(specification)
 
@@ -151,9 +150,7 @@ def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> s
     steps += [] if place.is_kept else [SWEEP]
     steps += [("remove", [path]) for path in leftovers(services)]
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-    specification = os.memfd_create("ce-services")
-    os.write(specification, encode(steps))
-    os.lseek(specification, 0, os.SEEK_SET)
+    specification = memory_file("ce-services", encode(steps))
     end = theirs.fileno() if stops else -1
     passed = (place.guard, place.mount_ns, end, specification, done)
     _run_attendant(f"{place.libexec}/ce-attend", passed, place.environment)

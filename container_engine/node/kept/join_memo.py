@@ -15,6 +15,7 @@ from container_engine import __version__
 from container_engine.edf.pyxis_names import is_step
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
+from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import environment as env
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
@@ -63,7 +64,7 @@ def _is_plain(text: str, plan: LaunchPlan) -> bool:
         and not settings.get("unshare")
         and not settings.get("tracking_tool")
         and SAVE not in plan.get("annotations", {})
-        and not trace.may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
+        and not may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
     )
 
 

@@ -11,6 +11,8 @@ from container_engine.errors import LaunchError
 from container_engine.faults import block
 from container_engine.node import node_name
 from container_engine.node.report import details, trace
+from container_engine.node.report.said_once import alike, is_news
+from container_engine.node.report.secret_values import concealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,13 +44,13 @@ def for_plugin(
 
     `recorded` is the descriptor of this node's trace, -1 for none.
     """
-    message, *also = (trace.concealed(t, plan, node) for t in (str(failure), *failure.also))
+    message, *also = (concealed(t, plan, node) for t in (str(failure), *failure.also))
     log = ""
     if failure.details:
-        details = trace.concealed(failure.details, plan, node)
+        details = concealed(failure.details, plan, node)
         log = _keep(f"{message}\n\n{details}", recorded, node)
     whole = " ".join((message, *also))
-    if not trace.is_news(recorded, node, f"error {trace.alike(whole, node)}"):
+    if not is_news(recorded, node, f"error {alike(whole, node)}"):
         return LaunchError("", see=failure.see)
     below = block.below(failure.see, failure.hint, log)
     text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))

@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import time
 
+from container_engine.node.hooks.conditions import applies, may_apply
 from container_engine.node.plan_json import to_json
 from container_engine.node.start.environment import image_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.plan_types import LaunchPlan
 
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
@@ -33,12 +34,6 @@ _BEGINS = {
 }
 _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
-# signs of a possible secret, to be examined by container_engine/secrecy.py: a setting, a login,
-# and the prefixes of tokens
-_SIGNS = (
-    *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
-    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "dckr_", "eyJ", "-----BEGIN "),
-)
 _KEPT = 200  # steps; the first node of a step removes older ones
 
 
@@ -126,19 +121,6 @@ def open_own(path: str) -> int:
     return fd
 
 
-def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
-    """Return the text without the values of secret variables: anyone may read a job's output."""
-    # looking for secrets costs 20 ms of imports, and there are hardly ever any
-    if not may_be_secret(text, plan, node):
-        return text
-    from container_engine.secrecy import Secrecy
-
-    settings, entries = plan.get("settings", {}), plan.get("env", ())
-    known = [(e["name"], e["value"]) for e in entries if isinstance(e["value"], str)]
-    secrecy = Secrecy(tuple(settings.get("secret_variables", ())))
-    return secrecy.knowing([*known, *node.items()]).text(text)
-
-
 def write(
     fd: int, plan: LaunchPlan, node: Mapping[str, str], marks: Marks, error: str = ""
 ) -> None:
@@ -213,24 +195,11 @@ def _append(fd: int, line: bytes, *, is_first: bool) -> None:
         return  # a full disk loses the trace, not the step
 
 
-def may_apply(hook: HookUse, node: Mapping[str, str]) -> bool:
-    """Check cheaply whether a hook may apply.
-
-    Automatic hooks are in every plan; without their variables they must cost nothing.
-    """
-    conditions = hook.get("automatic_when")
-    return not conditions or any(word.partition("=")[0] in node for word in conditions)
-
-
 def _hooks(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the hooks that applied in this step."""
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not hooks:
         return []
-    from container_engine.node.hooks.node_fields import (
-        applies,  # already imported by the start
-    )
-
     return [
         {"name": hook["name"], "release": hook["release"], "reason": hook["reason"]}
         for hook in hooks
@@ -263,36 +232,9 @@ def _forget_old(step: str) -> None:
         os.rmdir(f"{directory}/{name}")
 
 
-def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
-    """Check whether this node is the first of its step to print a message, and mark it as printed.
-
-    Of a thousand nodes only one prints it, but nodes that share no trace directory all do. srun
-    itself names every node that failed. spank_plugin/common/say.h does the same for tasks.
-    """
-    if fd < 0:
-        return True
-    # the time of planning distinguishes one srun from a later one with the same numbers
-    said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")
-    try:
-        directory = directory_of(fd)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(f"{directory}/said-{_fingerprint(said)}", flags, 0o600))
-    except FileExistsError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _fingerprint(said: bytes) -> str:
-    """Return the FNV-1a hash, as say.c does; hashlib takes 5 ms. A collision hides a message."""
-    value = 0xCBF29CE484222325
-    for byte in said:
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"
-
-
 def _mounts(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
+    from container_engine.node.report.secret_values import concealed, may_be_secret
+
     found = _written_mounts(plan)
     if not may_be_secret("\n".join(_texts(found)), plan, node):
         return found
@@ -314,46 +256,6 @@ def mount_texts(plan: LaunchPlan) -> list[str]:
 
 def _texts(mounts: Sequence[Mapping[str, str]]) -> list[str]:
     return [text for mount in mounts for text in mount.values()]
-
-
-def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
-    """Check for a sign of a secret, or for the value of a variable that may be secret."""
-    return any(sign in text for sign in _SIGNS) or any(
-        value in text for value in _suspects(plan, node)
-    )
-
-
-def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values of all variables that may match a pattern for secrets, and a few others."""
-    stems = secret_stems(plan)
-    entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
-    for name, value in (*entries, *node.items()):
-        if len(value) > 1 and any(stem in name.upper() for stem in stems):
-            yield value
-
-
-def secret_stems(plan: LaunchPlan) -> list[str]:
-    """Return text, in capital letters, of which the name of each secret variable has some."""
-    words = plan.get("settings", {}).get("secret_variables", ())
-    return [_literal_part(word.upper()) for word in words]
-
-
-def _literal_part(pattern: str) -> str:
-    """Return text that each matching name contains: the literal part before the first wildcard."""
-    text = pattern.lstrip("*")
-    for wildcard in "*?[":
-        text = text.partition(wildcard)[0]
-    return text
-
-
-def alike(message: str, node: Mapping[str, str]) -> str:
-    """Return the message without what differs between nodes: the node's name and all numbers."""
-    import re
-
-    own = re.escape(node.get("SLURMD_NODENAME") or os.uname().nodename)
-    # only as a whole word: inside another word it is not the node's name, and equal on all nodes
-    text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", message)
-    return re.sub(r"\d+", "0", text)
 
 
 def directory_of(fd: int) -> str:

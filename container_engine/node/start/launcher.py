@@ -70,10 +70,10 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         target = _target(plan, node)
         session = start(plan, node, watch, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
-        from container_engine.node.report import report
+        from container_engine.node.report import report, secret_values
 
         failure = report.of_mistake(error)
-        trace.write(recorded, plan, node, marks, trace.concealed(str(failure), plan, node))
+        trace.write(recorded, plan, node, marks, secret_values.concealed(str(failure), plan, node))
         raise report.for_plugin(failure, recorded, node, plan) from None
     marks.mark("answer")
     _answer_ready(reply, session, plan, node, recorded, saves=bool(target))
@@ -122,8 +122,7 @@ def _answer_ready(
     *,
     saves: bool,
 ) -> None:
-    news = [line for line in session.warnings if trace.is_news(recorded, node, line)]
-    notices = trace.concealed("\n".join(news), plan, node)[:_MAX_NOTICES] if news else ""
+    notices = _notices(session.warnings, plan, node, recorded) if session.warnings else ""
     place = trace.open_directory(recorded)
     # this process has work left after its reply, for which the end of the session waits
     launcher = os.pidfd_open(os.getpid())
@@ -136,6 +135,16 @@ def _answer_ready(
     ask = "tasks" if tasks else ""
     texts = (workdir, notices, session.printed, kept, "save" if saves else "", ask)
     _answer(reply, "\0".join(texts), fds)
+
+
+def _notices(
+    warnings: Sequence[str], plan: LaunchPlan, node: Mapping[str, str], recorded: int
+) -> str:
+    """Return the warnings that no other node of the step has printed."""
+    from container_engine.node.report import said_once, secret_values
+
+    news = [line for line in warnings if said_once.is_news(recorded, node, line)]
+    return secret_values.concealed("\n".join(news), plan, node)[:_MAX_NOTICES]
 
 
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:

@@ -9,6 +9,7 @@ import os
 
 from container_engine.node.plan_json import to_json
 from container_engine.node.report import trace
+from container_engine.node.report.secret_values import secret_stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def about_step(
     # hooks with conditions have nothing to do in the steps for which this is meant
     yield field(_members({**trace.of_plan(plan, {}), "variables": variables}))
     yield field("\n".join(trace.mount_texts(plan)))
-    yield from table(trace.secret_stems(plan))
+    yield from table(secret_stems(plan))
 
 
 def _members(values: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from container_engine.node.hooks.conditions import may_apply
 from container_engine.node.plan_json import image_paths, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env
@@ -219,7 +220,7 @@ def _hooks(
     others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
         device["cdi"] for device in plan["devices"]
     )
-    if not others and not any(trace.may_apply(hook, node) for hook in plan.get("hooks", ())):
+    if not others and not any(may_apply(hook, node) for hook in plan.get("hooks", ())):
         if lacks:
             from container_engine.node.report.failure import refuse
 

@@ -19,6 +19,7 @@ from container_engine import __version__
 from container_engine.errors import LaunchError
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
+from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
@@ -103,7 +104,7 @@ def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
             _is_of_kernel(mount["source"], "/dev/") or _is_of_kernel(mount["target"])
             for mount in plan["mounts"]
         )
-        and not trace.may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
+        and not may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
     )
 
 

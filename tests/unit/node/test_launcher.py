@@ -38,6 +38,8 @@ ALLOWED = {
     *(
         f"container_engine.node.{name}"
         for name in (
+            "hooks",
+            "hooks.conditions",
             "node_name",
             "plan_json",
             "report",

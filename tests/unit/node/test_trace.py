@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.report import trace
+from container_engine.node.report import said_once, secret_values, trace
 from container_engine.secrecy import TOKENS, Secrecy
 from tests.unit.node.plans import plan
 
@@ -98,18 +98,18 @@ def test_a_place_that_cannot_be_written_costs_the_trace_and_nothing_else(directo
 def test_of_all_nodes_only_the_first_says_the_same_thing(tmp_path: Path) -> None:
     first = trace.open_file(str(tmp_path), NODE)
     second = trace.open_file(str(tmp_path), {**NODE, "SLURM_NODEID": "1"})
-    assert trace.is_news(first, NODE, "no such image")
-    assert not trace.is_news(second, NODE, "no such image")
-    assert trace.is_news(second, NODE, "something else")
+    assert said_once.is_news(first, NODE, "no such image")
+    assert not said_once.is_news(second, NODE, "no such image")
+    assert said_once.is_news(second, NODE, "something else")
     # The next srun with the same numbers, after a requeue.
-    assert trace.is_news(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
+    assert said_once.is_news(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
     os.close(first)
     os.close(second)
 
 
 def test_nodes_without_a_common_place_all_speak() -> None:
-    assert trace.is_news(-1, NODE, "no such image")
-    assert trace.is_news(-1, NODE, "no such image")
+    assert said_once.is_news(-1, NODE, "no such image")
+    assert said_once.is_news(-1, NODE, "no such image")
 
 
 def test_a_full_disk_costs_the_trace_and_nothing_else() -> None:
@@ -201,7 +201,7 @@ def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Pat
 @given(text=st.from_regex(TOKENS), before=st.text())
 def test_a_token_is_hidden_whatever_stands_around_it(text: str, before: str) -> None:
     whole = f"{before} {text}"
-    assert trace.concealed(whole, plan(), NODE) == Secrecy(()).text(whole)
+    assert secret_values.concealed(whole, plan(), NODE) == Secrecy(()).text(whole)
 
 
 @pytest.mark.parametrize("word", ["KEY", "*APIKEY", "API?KEY*", "A[PQ]I*", "key"])
@@ -210,7 +210,7 @@ def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: st
     the_plan = plan()
     the_plan["settings"]["secret_variables"] = [word]
     known = Secrecy((word,)).knowing([(name, "of the host")])
-    said = trace.concealed("it is of the host", the_plan, {name: "of the host"})
+    said = secret_values.concealed("it is of the host", the_plan, {name: "of the host"})
     assert said == known.text("it is of the host")
 
 
@@ -218,7 +218,7 @@ def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: st
 def test_settings_and_logins_are_hidden_as_everywhere(text: str) -> None:
     the_plan = plan()
     the_plan["settings"]["secret_variables"] = ["TOKEN"]
-    assert trace.concealed(text, the_plan, NODE) == Secrecy(("TOKEN",)).text(text)
+    assert secret_values.concealed(text, the_plan, NODE) == Secrecy(("TOKEN",)).text(text)
 
 
 def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
     the_plan = plan(env=entries, mounts=mounts)
     the_plan["settings"]["secret_variables"] = ["TOKEN", "KEY"]
     text = "startup[0]: 'login of the file; export A_TOKEN=literal': exit code 1: of the host"
-    said = trace.concealed(text, the_plan, node)
+    said = secret_values.concealed(text, the_plan, node)
     assert said == ("startup[0]: 'login (hidden); export A_TOKEN=(hidden)': exit code 1: (hidden)")
     fd = trace.open_file(str(tmp_path), node)
     trace.write(fd, the_plan, node, marks(), said)
@@ -244,7 +244,7 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
 def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
     """A name within another word, such as a directory's, is not the node's."""
     said = {
-        trace.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
+        said_once.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
         for name in ("n1", "n2", "alpha", "beta", "nid001234")
     }
     assert len(said) == 1
@@ -252,7 +252,7 @@ def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
 
 def test_nodes_that_say_different_things_are_not_alike() -> None:
     node = {"SLURMD_NODENAME": "n1"}
-    assert trace.alike("no /a", node) != trace.alike("no /b", node)
+    assert said_once.alike("no /a", node) != said_once.alike("no /b", node)
 
 
 def tracking(tmp_path: Path, script: str) -> Any:  # noqa: ANN401

@@ -1,0 +1,63 @@
+"""Hide the values of secret variables in what a launch prints or records.
+
+Imported after the tasks have their answer, or for a message.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.node.plan_types import LaunchPlan
+
+
+# signs of a possible secret, to be examined by container_engine/secrecy.py: a setting, a login,
+# and the prefixes of tokens
+_SIGNS = (
+    *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
+    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "dckr_", "eyJ", "-----BEGIN "),
+)
+
+
+def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
+    """Return the text without the values of secret variables: anyone may read a job's output."""
+    # looking for secrets costs 20 ms of imports, and there are hardly ever any
+    if not may_be_secret(text, plan, node):
+        return text
+    from container_engine.secrecy import Secrecy
+
+    settings, entries = plan.get("settings", {}), plan.get("env", ())
+    known = [(e["name"], e["value"]) for e in entries if isinstance(e["value"], str)]
+    secrecy = Secrecy(tuple(settings.get("secret_variables", ())))
+    return secrecy.knowing([*known, *node.items()]).text(text)
+
+
+def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
+    """Check for a sign of a secret, or for the value of a variable that may be secret."""
+    return any(sign in text for sign in _SIGNS) or any(
+        value in text for value in _suspects(plan, node)
+    )
+
+
+def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
+    """Yield the values of all variables that may match a pattern for secrets, and a few others."""
+    stems = secret_stems(plan)
+    entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
+    for name, value in (*entries, *node.items()):
+        if len(value) > 1 and any(stem in name.upper() for stem in stems):
+            yield value
+
+
+def secret_stems(plan: LaunchPlan) -> list[str]:
+    """Return text, in capital letters, of which the name of each secret variable has some."""
+    words = plan.get("settings", {}).get("secret_variables", ())
+    return [_literal_part(word.upper()) for word in words]
+
+
+def _literal_part(pattern: str) -> str:
+    """Return text that each matching name contains: the literal part before the first wildcard."""
+    text = pattern.lstrip("*")
+    for wildcard in "*?[":
+        text = text.partition(wildcard)[0]
+    return text
