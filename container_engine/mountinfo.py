@@ -30,6 +30,6 @@ def mounts(file: str | int = "/proc/self/mountinfo") -> Iterator[Mount]:
 
 
 def _unescaped(field: bytes) -> str:
-    """Return a field, in which blanks and backslashes are octal numbers."""
+    """Decode a field, whose blanks and backslashes are escaped as octal numbers."""
     first, *others = field.split(b"\\")
     return os.fsdecode(first + b"".join(bytes((int(o[:3], 8),)) + o[3:] for o in others))

@@ -1,4 +1,4 @@
-"""Writes files of a user's own that other processes read at any time: all of one, or nothing."""
+"""Write a user's own files atomically: other processes read a whole file or none."""
 
 from __future__ import annotations
 

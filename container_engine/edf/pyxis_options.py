@@ -198,7 +198,7 @@ def _problem(
 def _with_variables(given: list[Given], env: Mapping[str, str], reader: _Reader) -> Iterator[Given]:
     """Yield variables, then options; an option that repeats a variable has the variable's name.
 
-    The plugin hands an image of a variable on as an option, for the nodes.
+    The plugin passes an image that a variable names to the nodes, as an option.
     """
     variables: dict[str, Given] = {}
     for name in VARIABLES:

@@ -63,7 +63,7 @@ def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
 
 
 def _in_order(found: Sequence[Problem], files: Sequence[str]) -> tuple[Problem, ...]:
-    """Return warnings and then errors, each as its author reads the files, bases first."""
+    """Sort warnings before errors, and each by file and line, bases first."""
     names = dict.fromkeys([*files, *(problem.file for problem in found)])
     order = {file: index for index, file in enumerate(names)}
     return tuple(

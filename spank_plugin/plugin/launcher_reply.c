@@ -21,7 +21,7 @@ static int failure(const char *answer, struct ce_error *err)
 			    message != NULL ? message + 1 : answer + 1);
 }
 
-/* Return the string after this one in a buffer that NULs follow; an empty one if there is none. */
+/* Return the string that follows this one in a buffer with NULs at its end; an empty one if there is none. */
 static const char *next_string(const char *text, const char *end)
 {
 	const char *next = text + strlen(text);

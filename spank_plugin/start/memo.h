@@ -17,7 +17,7 @@
 
 #include "common/memo_file.h"
 
-/* What is asked for, and by whom. */
+/* An environment or options that a user asks for. */
 struct ce_request {
 	const char *name; /* of the environment; NULL without one */
 	const char *prefix;

@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
         self.refuse(self._plain(message), f"'{self.prog} --help' shows how to use it")
 
     def _plain(self, message: str) -> str:
-        """Reword a message of argparse's, and begin it with the name of the verb."""
+        """Reword an argparse message and put the verb's name first."""
         verb = self.prog.partition(" ")[2]
         # Python 3.12 and later leave the quotes out
         message = _CHOICES.sub(lambda names: names[0].replace("'", ""), message)

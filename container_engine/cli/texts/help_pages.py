@@ -1,4 +1,4 @@
-"""The pages of the documentation that an installation has, and a search in them, for `ce help`."""
+"""The documentation pages of an installation, and a search in them, for `ce help`."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _expanded(text: str, values: Mapping[str, str]) -> tuple[str, str]:
 
 
 def unknown_instruction(containerfile: str) -> tuple[int, str] | None:
-    """Return line and name of the first instruction that no builder knows."""
+    """Return the line and the name of the first instruction that no builder knows."""
     for number, text in _instructions(containerfile):
         name = text.partition(" ")[0]
         if name.upper() not in INSTRUCTIONS:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INIT_NAME = ".ce-init"
 INIT_PATH = "/dev/" + INIT_NAME
-# the same program under the name by which it first becomes the entrypoint of a user who is root
+# the same program; by this name it first runs the entrypoint of a user who is root inside
 _ROOT_PATH = "/dev/.ce-root"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"

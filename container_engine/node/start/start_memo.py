@@ -117,7 +117,7 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 
 
 def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Return all that a start looks at on this node: a kind of look and a path.
+    """Return what a start depends on at this node, each as a kind and a path.
 
     "f" is a file of which the content counts, "p" a place that something is mounted from, "e" a
     path that exists.
