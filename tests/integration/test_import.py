@@ -90,7 +90,7 @@ def test_an_image_of_another_architecture_is_refused_each_time(
 ) -> None:
     name = registry.push(tmp_path / "i", "foreign:1", [Member("a")], arch="s390x")
     for _try in range(2):  # the second try finds the configuration in the store
-        with pytest.raises(UserError, match="made for s390x, .* is needed") as caught:
+        with pytest.raises(UserError, match=r"made for s390x, .* is needed") as caught:
             person.get(registry.image(name))
         assert caught.value.see == "image-architecture"
     assert not [file for file in person.files() if file.startswith(("images", "refs"))]
