@@ -109,7 +109,7 @@ def test_an_import_that_takes_too_long_says_which_and_whose_limit_that_is(
         importer.obtain(wanted, Stores(person.store, ()))
     assert caught.value.message == (
         f"'{wanted.name}': not imported within 0.5 s, the site's import_timeout_s"
-        " (skopeo is at work)"
+        " (skopeo is running)"
     )
     assert not list(person.root.glob("work/*"))
 
