@@ -94,6 +94,33 @@ def test_a_node_without_namespaces_says_so(cluster: Cluster, kind: str, limit: i
     assert len(errors(done.stderr)) == 1
 
 
+def test_a_step_does_not_notice_that_slurmd_is_restarted(cluster: Cluster, gated: str) -> None:
+    step = ["-wvm2", f"--environment={gated}", "sh", "-c", f"{READS}; echo done; exit 3"]
+    with cluster.started(*step) as job:
+        job.wait_for("up\n")
+        cluster.root(cluster.second, "systemctl restart slurmd; touch /gate/go")
+        assert (job.wait(), job.out, errors(job.err)) == (3, "up\ndone\n", [])
+
+
+_HELPERS = "pkill -x -STOP -u alice 'ce-guard|ce-image'"
+
+
+@pytest.mark.usefixtures("gated")
+def test_helpers_that_are_stopped_again_and_again_hold_up_no_end(cluster: Cluster) -> None:
+    with cluster.started("-wvm2", "--environment=gated", "sh", "-c", "echo up; sleep 4715") as job:
+        job.wait_for("up\n")
+        stopping = f"touch /gate/stop; while [ -e /gate/stop ]; do {_HELPERS}; sleep 0.1; done"
+        # From outside of the step: with its own signals Slurm makes what is stopped go on.
+        started = cluster.second.ssh(f"nohup sh -c '{stopping}' >/dev/null 2>&1 &", "alice")
+        assert started.returncode == 0
+        try:
+            cluster.root(cluster.first, "scancel -u alice")
+            assert job.wait() != 0
+            cluster.pair.await_idle(120)
+        finally:
+            cluster.root(cluster.second, "rm -f /gate/stop")
+
+
 def test_a_node_without_the_plugins_file_starts_nothing(cluster: Cluster) -> None:
     with _changed(
         cluster, cluster.second, f"mv {_PLUGIN} {_PLUGIN}.away", f"mv {_PLUGIN}.away {_PLUGIN}"
