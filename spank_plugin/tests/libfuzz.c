@@ -92,6 +92,7 @@ STUB(fuse_again)
 STUB(root_again)
 STUB(bind_inside)
 STUB(joined)
+STUB(each)
 
 int guard_keep_container(struct guard *guard, const int container[], size_t count)
 {
