@@ -43,11 +43,15 @@ def test_a_port_that_is_used_is_refused_in_one_line(tmp_path: Path, *, of_machin
     forward = f"user,hostfwd=tcp:127.0.0.1:{2200 + _NUMBER}-:22"
     options = ["-netdev", forward, "-pidfile", str(there / "vm.pid")] if of_machine else []
     # a program that waits, by the command line of a machine
-    argv = ["qemu", "-c", "read line", *options]
+    argv = ["qemu", "-c", "echo up; read line", *options]
     with (
         socket.create_server(("127.0.0.1", 2200 + _NUMBER)),
-        subprocess.Popen(argv, executable="/bin/sh", stdin=subprocess.PIPE) as other,
+        subprocess.Popen(
+            argv, executable="/bin/sh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other,
     ):
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"up\n"  # its command line can be read from now on
         with pytest.raises(MachineError) as refused:
             machine.start()
         other.communicate(b"")
