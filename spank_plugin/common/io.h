@@ -33,6 +33,16 @@ static inline void ce_close_all(int fds[CE_MAX_FDS])
 		ce_close_fd(&fds[i]);
 }
 
+/* Return how many descriptors have arrived. */
+static inline size_t ce_count_fds(const int fds[CE_MAX_FDS])
+{
+	size_t count = 0;
+
+	while (count < CE_MAX_FDS && fds[count] >= 0)
+		count++;
+	return count;
+}
+
 static inline void ce_free_ptr(void *pointer)
 {
 	free(*(void **)pointer);

@@ -13,8 +13,8 @@
 /* The most namespaces of a container beside user and mount namespace: network, IPC, UTS, PID. */
 #define CE_MAX_UNSHARED 4
 
-/* What a guard reports of a container: its first letter, and where the guard's descriptor is. With a container for each task
- * it is that of the first one, and the last descriptor is the socket at which tasks ask for theirs. */
+/* The first letter of a guard's report of a container, and the place of the guard's descriptor in it. With a container for each
+ * task it is the report of the first one, and the last descriptor is the socket at which tasks ask for theirs. */
 enum { CE_REPORT_OF_NODE = 'R', CE_REPORT_OF_TASKS = 'T', CE_REPORTED_GUARD = 3 };
 
 struct ce_container {

@@ -118,13 +118,10 @@ static int start_keeper(struct guard *guard, int control, int task)
 static int report_first(struct guard *guard, char *text, size_t size, const int fds[CE_MAX_FDS])
 {
 	int all[CE_MAX_FDS + 1];
-	size_t count = 0;
+	size_t count = ce_count_fds(fds);
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
 
-	while (count < CE_MAX_FDS && fds[count] >= 0) {
-		all[count] = fds[count];
-		count++;
-	}
+	memcpy(all, fds, count * sizeof *fds);
 	if (self < 0 || count <= CE_REPORTED_GUARD || count == CE_MAX_FDS)
 		return guard_fail(guard, "cannot report the first task's container");
 	all[CE_REPORTED_GUARD] = self;
@@ -171,11 +168,8 @@ static char *copy(const char *text, size_t size)
 static void give_first(struct guard *guard, int visitor, int task)
 {
 	struct guard_tasks *tasks = &guard->tasks;
-	size_t count = 0;
 
-	while (count < CE_MAX_FDS && tasks->first[count] >= 0)
-		count++;
-	(void)ce_send(visitor, "R", 1, tasks->first, count);
+	(void)ce_send(visitor, "R", 1, tasks->first, ce_count_fds(tasks->first));
 	(void)ce_send(tasks->first_keeper, WANTED, 1, &task, 1);
 	ce_close_all(tasks->first);
 	ce_close_fd(&tasks->first_keeper);

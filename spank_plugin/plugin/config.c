@@ -41,6 +41,14 @@ static int read_seccomp(const char *place, struct ce_config *config, struct ce_e
 	return config->seccomp != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
+/* Return the path of a program of the engine, on the heap; NULL without memory. */
+static char *program_of(const char *prefix, const char *name)
+{
+	char *path = NULL;
+
+	return asprintf(&path, "%s" LIBEXEC "%s", prefix, name) < 0 ? NULL : path;
+}
+
 int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err)
 {
 	const char *prefix = CE_DEFAULT_PREFIX;
@@ -74,14 +82,10 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 	if (prefix[0] != '/')
 		return ce_fail(err, "plugstack.conf: prefix=%s: must be an absolute path", prefix);
 	config->prefix = strdup(prefix);
-	if (asprintf(&config->plan, "%s" LIBEXEC "plan", prefix) < 0)
-		config->plan = NULL;
-	if (asprintf(&config->node, "%s" LIBEXEC "node", prefix) < 0)
-		config->node = NULL;
-	if (asprintf(&config->join, "%s" LIBEXEC "ce-join", prefix) < 0)
-		config->join = NULL;
-	if (asprintf(&config->prolog, "%s" LIBEXEC "ce-prolog", prefix) < 0)
-		config->prolog = NULL;
+	config->plan = program_of(prefix, "plan");
+	config->node = program_of(prefix, "node");
+	config->join = program_of(prefix, "ce-join");
+	config->prolog = program_of(prefix, "ce-prolog");
 	return config->prefix != NULL && config->plan != NULL && config->node != NULL && config->join != NULL &&
 			       config->prolog != NULL
 		       ? 0

@@ -63,11 +63,11 @@
 #include "common/say.h"
 #include "config.h"
 #include "options.h"
+#include "plugin_prolog.h"
 #include "plugin_script.h"
 #include "plugin_step.h"
 #include "plugin_submit.h"
 #include "plugin_task.h"
-#include "plugin_prolog.h"
 #include "pyxis_options.h"
 
 SPANK_PLUGIN(container_engine, 1)

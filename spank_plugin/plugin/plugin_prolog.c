@@ -32,11 +32,11 @@ void ce_prolog_mark(const char *prolog)
 	(void)setenv(TASK_PROLOG, prolog, 1);
 }
 
-int ce_prolog_check(const char *prolog, int components, struct ce_error *err)
+int ce_prolog_check(const char *prolog, struct ce_error *err)
 {
 	const char *named = getenv(TASK_PROLOG);
 
-	if (components == 1 && !ce_srun_hides_command())
+	if (ce_options_components() == 1 && !ce_srun_hides_command())
 		return 0;
 	if (ce_srun_has_prolog())
 		return ce_fail_below(err, CE_HELP_TASK_PROLOG,

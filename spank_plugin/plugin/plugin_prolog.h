@@ -15,9 +15,8 @@
  * ce-prolog then runs the user's own. In srun, before Slurm reads the variables. */
 void ce_prolog_mark(const char *prolog);
 
-/* Fail if the step, of so many components until now, needs the mark and does not have it. In srun, after the options
- * of each component. */
-int ce_prolog_check(const char *prolog, int components, struct ce_error *err);
+/* Fail if the step needs the mark and does not have it. In srun, after the options of each component. */
+int ce_prolog_check(const char *prolog, struct ce_error *err);
 
 /* Restore the user's own task prolog in the step's environment. On a node. */
 void ce_prolog_unmark(spank_t spank, char **environment);

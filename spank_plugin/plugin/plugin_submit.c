@@ -20,8 +20,8 @@
 #include "options.h"
 #include "planner.h"
 #include "plugin_notes.h"
-#include "plugin_script.h"
 #include "plugin_prolog.h"
+#include "plugin_script.h"
 #include "pyxis_options.h"
 #include "script_note.h"
 #include "srun_options.h"
@@ -119,7 +119,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 		remove_note();
 	int rc = is_srun ? check_async(&planned, err) : 0;
 	if (rc == 0 && is_srun && strcmp(planned.text, CE_WORD_HOST) != 0)
-		rc = ce_prolog_check(config->prolog, ce_options_components(), err);
+		rc = ce_prolog_check(config->prolog, err);
 	if (rc == 0)
 		rc = carry(&planned, is_srun, is_salloc, begun, err);
 	ce_planned_clear(&planned);

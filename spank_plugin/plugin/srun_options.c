@@ -145,10 +145,14 @@ int ce_srun_is_for_shell(void)
 	       !has_beginning(line, size, "--edf") && !has_beginning(line, size, "--container-");
 }
 
-/* Return whether a component that begins after this word has an option that begins so. */
-static int component_has(const char *before, const char *line, size_t size, const char *beginning)
+/* Return the next word after which a component begins; NULL if there is none. */
+static const char *next_component(const char *before, const char *line, size_t size)
 {
-	return has_beginning(before, (size_t)(line + size - before), beginning);
+	const char *word = next_word(before, line, size);
+
+	while (word != NULL && strcmp(word, ":") != 0)
+		word = next_word(word, line, size);
+	return word;
 }
 
 int ce_srun_may_hide_command(void)
@@ -156,11 +160,7 @@ int ce_srun_may_hide_command(void)
 	size_t size = 0;
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
-	for (const char *word = line; word != NULL; word = next_word(word, line, size)) {
-		if (strcmp(word, ":") == 0)
-			return 1;
-	}
-	return line == NULL || getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc") ||
+	return line == NULL || next_component(line, line, size) != NULL || getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc") ||
 	       has_word(line, size, "--as") || has_word(line, size, "--het") || has_word(line, size, "--pack");
 }
 
@@ -185,10 +185,10 @@ int ce_srun_has_prolog(void)
 {
 	size_t size = 0;
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
-	int has = line == NULL || has_beginning(line, size, "--task-p");
+	int has = line == NULL;
 
-	for (const char *word = line; word != NULL && !has; word = next_word(word, line, size))
-		has = strcmp(word, ":") == 0 && component_has(word, line, size, "--task-p");
+	for (const char *before = line; before != NULL && !has; before = next_component(before, line, size))
+		has = has_beginning(before, (size_t)(line + size - before), "--task-p");
 	return has;
 }
 

@@ -13,7 +13,7 @@
 
 static struct guard guard = GUARD_INIT;
 
-/* What guard.c sets up before it runs operations. */
+/* Sets up a guard as guard.c does before it runs operations. */
 static inline void set_up_guard(void)
 {
 	sigset_t child;

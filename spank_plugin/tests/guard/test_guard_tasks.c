@@ -225,7 +225,7 @@ TEST("the failure of the first container goes to the launcher as any other")
 	close(control);
 }
 
-TEST("a task whose container cannot be made is told so, and the others have theirs")
+TEST("a task whose container cannot be made gets the error, and the others get their containers")
 {
 	int control, ends[2], fds[CE_MAX_FDS];
 	char text[4096];
