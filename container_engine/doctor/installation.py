@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from container_engine import __version__, slurm
@@ -19,12 +20,22 @@ from container_engine.process import CommandError, output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from container_engine.site.model import SiteConfig
+
 PROGRAMS = (
     *("plan", "plan-anew", "node", "launcher", "inject", "image_of_node", "epilog"),
     *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join", "ce-prolog"),
-    *("ce-attend", "ce-sweep", "ce-keep"),
+    *("ce-attend", "ce-sweep", "ce-keep", "task-prolog"),
 )
 _TIMEOUT_S = 20
+# what Slurm does where a program around jobs is missing
+_WITHOUT = MappingProxyType(
+    {
+        "Prolog": "the node drains before its next job",
+        "Epilog": "the node drains after its next job",
+        "TaskProlog": "no task starts, of anybody's",
+    }
+)
 
 
 def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -91,11 +102,11 @@ def _session(prefix: Path) -> Finding:
 
 
 def look_at_slurm(
-    prefix: Path, env: Mapping[str, str], start_limit_s: float = 0, *, is_node: bool = True
+    prefix: Path, env: Mapping[str, str], site: SiteConfig, *, is_node: bool = True
 ) -> Iterator[Finding]:
     """Check that Slurm answers, loads the plugin and can sign messages.
 
-    `start_limit_s` is what the site grants a start, `is_node` whether jobs run on this host.
+    `is_node` says whether jobs run on this host.
     """
     remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
     try:
@@ -107,8 +118,10 @@ def look_at_slurm(
         yield warning("slurm", f"{error}; {unseen}", remedy)
         return
     yield _release(prefix, settings.get("SLURM_VERSION", ""))
-    yield from plugstack.look(prefix, settings, start_limit_s)
+    yield from plugstack.look(prefix, settings, site.start_timeout_s)
     yield from _programs_around_jobs(settings, is_node=is_node)
+    if site.batch_script == "inside":
+        yield from _before_scripts(prefix, settings)
     yield _tracking(settings.get("ProctrackType", ""))
     yield _munge(settings, env)
 
@@ -139,19 +152,27 @@ def _release(prefix: Path, version: str) -> Finding:
 
 
 def _programs_around_jobs(settings: Mapping[str, str], *, is_node: bool) -> Iterator[Finding]:
-    """Check the programs that slurmd runs around jobs: it drains a node that lacks one."""
+    """Check the programs that Slurm runs around jobs and tasks, and what a missing one does."""
     for name, value in settings.items():
         kind = name.partition("[")[0]  # Slurm 24.11 numbers them
-        if kind not in ("Prolog", "Epilog") or not value.startswith("/") or _is_there(value):
+        if kind not in _WITHOUT or not value.startswith("/") or _is_there(value):
             continue
-        when = "before" if kind == "Prolog" else "after"
-        text = f"{kind}={value} is not a program here: the node drains {when} its next job"
+        text = f"{kind}={value} is not a program here: {_WITHOUT[kind]}"
         remedy = f"install it here, or take {kind} out of slurm.conf until all nodes have it"
         if is_node:
             yield failed(kind.lower(), text, remedy)
         else:
             text = f"{kind}={value} is not a program here: compute nodes need it"
             yield warning(kind.lower(), text, remedy)
+
+
+def _before_scripts(prefix: Path, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """Check that something keeps batch scripts from a host that does not load the plugin."""
+    if settings.get("TaskProlog", "(null)") not in ("", "(null)"):
+        return
+    text = 'batch_script = "inside", but a script runs on a host that does not load the plugin'
+    program = prefix / "libexec/container-engine/task-prolog"
+    yield warning("taskprolog", text, f"TaskProlog={program} in slurm.conf")
 
 
 def _is_there(pattern: str) -> bool:

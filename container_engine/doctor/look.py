@@ -49,8 +49,7 @@ def _node(
     chosen = {"podman": settings.podman, "crun": settings.runtime}
     yield from programs.look(context.env, site=chosen, is_crun_enough=settings.start == "crun")
     yield from installation.look(prefix, context.env)
-    limit_s = settings.start_timeout_s
-    yield from installation.look_at_slurm(prefix, context.env, limit_s, is_node=is_node)
+    yield from installation.look_at_slurm(prefix, context.env, settings, is_node=is_node)
     yield configuration
     yield ok("rules", site_content.rules(settings))
     yield from _files(settings)

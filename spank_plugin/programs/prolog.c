@@ -1,9 +1,11 @@
 /*
  * ce-prolog: the task prolog of a step whose command may bear no mark (plugin/plugin_prolog.h).
+ * task-prolog, a link to it: the site's TaskProlog, which Slurm runs before batch scripts, too.
  *
  * On a node that does not load the plugin, nobody has taken the plan out of the step's environment. Then this
  * program ends by a signal, because Slurm prints what such a prolog has said, and does not start the task. On
- * all others it becomes the user's own task prolog, if there is one. Slurm passes argv[0] as srun named it.
+ * all others ce-prolog becomes the user's own task prolog, if there is one; task-prolog leaves that to Slurm. Slurm
+ * passes argv[0] as srun or slurm.conf names it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,12 +39,21 @@ static void refuse(void)
 	_exit(125);
 }
 
+static int is_of_site(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strcmp(slash != NULL ? slash + 1 : path, "task-prolog") == 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *own = getenv(CE_CARRY_OWN_PROLOG), *named = getenv("SLURM_TASK_PROLOG");
 
 	if (has_plan())
 		refuse();
+	if (argc < 1 || is_of_site(argv[0]))
+		return 0;
 	/* the plugin has restored the variable where it took out the plan */
 	if (own == NULL && named != NULL && strcmp(named, argv[0]) != 0)
 		own = named;

@@ -1,4 +1,4 @@
-"""A user's own plugstack.conf, which srun reads and nodes do not, and plugins of others."""
+"""Configurations of Slurm that differ: of a user's srun, of one node; and plugins of others."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.slurm.cluster import ROOT, Cluster
+from tests.slurm.cluster import ROOT, Cluster, start_again
 from tests.slurm.error_block import mounted_on
 
 
@@ -48,3 +48,22 @@ def plugins_on(cluster: Cluster, node: str, shared: Path, text: str) -> Iterator
     stack.write_text(text)
     with mounted_on(node, str(stack), str(cluster.dir / "etc/plugstack.conf")):
         yield
+
+
+@contextmanager
+def configured(cluster: Cluster, node: str, line: str) -> Iterator[None]:
+    """Restart a node's slurmd with one more line in its configuration.
+
+    `scontrol reconfigure` is not enough: the nodes follow at some later time, and for some moments
+    Slurm does not know where munged is. A message that arrives then is lost, and if it reports the
+    end of a step, the node is drained.
+    """
+    conf = cluster.dir / "etc" / "slurm.conf"
+    before = conf.read_text()
+    conf.write_text(before + line)
+    try:
+        start_again(node)
+        yield
+    finally:
+        conf.write_text(before)
+        start_again(node)

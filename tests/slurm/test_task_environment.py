@@ -4,15 +4,14 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.cluster import ALICE, BOB, Cluster, causes, start_again
+from tests.slurm.cluster import ALICE, BOB, Cluster, causes
 from tests.slurm.job import started
+from tests.slurm.plugins import configured
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -237,32 +236,13 @@ def test_a_site_with_a_task_prolog_has_it_run_on_the_host(cluster: Cluster, demo
     prolog = cluster.write("#!/bin/sh\n. /etc/os-release\necho export WHERE=$ID\n", mode=0o755)
     script = '. /etc/os-release; echo "$WHERE $ID"'
     host = cluster.srun("sh", "-c", ". /etc/os-release; echo $ID").stdout.strip()
-    with _configured(cluster, "n1", f"TaskProlog={prolog}\n"):
+    with configured(cluster, "n1", f"TaskProlog={prolog}\n"):
         srun = ("-w", "n1", f"--environment={demo}")
         done = cluster.srun(*srun, "sh", "-c", script)
         programs = cluster.write(f"0-1 sh -c '{script}'\n")
         many = cluster.srun(*srun, "-n2", "--multi-prog", str(programs))
     assert (done.stdout, done.stderr) == (f"{host} ce-demo\n", "")
     assert (many.stdout, many.stderr) == (f"{host} ce-demo\n" * 2, "")
-
-
-@contextmanager
-def _configured(cluster: Cluster, node: str, line: str) -> Iterator[None]:
-    """Restart a node's slurmd with one more line in its configuration.
-
-    `scontrol reconfigure` is not enough: the nodes follow at some later time, and for some moments
-    Slurm does not know where munged is. A message that arrives then is lost, and if it reports the
-    end of a step, the node is drained.
-    """
-    conf = cluster.dir / "etc" / "slurm.conf"
-    before = conf.read_text()
-    conf.write_text(before + line)
-    try:
-        start_again(node)
-        yield
-    finally:
-        conf.write_text(before)
-        start_again(node)
 
 
 @pytest.mark.parametrize("mask", ["000", "027", "077"])

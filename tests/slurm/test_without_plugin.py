@@ -10,7 +10,7 @@ import pytest
 from tests.slurm.cluster import Cluster
 from tests.slurm.error_block import Blame
 from tests.slurm.job import batch
-from tests.slurm.plugins import own_stack, plugins_on
+from tests.slurm.plugins import configured, own_stack, plugins_on
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -144,13 +144,46 @@ def test_a_batch_script_itself_runs_on_its_host_as_ever(place: Place, bare: str)
 def test_a_batch_script_that_the_site_wants_inside_runs_on_its_host(
     place: Place, bare: str, site: Site
 ) -> None:
-    """Nothing that sbatch could send stops a script there; its sruns are stopped as always."""
+    """Without the site's task prolog; its sruns are stopped as always."""
     site.configure('batch_script = "inside"\n')
     code, said = place.batch(bare, f"{place.ran}; srun {place.ran}")
     assert len(place.ran.where) == 1
     assert place.ran.where != ["ce-demo"]
     assert code != 0
     assert REFUSED in said, said
+
+
+@pytest.fixture
+def checked(cluster: Cluster, n2: str) -> Iterator[str]:
+    """Yield a node whose slurm.conf has the engine's task prolog."""
+    prolog = cluster.prefix / "libexec/container-engine/task-prolog"
+    with configured(cluster, n2, f"TaskProlog={prolog}\n"):
+        yield n2
+
+
+def test_the_task_prolog_of_a_site_keeps_a_batch_script_from_a_host_without_it(
+    place: Place, checked: str, bare: str, site: Site
+) -> None:
+    assert checked == bare
+    site.configure('batch_script = "inside"\n')
+    code, said = place.batch(bare, str(place.ran))
+    assert place.ran.where == [], said
+    assert code != 0
+    assert NOT_LOADED in said + (place.shared / "out").read_text()
+
+
+def test_the_task_prolog_of_a_site_lets_everything_run_where_the_plugin_is(
+    place: Place, checked: str, site: Site
+) -> None:
+    site.configure('batch_script = "inside"\n')
+    assert place.batch(checked, str(place.ran)) == (0, "")
+    assert place.ran.where == ["ce-demo"]
+    prolog = place.cluster.write('#!/bin/sh\necho "export OWN=$OWN."\n', mode=0o755)
+    words = ("-w", checked, f"--environment={place.mounted}", "sh", "-c", "echo $OWN")
+    done = place.cluster.srun(*words, env={"SLURM_TASK_PROLOG": str(prolog), "OWN": ""})
+    assert (done.returncode, done.stdout, done.stderr) == (0, ".\n", "")
+    native = place.cluster.srun("-w", checked, "echo", "native")
+    assert (native.returncode, native.stdout, native.stderr) == (0, "native\n", "")
 
 
 def test_an_environment_of_a_batch_host_without_it_is_refused_by_sbatch_within(

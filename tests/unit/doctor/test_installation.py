@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,8 +12,10 @@ from container_engine.doctor.installation import look as look_at_installation
 from container_engine.doctor.installation import look_at_slurm
 from container_engine.doctor.programs import look
 from container_engine.doctor.storage import look_at_sites
+from container_engine.site.model import SiteConfig
 
 PREFIX = Path("/opt/ce")
+SITE = SiteConfig()
 LINE = "required /opt/ce/lib/slurm/container_engine.so prefix=/opt/ce"
 
 
@@ -51,7 +54,7 @@ def test_the_line_for_the_plugin_must_be_there_and_required(
     (tmp_path / "plugstack.conf").write_text(text + "\n")
     (tmp_path / "more.d").mkdir()
     (tmp_path / "more.d/ce.conf").write_text(LINE + "\n")
-    found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm)}
+    found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm, SITE)}
     assert found["plugstack.conf"].state is state
     assert message in found["plugstack.conf"].message
 
@@ -97,7 +100,7 @@ def test_the_confinement_of_tasks_is_shown_and_its_profile_checked(
     profile.chmod(mode)
     line = f"{LINE} {arguments}".format(file=profile)
     (tmp_path / "plugstack.conf").write_text(line + "\n")
-    found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm)}
+    found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm, SITE)}
     assert found["tasks"].state is state
     assert message.format(file=profile) in found["tasks"].message
 
@@ -124,7 +127,7 @@ def test_a_wrong_argument_of_the_plugin_is_found(
     tmp_path: Path, slurm: dict[str, str], argument: str, state: State, message: str
 ) -> None:
     (tmp_path / "plugstack.conf").write_text(f"{LINE} {argument}\n")
-    findings = look_at_slurm(PREFIX, slurm, 120)
+    findings = look_at_slurm(PREFIX, slurm, SiteConfig(start_timeout_s=120))
     [found] = [finding for finding in findings if finding.check == "plugstack.conf"]
     assert found.state is state
     assert message in found.message
@@ -141,23 +144,49 @@ def test_the_arguments_are_those_of_the_plugin() -> None:
         ("Epilog                  = {here}/none", True, State.FAILED),
         ("Epilog[0]               = {here}/none", True, State.FAILED),
         ("Prolog                  = {here}/plain", True, State.FAILED),
+        ("TaskProlog              = {here}/plain", True, State.FAILED),
         ("Epilog                  = {here}/none", False, State.WARNING),
         ("Epilog                  = {here}/scon*", True, None),
         ("Epilog                  = (null)", True, None),
     ],
 )
-def test_an_epilog_that_this_node_lacks_is_found_before_it_drains_the_node(
+def test_a_program_around_jobs_that_this_node_lacks_is_found_before_it_disturbs_them(
     tmp_path: Path, slurm: dict[str, str], line: str, *, is_node: bool, state: State | None
 ) -> None:
     (tmp_path / "plain").touch(0o644)
     with (tmp_path / "scontrol").open("a") as file:
         file.write(f"echo '{line.format(here=tmp_path)}'\n")
-    found = {f.check: f for f in look_at_slurm(PREFIX, slurm, is_node=is_node)}
-    around = found.get("epilog") or found.get("prolog")
+    found = {f.check: f for f in look_at_slurm(PREFIX, slurm, SITE, is_node=is_node)}
+    around = found.get("epilog") or found.get("prolog") or found.get("taskprolog")
     assert (around and around.state) == state
     if state is State.FAILED:
         assert around is not None
-        assert "is not a program here: the node drains" in around.message
+        assert re.search("is not a program here: (the node drains|no task starts)", around.message)
+
+
+@pytest.mark.parametrize(
+    ("batch_script", "line", "state"),
+    [
+        ("inside", "", State.WARNING),
+        ("inside", "TaskProlog              = (null)", State.WARNING),
+        ("inside", "TaskProlog              = /bin/sh", None),
+        ("host", "", None),
+    ],
+)
+def test_scripts_inside_want_a_task_prolog_that_keeps_them_from_hosts_without_the_plugin(
+    tmp_path: Path,
+    slurm: dict[str, str],
+    batch_script: Literal["host", "inside"],
+    line: str,
+    state: State | None,
+) -> None:
+    with (tmp_path / "scontrol").open("a") as file:
+        file.write(f"echo '{line}'\n")
+    findings = look_at_slurm(PREFIX, slurm, SiteConfig(batch_script=batch_script))
+    found = [finding for finding in findings if finding.check == "taskprolog"]
+    assert [finding.state for finding in found] == ([state] if state else [])
+    remedy = f"TaskProlog={PREFIX}/libexec/container-engine/task-prolog in slurm.conf"
+    assert [finding.remedy for finding in found] == ([remedy] if state else [])
 
 
 @pytest.mark.usefixtures("as_nobody")  # root
@@ -193,7 +222,7 @@ def test_a_plugin_for_another_release_of_slurm_is_found(
     noted.parent.mkdir(parents=True)
     if release is not None:
         noted.write_text(f"{release}\n")
-    found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm)}
+    found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm, SITE)}
     assert found["slurm"].state is state
     assert message in found["slurm"].message
 
@@ -205,7 +234,7 @@ def test_a_controller_that_is_down_is_told_without_waiting_for_it(tmp_path: Path
         f"#!/bin/sh\necho $1 >>{asked}\necho 'Slurmctld(primary) at m is DOWN'\nexit 1\n"
     )
     scontrol.chmod(0o755)
-    [finding] = look_at_slurm(PREFIX, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    [finding] = look_at_slurm(PREFIX, {"PATH": f"{tmp_path}:/usr/bin:/bin"}, SITE)
     assert (finding.check, finding.state) == ("slurm", State.WARNING)
     assert finding.message == (
         "Slurmctld(primary) at m is DOWN;"
@@ -256,6 +285,6 @@ def test_how_slurm_finds_the_processes_of_a_step_is_judged(
 ) -> None:
     with (tmp_path / "scontrol").open("a") as scontrol:
         scontrol.write(f"echo 'ProctrackType           = {kind}'\n")
-    found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm)}
+    found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm, SITE)}
     assert found["process tracking"].state is state
     assert kind in found["process tracking"].message
