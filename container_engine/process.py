@@ -162,24 +162,58 @@ def _bytes_read(pid: int) -> int:
         return 0
 
 
-def shown(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, heard: Callable[[bytes], None]
+def merged(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    heard: Callable[[bytes], None],
+    *,
+    is_shown: bool,
 ) -> None:
-    """Run a program whose output is meant for the user: all of it goes to stderr at once.
+    """Run a program and pass `heard` pieces of its output, stdout and stderr in one stream.
 
-    `heard` is called with what it prints on stdout, in pieces. Raises the same errors as `output`.
-    The message says only that the program failed, because it has printed the reason.
+    With `is_shown` all of it also goes to stderr at once, and the program has a terminal if this
+    process has one there: Podman shows progress on terminals only. Raises the same errors as
+    `output`; their details have the end of the output.
     """
     import os
 
-    with _child(
-        argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE, start=_Start(stderr=2)
-    ) as child:
-        assert child.stdout is not None
-        while piece := os.read(child.stdout.fileno(), _PIECE):
-            with contextlib.suppress(OSError):  # a closed terminal does not end the program
-                os.write(2, piece)
-            heard(piece)
+    reader, writer = _terminal() if is_shown and os.isatty(2) else os.pipe()
+    last = b""
+    with open(reader, "rb", 0) as stream, open(writer, "wb", 0) as end:
+        start = _Start(stderr=writer)
+        try:
+            with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=writer, start=start):
+                end.close()
+                while piece := _next_piece(stream):
+                    if is_shown:
+                        with contextlib.suppress(OSError):  # a closed terminal ends no program
+                            os.write(2, piece)
+                    heard(piece)
+                    last = (last + piece)[-_PIECE:]
+        except CommandError as error:
+            text = last.decode(errors="replace").replace("\r\n", "\n")
+            raise CommandError(argv, error.status, text) from None
+
+
+def _terminal() -> tuple[int, int]:
+    """Return both ends of a new terminal, as wide as that of stderr, which passes bytes as is."""
+    import os
+    import termios
+    import tty
+
+    reader, writer = os.openpty()
+    tty.setraw(writer)
+    with contextlib.suppress(termios.error):
+        termios.tcsetwinsize(writer, termios.tcgetwinsize(2))
+    return reader, writer
+
+
+def _next_piece(stream: IO[bytes]) -> bytes:
+    try:
+        return stream.read(_PIECE)
+    except OSError:  # how a terminal ends
+        return b""
 
 
 def attended(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:

@@ -457,11 +457,16 @@ def test_a_build_ends_with_whoever_asked_for_it(stranger: Engine) -> None:
 
 def test_a_build_that_fails_says_which_step(engine: Engine) -> None:
     where = context(engine)
-    (where / "Containerfile").write_text("FROM scratch\nCOPY nothing /\n")
-    done = finished(engine, str(engine.prefix / "bin/ce"), "build", str(where))
-    assert done.returncode == 1
-    assert "nothing" in done.stderr
-    assert "ce: error: Containerfile:2: COPY nothing /: " in done.stderr
+    ce = str(engine.prefix / "bin/ce")
+    for step, why in (
+        ("COPY nothing /", "checking on sources under "),
+        ('RUN ["/bin/busybox", "sh", "-c", "kill -9 $$"]', "killed (SIGKILL)\nce: hint: memory "),
+    ):
+        (where / "Containerfile").write_text(f"FROM scratch\nCOPY busybox /bin/busybox\n{step}\n")
+        for words in ((), ("-q",)):
+            done = finished(engine, ce, "build", *words, str(where))
+            assert done.returncode == 1
+            assert f"ce: error: Containerfile:3: {step}: {why}" in done.stderr
     (where / "Containerfile").unlink()
     done = finished(engine, str(engine.prefix / "bin/ce"), "build", str(where))
     assert "there is no Containerfile or Dockerfile" in done.stderr

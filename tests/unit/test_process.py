@@ -1,13 +1,16 @@
 """The output of a failed program, as one line."""
 
 import os
+import subprocess
+import sys
 import tempfile
+import termios
 from pathlib import Path
 
 import pytest
 
 from container_engine.errors import SiteError
-from container_engine.process import CommandError, output
+from container_engine.process import CommandError, merged, output
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,32 @@ def test_a_program_that_has_no_place_for_its_messages_is_not_started(
         output(["true"], {}, 10)
     assert caught.value.see == "limit-reached"
     assert "TMPDIR" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_the_output_of_a_build_is_heard_as_one_stream_and_ends_the_error(
+    capfd: pytest.CaptureFixture[str], *, is_shown: bool
+) -> None:
+    heard: list[bytes] = []
+    script = "echo one; echo two >&2; test -t 2 && echo terminal; echo 'Error: three' >&2; exit 3"
+    with pytest.raises(CommandError) as caught:
+        merged(["sh", "-c", script], os.environ, 10, heard.append, is_shown=is_shown)
+    text = "one\ntwo\nError: three\n"
+    assert b"".join(heard).decode() == text
+    assert capfd.readouterr().err == (text if is_shown else "")
+    assert (caught.value.status, caught.value.complaint) == (3, "three")
+    assert caught.value.details.endswith(text)
+
+
+def test_a_program_shown_on_a_terminal_has_one() -> None:
+    reader, writer = os.openpty()
+    code = (
+        "import os; from container_engine.process import merged;"
+        "merged(['sh', '-c', 'test -t 1 && test -t 2 && stty size <&2 && echo both'],"
+        " os.environ, 10, lambda _: None, is_shown=True)"
+    )
+    termios.tcsetwinsize(writer, (7, 99))
+    done = subprocess.run([sys.executable, "-c", code], stderr=writer, check=False)
+    assert (done.returncode, os.read(reader, 100)) == (0, b"7 99\r\nboth\r\n")
+    os.close(reader)
+    os.close(writer)

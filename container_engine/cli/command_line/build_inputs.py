@@ -11,18 +11,21 @@ from container_engine.images.pack.base import Base
 from container_engine.images.pack.build import Recipe, find_containerfile
 from container_engine.images.pack.containerfile_lines import (
     INSTRUCTIONS,
+    UNKNOWN,
     bases_of,
-    unknown_instruction,
+    first_mistake,
+    stages_of,
     with_names,
 )
-from container_engine.images.reference import LOCAL_REGISTRY, FileImage, parse
+from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration
 from container_engine.images.store import identity
 from container_engine.process import reason
+from container_engine.submit.short_name import candidates
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from container_engine.images.pack.containerfile_lines import From
     from container_engine.images.store.store import Stores
@@ -43,13 +46,17 @@ def recipe_of(
         containerfile = find_containerfile(source)
     text = read(containerfile)
     given = _given(arguments.build_arg, context.env)
-    froms = _checked(text, os.path.relpath(containerfile, source), given)
+    shown = os.path.relpath(containerfile, source)
+    froms = _checked(text, shown, given)
+    _check_target(arguments.target, text, shown)
     bases = _bases(froms, places, source, context)
+    here = {base.name for base in bases}
     # Podman looks for images of this host by what is written
-    variable = {one.name for one in froms if one.written != one.name}
-    changed = with_names(text, froms) if variable & {base.name for base in bases} else ""
+    changed = [one for one in froms if one.name in here and one.written != one.name]
+    changed += [full for one in froms if (full := _with_registry(one, here, context)) != one]
+    as_read = with_names(text, changed) if changed else ""
     own = tuple(arguments.build_arg)
-    return Recipe(source, containerfile, own, arguments.target, bases, changed), froms
+    return Recipe(source, containerfile, own, arguments.target, bases, as_read), froms
 
 
 def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
@@ -58,7 +65,6 @@ def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
     Podman would ask a registry on this machine for it, four times in six seconds.
     """
     here = {base.name for base in recipe.bases}
-    shown = os.path.relpath(recipe.containerfile, recipe.context)
     for one in froms:
         if one.name.startswith(f"{LOCAL_REGISTRY}/") and one.name not in here:
             raise UserError(
@@ -66,7 +72,7 @@ def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
                 "ce images lists the names; ce build -t NAME and ce import make such images",
                 "image-build",
                 key=f"FROM {one.name}",
-                where=f"{shown}:{one.line}",
+                where=f"{recipe.shown}:{one.line}",
             )
 
 
@@ -105,12 +111,12 @@ def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
     `shown` is the name of the file in messages. Podman would say it less clearly, or after it has
     pulled an image.
     """
-    unknown = None if shown.endswith(".in") else unknown_instruction(text)  # .in: of a preprocessor
-    if unknown is not None:
-        number, name = unknown
-        close = nearest(name.upper(), INSTRUCTIONS)
-        meant = f", did you mean {close}?" if close else ""
-        raise UserError(f"unknown instruction{meant}", where=f"{shown}:{number}", name=name)
+    mistake = None if shown.endswith(".in") else first_mistake(text)  # .in: of a preprocessor
+    if mistake is not None:
+        close = nearest(mistake.name.upper(), INSTRUCTIONS) if mistake.why == UNKNOWN else None
+        why = f"{mistake.why}, did you mean {close}?" if close else mistake.why
+        where = f"{shown}:{mistake.line}" if mistake.line else shown
+        raise UserError(why, where=where, name=mistake.name or None)
     froms = bases_of(text, given)
     for one in froms:
         if one.lacks:
@@ -118,6 +124,15 @@ def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
             hint = f"--build-arg {one.lacks}=IMAGE, or ARG {one.lacks}=IMAGE before the first FROM"
             raise UserError(why, hint, where=f"{shown}:{one.line}")
     return froms
+
+
+def _check_target(target: str, text: str, shown: str) -> None:
+    """Raise UserError if no stage has the name of --target."""
+    stages = stages_of(text)
+    if not target or target.isdecimal() or target.lower() in stages:
+        return
+    hint = f"its stages: {', '.join(stages)}" if stages else "a name stands after AS: FROM x AS y"
+    raise UserError("no stage has this name", hint, where=shown, key="--target", name=target)
 
 
 def _bases(
@@ -137,6 +152,21 @@ def _bases(
             digest = identity.known_digest(path) or identity.computed(path)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())
+
+
+def _with_registry(one: From, here: Container[str], context: Context) -> From:
+    """Return it with the registry that environments assume where this host sets none.
+
+    Podman refuses such names.
+    """
+    try:
+        image = parse(one.name, "/")
+    except UserError:
+        return one  # Podman's error says more
+    if one.name in here or not isinstance(image, RegistryImage) or not image.short:
+        return one
+    is_only = candidates(image, context) == (image,)
+    return one._replace(name=image.canonical) if is_only else one
 
 
 def _of_this_host(name: str, places: Stores, directory: str) -> str:

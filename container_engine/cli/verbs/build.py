@@ -134,8 +134,9 @@ def _with_base_hint(
     error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
 ) -> UserError:
     """Return the error of a build, with a hint if it has failed at FROM with another name."""
-    name = next((one.name for one in froms if error.key == f"FROM {one.name}"), None)
-    if name is None:
+    is_base = error.key.startswith("FROM ")
+    name = next((one.name for one in froms if error.where.endswith(f":{one.line}")), None)
+    if name is None or not is_base:
         return error
     plain = name.removeprefix(f"{LOCAL_REGISTRY}/")
     image = image_named(plain, context, settings)

@@ -21,7 +21,7 @@ from container_engine.validation_text import first_misfit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from container_engine.images.reference import Imported
+    from container_engine.images.reference import FileImage, Imported
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
 # skopeo has one exit code for all errors, so its messages decide; a word that is missing here only
@@ -44,8 +44,12 @@ _CODES = tuple(
         (r"unsupported", "image-format"),
     )
 )
-# misleading: the name is not parsed at that point, and not at fault
-_PREAMBLE = re.compile(r'^Error (?:parsing image name|initializing source) "?[^" ]*"?: ')
+# misleading: the name is not parsed at that point, and not at fault; of Podman, whose builds use
+# skopeo's libraries, the second line
+_PREAMBLE = re.compile(
+    r"^(?:Error |creating build container: |unable to copy from source \S+: )*"
+    r'(?:parsing image name|initializing source) "?[^" ]*"?: '
+)
 # of Go's HTTP client; the cause is after the last of the steps that it names
 _UNREACHED = re.compile(
     r'pinging container registry (\S+): Get "[^"]*": (proxyconnect|dial) tcp\b.*: (.*)'
@@ -367,35 +371,41 @@ def _plainer(text: str) -> str:
     return f"{host} cannot be reached{' through the proxy' * (how != 'dial')}: {why}"
 
 
+def explained(text: str, image: Imported | FileImage) -> tuple[str, str, str | None]:
+    """Return a message of skopeo or Podman in plainer words, the error's code, and a hint."""
+    text = _plainer(_PREAMBLE.sub("", text))
+    see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
+    return text, see, _hint(image, text, see) if isinstance(image, RegistryImage) else None
+
+
+def _hint(image: RegistryImage, text: str, see: str) -> str | None:
+    if see == "registry-login":
+        return f"ce login {image.registry}"
+    if _PLAIN_HTTP in text:
+        return (
+            "this registry speaks plain HTTP: write [[registry]], location ="
+            f' "{image.registry}" and insecure = true on three lines of'
+            " ~/.config/containers/registries.conf"
+        )
+    if _DISTRUSTED in text:
+        return (
+            "this host does not trust the registry's certificate: put that of its authority"
+            f" into ~/.config/containers/certs.d/{image.registry}/ca.crt"
+        )
+    if image.short and see == "registry-unreachable":
+        return f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
+    if image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
+        other = image.repository
+        return (
+            "nothing was imported or built here under this name; ce images lists the names:"
+            f" '{other}' is not the same as '{LOCAL_REGISTRY}/{other}'"
+        )
+    return None
+
+
 def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeError:
     """Return an error with skopeo's last message, without the log's format and the preamble."""
-    text = _plainer(_PREAMBLE.sub("", skopeos_words(error)))
-    see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
-    hint = None
-    if isinstance(image, RegistryImage):
-        if see == "registry-login":
-            hint = f"ce login {image.registry}"
-        elif _PLAIN_HTTP in text:
-            hint = (
-                "this registry speaks plain HTTP: write [[registry]], location ="
-                f' "{image.registry}" and insecure = true on three lines of'
-                " ~/.config/containers/registries.conf"
-            )
-        elif _DISTRUSTED in text:
-            hint = (
-                "this host does not trust the registry's certificate: put that of its authority"
-                f" into ~/.config/containers/certs.d/{image.registry}/ca.crt"
-            )
-        elif image.short and see == "registry-unreachable":
-            hint = (
-                f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
-            )
-        elif image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
-            other = image.repository
-            hint = (
-                "nothing was imported or built here under this name; ce images lists the names:"
-                f" '{other}' is not the same as '{LOCAL_REGISTRY}/{other}'"
-            )
+    text, see, hint = explained(skopeos_words(error), image)
     if policy and _REJECTED.search(text):
         hint = f"the site's policy.signature_policy is {policy}"
     return UserError(text, hint, see, details=error.details, name=image.name)

@@ -25,12 +25,7 @@ from container_engine.images.fetch.blobs import sha256
 from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
 from container_engine.images.pack.base import write_layout
-from container_engine.images.pack.containerfile_lines import (
-    INSTRUCTIONS,
-    Steps,
-    line_of,
-    shortened,
-)
+from container_engine.images.pack.build_failure import Output, failure
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.store.files import publish
 from container_engine.ownership import fault
@@ -63,7 +58,6 @@ _FILE_VARIABLES = (
 _LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
 _NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
-_PODMANS_OWN = 125  # its exit code for what is not a step's
 
 
 class Recipe(NamedTuple):
@@ -78,6 +72,19 @@ class Recipe(NamedTuple):
     target: str = ""
     bases: tuple[Base, ...] = ()
     text: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The Containerfile's name in messages: relative to the context, if it is there."""
+        name = os.path.relpath(self.containerfile, self.context)
+        return self.containerfile if name.startswith("../") else name
+
+    @property
+    def whole(self) -> str:
+        """The text that Podman reads; "" if the file can no longer be read."""
+        with contextlib.suppress(OSError), open(self.containerfile, errors="replace") as file:
+            return self.text or file.read()
+        return self.text
 
     def digest(self) -> str:
         """Return the digest of everything that the build may use, except for downloads.
@@ -113,7 +120,7 @@ class Builder(NamedTuple):
         output goes to stderr unless `quiet`. Raises CeError.
         """
         podman = self._podman(recipe, os.path.dirname(layout))
-        steps = Steps()
+        output = Output()
         name = f"{_NAME}:{digest.partition(':')[2]}"
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=docker"]
@@ -131,12 +138,13 @@ class Builder(NamedTuple):
                 self._bring(podman, base, os.path.dirname(layout))
                 words += [f"--build-context={base.name}=container-image://{base.tag}"]
             argv = [*podman, *words, recipe.context]
-            self._run(argv, self._environment() | secrets, steps, quiet=quiet)
+            env = self._environment() | secrets
+            process.merged(argv, env, self.timeout_s, output.hear, is_shown=not quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
             apt.leave_out(layout)
         except process.CommandError as error:
-            raise _failure(recipe, steps.last, error) from None
+            raise failure(recipe.shown, recipe.whole, output, error) from None
         except OSError as error:
             raise UserError(reason(error), see="store-unusable", name=layout) from None
 
@@ -161,19 +169,6 @@ class Builder(NamedTuple):
             made = process.output(pull, env, self.timeout_s).decode().strip()
             process.output([*podman, "tag", made, base.tag], env, self.timeout_s)
             shutil.rmtree(layout)
-
-    def _run(
-        self, argv: Sequence[str], env: Mapping[str, str], steps: Steps, *, quiet: bool
-    ) -> None:
-        """Run the build and pass its stdout to `steps`. Raises CeError."""
-        if not quiet:
-            process.shown(argv, env, self.timeout_s, steps.hear)
-            return
-        try:
-            process.output(argv, env, self.timeout_s)
-        except process.CommandError as error:
-            steps.hear(error.stdout)
-            raise
 
     def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
         """Return Podman's build arguments, and variables with the values of those that are secret.
@@ -287,30 +282,6 @@ def _file(recipe: Recipe, directory: str) -> str:
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(recipe.text)
     return path
-
-
-def _failure(recipe: Recipe, step: str, error: process.CommandError) -> UserError:
-    """Return the error of a build that ended at `step`, "" if none was begun.
-
-    Podman has the exit code of a failed RUN, and 125 for everything else.
-    """
-    name = os.path.relpath(recipe.containerfile, recipe.context)
-    if name.startswith("../"):
-        name = recipe.containerfile
-    if not step:
-        text, name = f"not built: {error.complaint}", recipe.containerfile
-        return UserError(text, see="image-build", details=error.details, name=name)
-    number = 0
-    with contextlib.suppress(OSError), open(recipe.containerfile, errors="replace") as file:
-        number = line_of(step, file.read())
-    where = f"{name}:{number}" if number else name
-    hint = None
-    if step.partition(" ")[0].upper() not in INSTRUCTIONS:
-        hint = "this Podman knows no here-documents (<<EOF): COPY a file with these lines instead"
-    ended = f"exit code {error.status}" if 0 < error.status != _PODMANS_OWN else error.complaint
-    return UserError(
-        ended, hint, "image-build", key=shortened(step), details=error.details, where=where
-    )
 
 
 def _programs(env: Mapping[str, str]) -> list[str]:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# "STEP 2/3: RUN make", after "[1/2] " if there are several stages
-_STEP = re.compile(rb"(?:\[\d+/\d+\] )?STEP \d+(?:/\d+)?: (.*)")
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
 _FROM = re.compile(r"FROM (?:--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
 _ARG = re.compile(r"ARG (.*)", re.IGNORECASE)
@@ -29,25 +27,29 @@ WITHOUT_EFFECT = ("CMD", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "USER", "VOLUME"
 _MOST_SHOWN = 72
 
 
-class Steps:
-    """A listener to Podman's output that remembers which instruction it began last."""
+def line_of(step: str, number: int, containerfile: str) -> int:
+    """Return the number of the line at which a step begins; 0 unless it is certain.
 
-    def __init__(self) -> None:
-        self.last = ""
-        self._rest = b""
-
-    def hear(self, piece: bytes) -> None:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            found = _STEP.match(line)
-            if found:
-                self.last = found[1].decode(errors="replace").strip()
-
-
-def line_of(step: str, containerfile: str) -> int:
-    """Return the number of the line at which an instruction begins; 0 unless it is certain."""
+    `number` counts the steps of a stage from 1, for instructions of the same text. Podman 4 takes
+    the lines of a here-document for steps, and 5 adds them to its instruction in brackets.
+    """
     wanted = " ".join(step.split())
-    found = [number for number, text in _instructions(containerfile) if text == wanted]
+    found, place = [], 0
+    for line, text in _instructions(containerfile):
+        place = 1 if _FROM.match(text) else place + 1
+        if text == wanted or (_here_document(text) and wanted.startswith(f"{text} (")):
+            found.append((line, place))
+    found = found if len(found) <= 1 else [one for one in found if one[1] == number]
+    if not found:
+        plain = enumerate(containerfile.splitlines(), start=1)
+        found = [(line, number) for line, text in plain if " ".join(text.split()) == wanted]
+    return found[0][0] if len(found) == 1 else 0
+
+
+def line_of_complaint(complaint: str, containerfile: str) -> int:
+    """Return the line of the instruction that a message begins with; 0 unless it is certain."""
+    name = complaint.partition(" ")[0]
+    found = [line for line, text in _instructions(containerfile) if _name(text) == name]
     return found[0] if len(found) == 1 else 0
 
 
@@ -119,18 +121,44 @@ def _expanded(text: str, values: Mapping[str, str]) -> tuple[str, str]:
     return result, next((name for name in missing if not _PREDEFINED.fullmatch(name)), "")
 
 
-def unknown_instruction(containerfile: str) -> tuple[int, str] | None:
-    """Return the line and the name of the first instruction that no builder knows."""
+class Mistake(NamedTuple):
+    """An instruction that no builder accepts; line 0 and no name for the whole file."""
+
+    line: int
+    name: str
+    why: str
+
+
+UNKNOWN = "unknown instruction"
+
+
+def first_mistake(containerfile: str) -> Mistake | None:
+    """Return the first mistake for which Podman would not name the line."""
+    is_before = True
     for number, text in _instructions(containerfile):
-        name = text.partition(" ")[0]
-        if name.upper() not in INSTRUCTIONS:
-            return number, name
-    return None
+        written, _space, rest = text.partition(" ")
+        name = written.upper()
+        if name not in INSTRUCTIONS:
+            return Mistake(number, written, UNKNOWN)
+        if not rest:
+            return Mistake(number, written, "nothing follows the instruction")
+        if name in {"ENV", "LABEL"} and not ("=" in rest or " " in rest):
+            return Mistake(number, written, f"'{rest}' has no value: {name} {rest}=VALUE")
+        if is_before and name not in {"ARG", "FROM"}:
+            return Mistake(number, written, "comes before the first FROM")
+        is_before = is_before and name != "FROM"
+    return Mistake(0, "", "has no FROM line") if is_before else None
+
+
+def stages_of(containerfile: str) -> list[str]:
+    """Return the names of the stages, in lower case."""
+    begun = [_FROM.match(text) for _number, text in _instructions(containerfile)]
+    return [found[2].lower() for found in begun if found and found[2]]
 
 
 def without_effect(containerfile: str) -> list[str]:
     """Return the instructions, each one once, that have no effect in a container of a launch."""
-    used = {text.partition(" ")[0].upper() for _number, text in _instructions(containerfile)}
+    used = {_name(text) for _number, text in _instructions(containerfile)}
     return [name for name in WITHOUT_EFFECT if name in used]
 
 
@@ -162,9 +190,13 @@ def _instructions(containerfile: str) -> Iterator[tuple[int, str]]:
         yield begun, " ".join(" ".join(parts).split())
 
 
+def _name(instruction: str) -> str:
+    return instruction.partition(" ")[0].upper()
+
+
 def _here_document(instruction: str) -> str:
     """Return the line that ends the here-document of an instruction, "" if it has none."""
-    if instruction.partition(" ")[0].upper() not in _WITH_HERE_DOCUMENT:
+    if _name(instruction) not in _WITH_HERE_DOCUMENT:
         return ""
     found = _HERE_DOCUMENT.findall(instruction)
     return found[-1][1] if found else ""

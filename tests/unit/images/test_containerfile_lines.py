@@ -8,11 +8,12 @@ import pytest
 
 from container_engine.images.pack import apt
 from container_engine.images.pack.containerfile_lines import (
-    Steps,
+    Mistake,
     bases_of,
+    first_mistake,
     line_of,
+    line_of_complaint,
     shortened,
-    unknown_instruction,
     with_names,
     without_effect,
 )
@@ -28,33 +29,27 @@ COPY a /a
 
 RUN make
 RUN make
+RUN <<EOF
+false
+EOF
 """
 
 
 @pytest.mark.parametrize(
-    ("step", "line"),
+    ("step", "number", "line"),
     [
-        ("FROM debian:12 AS base", 2),
-        ("RUN apt-get update &&     apt-get install -y  curl", 3),
-        ("COPY a /a", 7),
-        ("RUN make", 0),  # one of two
-        ("RUN unknown", 0),
+        ("FROM debian:12 AS base", 1, 2),
+        ("RUN apt-get update &&     apt-get install -y  curl", 2, 3),
+        ("COPY a /a", 3, 7),
+        ("RUN make", 5, 10),  # the second of two
+        ("RUN make", 9, 0),
+        ("RUN unknown", 2, 0),
+        ("RUN <<EOF (false)", 6, 11),  # Podman 5
+        ("false", 7, 12),  # Podman 4
     ],
 )
-def test_the_line_of_a_step_is_given_where_it_is_certain(step: str, line: int) -> None:
-    assert line_of(step, _RECIPE) == line
-
-
-def test_the_last_step_is_found_in_output_that_arrives_in_any_pieces() -> None:
-    steps = Steps()
-    for piece in (
-        b"[1/2] STEP 1/2: FROM a\nnoise STEP 9/9: x\n[2/2] ST",
-        b"EP 2/3: RUN ma",
-        b"ke\n",
-    ):
-        steps.hear(piece)
-    steps.hear(b"a program's output without an end")
-    assert steps.last == "RUN make"
+def test_the_line_of_a_step_is_given_where_it_is_certain(step: str, number: int, line: int) -> None:
+    assert line_of(step, number, _RECIPE) == line
 
 
 def test_a_long_step_is_shortened() -> None:
@@ -133,16 +128,30 @@ def test_a_variable_without_a_value_is_found(text: str, lacks: str) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("FROM a\nRUM true\n", (2, "RUM")),
+        ("FROM a\nRUM true\n", Mistake(2, "RUM", "unknown instruction")),
         ("FROM a\nrun \\\n RUM\n# RUM\n", None),
-        ("FROM a\nRUN <<EOF\nRUM\nEOF\nCOPY <<-'X' /x\nRUM\nX\nRUM x\n", (8, "RUM")),
+        (
+            "FROM a\nRUN <<EOF\nRUM\nEOF\nCOPY <<-'X' /x\nRUM\nX\nRUM x\n",
+            Mistake(8, "RUM", "unknown instruction"),
+        ),
         ("FROM a\nRUN echo $((1 <<2)) && x <<< EOF\nCMD x\n", None),
+        ("ARG A\nRUN x\nFROM a\n", Mistake(2, "RUN", "comes before the first FROM")),
+        ("# nothing\n", Mistake(0, "", "has no FROM line")),
+        ("FROM a\nCOPY\n", Mistake(2, "COPY", "nothing follows the instruction")),
+        ("FROM a\nENV A\n", Mistake(2, "ENV", "'A' has no value: ENV A=VALUE")),
+        ("FROM a\nENV A b\nLABEL a=b\n", None),
     ],
 )
-def test_an_instruction_that_no_builder_knows_is_found(
-    text: str, found: tuple[int, str] | None
+def test_the_first_instruction_that_no_builder_accepts_is_found(
+    text: str, found: Mistake | None
 ) -> None:
-    assert unknown_instruction(text) == found
+    assert first_mistake(text) == found
+
+
+def test_a_message_without_a_line_gets_that_of_the_one_instruction_it_begins_with() -> None:
+    text = "FROM a\nENV A=b\nLABEL x\nENV C=d\n"
+    assert line_of_complaint("LABEL must have two arguments", text) == 3
+    assert line_of_complaint("ENV must have two arguments", text) == 0
 
 
 def test_instructions_that_no_launch_reads_are_listed_once() -> None:

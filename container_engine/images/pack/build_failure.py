@@ -1,0 +1,170 @@
+"""Turn the output of a failed build into one error: the line, the instruction, reason and remedy.
+
+Podman and its version decide on the words; one that is not known here costs only the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import TYPE_CHECKING
+
+from container_engine.errors import UserError
+from container_engine.images.fetch.registry import explained
+from container_engine.images.pack.containerfile_lines import (
+    INSTRUCTIONS,
+    line_of,
+    line_of_complaint,
+    shortened,
+)
+from container_engine.images.reference import parse
+
+if TYPE_CHECKING:
+    from container_engine.process import CommandError
+
+_CODE = "image-build"
+# "STEP 2/3: RUN make", after "[1/2] " if there are several stages
+_STEP = re.compile(r"(?:\[\d+/\d+\] )?STEP (\d+)(?:/\d+)?: (.*)")
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_PODMANS_OWN = 125  # its exit code for what is not a step's
+_ERROR = "Error: "
+_AT_STEP = 'building at STEP "'
+# what tells a user nothing
+_NOISE = re.compile(
+    r'parsing main Dockerfile: \S+: |resolving mountpoints for container "\w+": | &imagebuilder.*'
+)
+# what Podman prints after the output of a step that has failed
+_AFTERWARDS = re.compile(r"subprocess exited |process exited |exit status \d|time=\"|Error: ")
+_NOT_STARTED = re.compile(r"process failed to start with error: (?:fork/exec )?(.*?)(?:process |$)")
+_KILLED = re.compile(r"subprocess exited on killed|exit status 137")
+_KILL_STATUS = 137  # of a shell whose program was killed
+# the line that compilers, package managers and Python end with, whatever they add below it
+_REASON = re.compile(r"(?:E:|ERROR\b|error\b|fatal\b|\w+Error:)", re.IGNORECASE)
+_KEPT, _LONGEST, _MOST_SHOWN = 40, 4096, 160
+_REMEDIES = tuple(
+    (re.compile(words, re.IGNORECASE), hint)
+    for words, hint in (
+        (
+            r"^killed",
+            "memory has probably run out: build where there is more (srun --mem=…), or with fewer"
+            " processes at once (make -j2)",
+        ),
+        (
+            r"no space left|quota exceeded",
+            "builds work in TMPDIR (default: /var/tmp): make room there, or set TMPDIR to another"
+            " local directory",
+        ),
+        (
+            r"copier: stat: ",
+            "COPY and ADD read below the directory that ce build is given, less what .dockerignore"
+            " lists",
+        ),
+        (r"unknown user", "make the user in a RUN line above, or remove the USER line"),
+        (r"no secret with id", "fetch what needs a secret before the build, and COPY it"),
+        (
+            r"failure resolving|name resolution|could not resolve|network is unreachable|dial tcp",
+            "build where the network can be reached, or name the proxy: --build-arg"
+            " HTTPS_PROXY=http://…",
+        ),
+    )
+)
+
+
+class Output:
+    """A listener to Podman's output: the instruction that it began last, and the lines after it."""
+
+    def __init__(self) -> None:
+        self.step = ""
+        self.number = 0
+        self._lines: deque[str] = deque(maxlen=_KEPT)
+        self._rest = b""
+
+    def hear(self, piece: bytes) -> None:
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[-_LONGEST:]
+        for line in lines:
+            self._add(line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
+
+    def _add(self, line: str) -> None:
+        text = _COLOURS.sub("", line).strip()
+        if found := _STEP.match(text):
+            self.number, self.step = int(found[1]), found[2].strip()
+            self._lines.clear()
+        elif text:
+            self._lines.append(text)
+
+    @property
+    def complaint(self) -> str:
+        """Podman's last error without its preamble, "" if it printed none."""
+        text = next((line for line in reversed(self._lines) if line.startswith(_ERROR)), "")
+        text = text.removeprefix(_ERROR)
+        if text.startswith(_AT_STEP):
+            text, end = text.removeprefix(_AT_STEP), f'{self.step}": '
+            text = text.removeprefix(end) if text.startswith(end) else text.partition('": ')[2]
+        return _NOISE.sub("", text)
+
+    @property
+    def reason(self) -> str:
+        """The line in which the step itself says why it failed, "" if there is none."""
+        for line in self._lines:
+            if found := _NOT_STARTED.match(line):
+                return found[1]
+        own = [line for line in self._lines if not _AFTERWARDS.match(line)]
+        clear = [line for line in own if _REASON.match(line)]
+        last = (clear or own or [""])[-1]
+        return last if len(last) <= _MOST_SHOWN else f"{last[:_MOST_SHOWN]}…"
+
+    @property
+    def was_killed(self) -> bool:
+        return any(_KILLED.search(line) for line in self._lines)
+
+
+def failure(name: str, containerfile: str, output: Output, error: CommandError) -> UserError:
+    """Return the error of a build. `name` is the Containerfile's in messages."""
+    complaint = output.complaint or error.complaint
+    if not output.step:
+        number = line_of_complaint(complaint, containerfile)
+        where = f"{name}:{number}" if number else name
+        hint = _remedy(complaint)
+        return UserError(complaint, hint, _CODE, where=where, details=error.details)
+    number = line_of(output.step, output.number, containerfile)
+    if output.step.startswith("FROM "):
+        reason, see, hint = _of_base(output.step, complaint)
+    else:
+        reason, see = _of_step(output, complaint, error.status), _CODE
+        hint = _remedy(reason)
+    if output.step.partition(" ")[0].upper() not in INSTRUCTIONS:
+        hint = "this Podman knows no here-documents (<<EOF): COPY a file with these lines instead"
+    return UserError(
+        reason,
+        hint,
+        see,
+        where=f"{name}:{number}" if number else name,
+        key=shortened(output.step),
+        details=error.details,
+    )
+
+
+def _of_step(output: Output, complaint: str, status: int) -> str:
+    """Return why an instruction failed. Podman has the exit code of a RUN line, else 125."""
+    if output.was_killed or status == _KILL_STATUS:
+        return "killed (SIGKILL)"
+    if status in {0, _PODMANS_OWN} or status < 0:
+        return complaint
+    return f"exit code {status}" + (f": {output.reason}" if output.reason else "")
+
+
+def _of_base(step: str, complaint: str) -> tuple[str, str, str | None]:
+    """Return why a base image is not available, the error's code, and a hint."""
+    try:
+        image = parse(next(word for word in step.split()[1:] if not word.startswith("--")), "/")
+    except (StopIteration, UserError):
+        return complaint, _CODE, _remedy(complaint)
+    reason, see, hint = explained(complaint, image)
+    if see == "store-full":  # the store is not at fault
+        return reason, _CODE, _remedy(reason)
+    return reason, see, hint
+
+
+def _remedy(reason: str) -> str | None:
+    return next((hint for words, hint in _REMEDIES if words.search(reason)), None)
