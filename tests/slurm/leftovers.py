@@ -1,6 +1,7 @@
 """Find what a container must not leave on a node."""
 
 import pwd
+from contextlib import suppress
 from pathlib import Path
 
 from tests.slurm import procfs
@@ -94,6 +95,17 @@ def public_files() -> set[Path]:
         for path in directory.iterdir()
         if _owner(path) in uids
     }
+
+
+def bytes_below(directory: str) -> int:
+    """Return what the test users' files below a directory occupy; others' come and go."""
+    uids = _uids()
+    occupied = 0
+    for path in Path(directory).rglob("*"):
+        with suppress(OSError):  # removed in the meantime
+            status = path.lstat()
+            occupied += status.st_blocks * 512 if status.st_uid in uids else 0
+    return occupied
 
 
 def _owner(path: Path) -> int | None:

@@ -13,7 +13,7 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.job import started
-from tests.slurm.leftovers import assert_nothing_left, mounts, public_files
+from tests.slurm.leftovers import assert_nothing_left, bytes_below, mounts, public_files
 from tests.slurm.polling import until
 
 _BATCH = 50  # launches of one job
@@ -35,7 +35,7 @@ class Levels(NamedTuple):
     mounts: int
     namespaces: int
     files: frozenset[Path]  # of the test users, in public directories
-    used: dict[str, int]  # bytes used on file systems in memory
+    used: dict[str, int]  # bytes of the test users' files on file systems in memory
 
 
 def _levels() -> Levels:
@@ -47,7 +47,7 @@ def _levels() -> Levels:
         # The links of a process that ends in the meantime cannot be read.
         len({p.link(f"ns/{kind}") for p in procfs.processes() for kind in _NAMESPACES} - {""}),
         frozenset(public_files()),
-        {path: _used(path) for path in _IN_MEMORY},
+        {path: bytes_below(path) for path in _IN_MEMORY},
     )
 
 
@@ -55,11 +55,6 @@ def _resident(pid: int) -> int:
     return int((procfs.PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf(
         "SC_PAGE_SIZE"
     )
-
-
-def _used(path: str) -> int:
-    status = os.statvfs(path)
-    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def _levels_at_rest(before: Levels) -> Levels:
@@ -88,9 +83,7 @@ def _assert_flat(before: Levels, after: Levels) -> None:
         # Allows for Slurm's own caches; a leak of a hundred bytes per launch exceeds it.
         assert memory <= before.memory[daemon] + 2 * _MIB, f"{daemon}: {memory}"
         assert after.descriptors[daemon] <= before.descriptors[daemon] + _OPENED, daemon
-    for path, used in after.used.items():
-        # Other programs of the machine use them, too.
-        assert used <= before.used[path] + _MIB, f"{path}: {used}"
+    assert after.used == before.used
 
 
 def _start(cluster: Cluster, edf: str, number: int) -> None:

@@ -1,11 +1,20 @@
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 SOURCES = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _directories_above_keep_their_modes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail where a test opened a directory above its own, which may be somebody's home."""
+    above = tmp_path_factory.getbasetemp().parents
+    before = {path: path.stat().st_mode for path in above}
+    yield
+    assert {path: path.stat().st_mode for path in above} == before
 
 
 @pytest.fixture(scope="session")

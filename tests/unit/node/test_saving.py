@@ -34,23 +34,29 @@ def test_a_place_without_a_file_is_refused_before_the_start(tmp_path: Path) -> N
         wanted(tmp_path / "file/x.sqsh")
 
 
+@pytest.fixture
+def roots() -> Iterator[Path]:
+    """Return a directory of root's that everybody may enter, unlike those above `tmp_path`."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_directory_that_the_user_cannot_write_to_is_refused_before_the_start(
-    tmp_path: Path,
+    roots: Path,
 ) -> None:
-    for above in (tmp_path, *tmp_path.parents[:3]):
-        above.chmod(0o755)
     if (child := os.fork()) == 0:
         code = 1
         try:
             os.setresuid(61_001, 61_001, 61_001)
-            with pytest.raises(LaunchError, match=f"you cannot write to '{tmp_path}'"):
-                wanted(tmp_path / "x.sqsh")
+            with pytest.raises(LaunchError, match=f"you cannot write to '{roots}'"):
+                wanted(roots / "x.sqsh")
             code = 0
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-    assert wanted(tmp_path / "x.sqsh") == f"{tmp_path}/x.sqsh"
+    assert wanted(roots / "x.sqsh") == f"{roots}/x.sqsh"
 
 
 @pytest.fixture
