@@ -57,6 +57,16 @@ class Positions:
         return path in self._dotted
 
 
+def place_of(file: str, path: Path) -> str:
+    """Return FILE:LINE of a key, or FILE if the file cannot be read or does not have the key."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            line = find_positions(opened.read()).line(path)
+    except (OSError, ValueError, UserError):
+        return file
+    return f"{file}:{line}" if line else file
+
+
 def find_positions(text: str) -> Positions:
     """Return the positions in a text with "\\n" line ends. Raises TooDeepError."""
     walker = _Walker(text)

@@ -1,4 +1,4 @@
-"""The site's rules on the names and sizes of images. Pure."""
+"""The site's rules on the names and sizes of images."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from container_engine.errors import UserError
 from container_engine.images.pack.budget import Budget
 from container_engine.images.reference import FileImage, LocalImage, plain_name
 from container_engine.site import Policy
+from container_engine.toml_positions import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,9 +78,9 @@ class Rules(NamedTuple):
         return Budget(bytes_of(text), lambda why: self.refusal("max_image_size", f"{text}: {why}"))
 
     def refusal(self, key: str, why: str) -> UserError:
-        file = self.origins.get(f"policy.{key}", self.source)
+        where = place_of(self.origins.get(f"policy.{key}", self.source), ("policy", key))
         see = "image-scan" if key == "scanner" else "image-policy"
-        return UserError(why, _HINT, see, where=file, key=f"policy.{key}")
+        return UserError(why, _HINT, see, where=where, key=f"policy.{key}")
 
 
 NO_RULES = Rules(Policy(), "")

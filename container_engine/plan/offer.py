@@ -26,13 +26,17 @@ def _nothing_refused(_mount: Mount) -> str:
     return ""
 
 
+def _unplaced(_key: str) -> str:
+    return "the site's configuration"
+
+
 class Offer(NamedTuple):
     """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
 
     `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
     `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
     environment; `origins` maps settings to the files that set them. `refused` returns why the
-    site's policy refuses a mount, "" if it does not.
+    site's policy refuses a mount, "" if it does not; `place` returns FILE:LINE of a setting.
     """
 
     site: SiteConfig
@@ -44,6 +48,7 @@ class Offer(NamedTuple):
     key: Callable[[str], Judged] = no_key
     asked: Callable[[str], bool] = _nothing_asked
     refused: Callable[[Mount], str] = _nothing_refused
+    place: Callable[[str], str] = _unplaced
 
     def origin(self, key: str) -> str:
         """Return where the site sets `key`, as plans show it."""

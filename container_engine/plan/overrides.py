@@ -146,8 +146,8 @@ def _refused(edf: Edf, offer: Offer) -> Iterator[Problem]:
 
 
 def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
-    rule = offer.origins.get("edf_may_override", "the site's configuration")
-    message = f"the site decides this: '{name}' is not in edf_may_override of {rule}"
+    place = offer.place("edf_may_override")
+    message = f"the site decides this: '{name}' is not in edf_may_override ({place})"
     written = "line" if origin.line else "option"
     hint = f"remove the {written}; 'ce config show' prints the values in effect"
     return _problem(key, origin, message, hint, "site-decides")

@@ -43,6 +43,13 @@ class Configuration(NamedTuple):
         file = self.origins.get(key)
         return f"site: {file}:{key}" if file else "default"
 
+    def place(self, key: str) -> str:
+        """Return FILE:LINE of a key, for an error."""
+        from container_engine.toml_positions import place_of
+
+        file = self.origins.get(key)
+        return place_of(file, tuple(key.split("."))) if file else "the site's configuration"
+
 
 def directories(prefix: str) -> tuple[str, ...]:
     """Return the possible directories for an installation below `prefix`.

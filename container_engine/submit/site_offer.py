@@ -64,6 +64,7 @@ def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
     return Offer(
         *(settings, found.hooks, machine(settings), entries, wide, config.origins, key, asked),
         refused=_mount_policy(config),
+        place=config.place,
     )
 
 

@@ -81,7 +81,7 @@ def site(
 def test_a_launch_a_pull_and_an_import_are_refused_with_the_rule(site: Site) -> None:
     site.says(allowed_images=["nvcr.io"])
     name = f"{site.registry.address}/x:1"
-    rule = f"{site.file}: policy.allowed_images: '{name}' matches none of 'nvcr.io'"
+    rule = f"{site.file}:2: policy.allowed_images: '{name}' matches none of 'nvcr.io'"
     edf = site.edf(name)
     for words, where in (
         (["plan", edf], f"{edf}:1: image: "),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import CeError, LaunchError
+from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Rules:
         )
 
     def _refusal(self, rule: str, why: str) -> str:
-        return f"{self._where.get(rule, 'default')}: policy.{rule}: {why}"
+        return f"{_place(self._where, rule)}: policy.{rule}: {why}"
 
 
 def of_node(libexec: str) -> Rules | None:
@@ -279,16 +279,11 @@ def _not_toml(file: str, error: str) -> LaunchError:
     return LaunchError(f"not valid TOML: {message}", see="site-configuration", where=where)
 
 
-def _place(file: str, rule: str) -> str:
-    """Return FILE:LINE of a rule, or FILE if it cannot be read again."""
-    from container_engine.toml_positions import find_positions
+def _place(where: Mapping[str, str], rule: str) -> str:
+    """Return FILE:LINE of a rule; the file is read again, for an error only."""
+    from container_engine.toml_positions import place_of
 
-    try:
-        with open(file, encoding="utf-8") as opened:
-            line = find_positions(opened.read()).line(("policy", rule))
-    except (OSError, ValueError, CeError):
-        return file
-    return f"{file}:{line}" if line else file
+    return place_of(where[rule], ("policy", rule)) if rule in where else "default"
 
 
 def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> Sequence[str]:
@@ -296,8 +291,7 @@ def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> 
     if isinstance(found, (list, tuple)) and all(isinstance(item, str) for item in found):
         return found
     message = f"policy.{rule}: expected an array of strings"
-    place = _place(where[rule], rule) if rule in where else "default"
-    raise LaunchError(message, see="site-configuration", where=place)
+    raise LaunchError(message, see="site-configuration", where=_place(where, rule))
 
 
 def _names(path: str) -> dict[str, str]:

@@ -175,7 +175,7 @@ def test_the_policy_of_the_site_is_the_same_for_all(
     (here / "open").chmod(0o777)
     store = "" if name.startswith("an image") else f'image_stores = ["{image.parent}"]\n'
     refused, said = Said(file, capsys, f"{store}[policy]\n{policy}\n").agree()
-    names = {"file": file, "site": here / "site.conf", "image": image}
+    names = {"file": file, "site": f"{here}/site.conf:{3 if store else 2}", "image": image}
     assert refused
     assert f"ce: error: {wanted.format(**names)}" in said
 

@@ -1,5 +1,7 @@
 """The site's rules for names and sizes of images."""
 
+from pathlib import Path
+
 import pytest
 
 from container_engine.errors import UserError
@@ -115,3 +117,15 @@ def test_a_digest_that_is_none_is_refused_in_the_configuration() -> None:
     for digest in ("", "sha256:abc", "0" * 64, f"sha512:{'0' * 64}", f"{DIGEST}0"):
         with pytest.raises(ValueError, match="image_digests"):
             Policy.model_validate({"image_digests": [digest]})
+
+
+def test_a_refusal_names_the_line_of_its_rule_in_the_file_that_sets_it(tmp_path: Path) -> None:
+    main, drop_in = tmp_path / "config.toml", tmp_path / "10.toml"
+    main.write_text('[policy]\n\ndenied_images = ["x"]\n')
+    drop_in.write_text('policy.max_image_size = "1K"\n')
+    policy = Policy(denied_images=("docker.io",), max_image_size="1K")
+    rules = Rules(policy, str(main), {"policy.max_image_size": str(drop_in)})
+    with pytest.raises(UserError, match=f"^{main}:3: policy.denied_images: "):
+        rules.admit(parse("alpine", "/"))
+    with pytest.raises(UserError, match=f"^{drop_in}:1: policy.max_image_size: "):
+        rules.admit_size("x", 1 << 20)

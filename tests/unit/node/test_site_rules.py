@@ -172,7 +172,7 @@ def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
     dots = f"{node.store}/../y.sqsh"
     for path in ("/x.sqsh", link, inner, dots, f"{node.store}-other/x.sqsh", f"{node.store}/no"):
         assert node.refusal(path).startswith(
-            f"{node.conf}/config.toml: policy.site_images_only: '{path}' is not an image of"
+            f"{node.conf}/config.toml:3: policy.site_images_only: '{path}' is not an image of"
         )
 
 
@@ -197,7 +197,7 @@ def test_what_the_user_could_change_is_no_image_of_the_site(node: Node) -> None:
 def test_drop_ins_count_as_everywhere(node: Node) -> None:
     node.says("[policy]\nsite_images_only = false\n")
     node.says(RULE, "conf.d/10-rule.toml")
-    assert "10-rule.toml: policy.site_images_only" in node.refusal("/x.sqsh")
+    assert "10-rule.toml:3: policy.site_images_only" in node.refusal("/x.sqsh")
     (node.conf / "conf.d/20-stores.toml").write_text('image_stores = ["/elsewhere"]\n')
     assert "('/elsewhere')" in node.refusal(node.image)
 
@@ -229,7 +229,7 @@ def test_an_image_that_is_listed_is_used_and_no_other(node: Node, listed: Path) 
     assert node.refusal(listed) == ""
     for path in (other, alike):
         assert node.refusal(path) == (
-            f"{node.conf}/config.toml: policy.image_digests: '{path}' is not one of the listed"
+            f"{node.conf}/config.toml:3: policy.image_digests: '{path}' is not one of the listed"
             " images"
         )
 
@@ -300,8 +300,8 @@ def test_nothing_of_the_users_lies_over_the_images_directories(node: Node, targe
     assert node.refusal(Mounted(site, target)) == ""
     for of_hook in (False, True):
         assert node.refusal(Mounted(own, target, of_hook=of_hook)) == (
-            f"{node.conf}/config.toml: policy.site_images_only: mount destination '{target}' is for"
-            f" the image alone: '{own}': owned by user {USER}, not by root"
+            f"{node.conf}/config.toml:3: policy.site_images_only: mount destination '{target}' is"
+            f" for the image alone: '{own}': owned by user {USER}, not by root"
         )
     (own / "below").mkdir()  # root's, but its user can replace it
     assert f"'{own}': owned by" in node.refusal(Mounted(own / "below", target))
@@ -329,8 +329,8 @@ def test_mounts_come_from_where_the_site_says(node: Node) -> None:
     assert node.refusal(Mounted("tmpfs", "/data", "tmpfs")) == ""
     for path in (node.root / "scratchy", node.root / "home", scratch / "out", scratch / "../x"):
         assert node.refusal(Mounted(path, "/data")) == (
-            f"{node.conf}/config.toml: policy.mount_sources: '{path}' matches none of '{scratch}/',"
-            f" '{node.root}/home/*'"
+            f"{node.conf}/config.toml:3: policy.mount_sources: '{path}' matches none of"
+            f" '{scratch}/', '{node.root}/home/*'"
         )
     assert "mount_sources" in node.refusal(Mounted(node.image, "/data", "squashfs"))
 

@@ -135,7 +135,7 @@ def test_what_the_site_keeps_for_itself_is_refused(
     assert site.said(SITE, edf) == ""
     assert site.said(f"edf_may_override = []\n{SITE}", edf) == (
         f"ce: error: e.toml:{where}: the site decides this: '{name}' is not in edf_may_override"
-        " of SITE\nce: hint: remove the line; 'ce config show' prints the values in effect\n"
+        " (SITE:1)\nce: hint: remove the line; 'ce config show' prints the values in effect\n"
     )
 
 
@@ -220,7 +220,7 @@ def test_a_mount_from_elsewhere_than_the_site_says_is_refused_with_its_line(site
         (home / name).mkdir()
     edf = f'mounts = ["{home}/data:/a",\n"{home}/other:/b",\n"/none:/d"]'
     assert refusals(site, rule, edf) == [
-        f"e.toml:3: mounts: {site.file}: policy.mount_sources: '{home}/other' matches none of"
+        f"e.toml:3: mounts: {site.file}:3: policy.mount_sources: '{home}/other' matches none of"
         f" '{home}/data'"
     ]
     assert len(site.plan(f"[policy]\n{rule}\n", f'mounts = ["{home}/data:/a"]').mounts) == 1
@@ -241,6 +241,6 @@ def test_with_images_of_the_site_only_nothing_of_the_users_is_planned_over_them(
     edf = f'mounts = ["{own}:/usr/bin", "{own}:/data", "/usr:/usr"]'
     [error] = refusals(site, "site_images_only = true", edf, store)
     assert error == (
-        f"e.toml:2: mounts: {site.file}: policy.site_images_only: mount destination '/usr/bin' is"
+        f"e.toml:2: mounts: {site.file}:3: policy.site_images_only: mount destination '/usr/bin' is"
         f" for the image alone: '{own}': others than its owner may write it"
     )
