@@ -22,6 +22,14 @@ _ACCOUNTING = {CGROUP: "cgroup", LINUXPROC: "none"}
 
 
 @dataclass(frozen=True)
+class Host:
+    """This machine: its short name, and whether that name means 127.0.0.1."""
+
+    name: str
+    is_loopback: bool
+
+
+@dataclass(frozen=True)
 class Engine:
     """The installed parts of the engine that the configuration refers to."""
 
@@ -39,17 +47,21 @@ def node_names(count: int) -> list[str]:
 
 
 def slurm_conf(
-    layout: Layout, nodes: int, host: str, engine: Engine, tracking: str = LINUXPROC
+    layout: Layout, nodes: int, host: Host, engine: Engine, tracking: str = LINUXPROC
 ) -> str:
-    """Return Slurm's configuration for `nodes` nodes that all run on `host` (its short name).
+    """Return Slurm's configuration for `nodes` nodes that all run on `host`.
 
     `tracking` is how Slurm tracks a step's processes: CGROUP or LINUXPROC.
     """
+    # Daemons and srun listen on all interfaces, or at the address that the machine's name means.
+    # Where that is 127.0.1.1, nodes would answer an srun at 127.0.0.1, where it does not listen.
+    only = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n" if host.is_loopback else ""
     epilog = f"Epilog={layout.epilog}\n" if engine.has_epilog else ""
     return f"""\
 # Written by sandbox/up: changes are lost.
 ClusterName=ce-sandbox
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host.name}(127.0.0.1)
+{only}\
 SlurmctldPort={CONTROLLER_PORT}
 SlurmUser=root
 SlurmdUser=root
@@ -91,7 +103,7 @@ JobRequeue=0
 SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
 
 NodeName=DEFAULT Sockets=1 CoresPerSocket={CPUS_PER_NODE} RealMemory=262144 State=UNKNOWN
-NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port={_ports(nodes)}
+NodeName=n[1-{nodes}] NodeHostname={host.name} NodeAddr=127.0.0.1 Port={_ports(nodes)}
 PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=60 State=UP
 """
 

@@ -3,6 +3,7 @@
 import grp
 import os
 import pwd
+import socket
 import stat
 import subprocess
 from collections.abc import Callable
@@ -172,3 +173,11 @@ def removals(layout: Layout) -> list[Change]:
     if set(members) <= set(PROJECT_MEMBERS):
         changes.append(_command("groupdel", PROJECT_GROUP))
     return changes
+
+
+def is_loopback() -> bool:
+    """Check whether this machine's name means 127.0.0.1."""
+    try:
+        return socket.gethostbyname(socket.gethostname()) == "127.0.0.1"
+    except OSError:
+        return False

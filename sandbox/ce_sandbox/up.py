@@ -108,7 +108,7 @@ def make_node_directories(layout: Layout, nodes: int) -> None:
 def write_configuration(layout: Layout, nodes: int, tracking: str) -> bool:
     """Write the configuration files; return True if any of them has changed."""
     engine = installed_engine(layout)
-    host = socket.gethostname().partition(".")[0]
+    host = config.Host(socket.gethostname().partition(".")[0], machine.is_loopback())
     files = {
         layout.slurm_conf: config.slurm_conf(layout, nodes, host, engine, tracking),
         layout.cgroup_conf: config.cgroup_conf(),

@@ -77,6 +77,16 @@ def test_a_node_that_slurm_has_drained_serves_again_after_up(cluster: Cluster) -
     assert cluster.srun("-N2", "true").returncode == 0
 
 
+def test_nothing_of_it_can_be_reached_from_other_machines(cluster: Cluster) -> None:
+    """Bind to the one address that the machine's name means, where that is 127.0.0.1."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [row[1].split(":") for row in rows if row[3] == "0A"]
+    mine = [place for place, port in listening if int(port, 16) in (16817, 16901, 16902)]
+    assert len(mine) == 3
+    if "NoInAddrAny" in (cluster.dir / "etc" / "slurm.conf").read_text():
+        assert set(mine) == {"0100007F"}  # 127.0.0.1, its first byte last
+
+
 def test_users_are_ordinary_and_have_no_subordinate_ids(cluster: Cluster) -> None:
     for user in (ALICE, BOB):
         assert pwd.getpwnam(user).pw_uid >= 1000

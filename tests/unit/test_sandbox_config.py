@@ -7,6 +7,7 @@ from ce_sandbox import config, machine
 from ce_sandbox.layout import Layout, from_environment
 from ce_sandbox.up import chosen_tracking, configured_nodes
 
+HOST = config.Host("host", is_loopback=True)
 WITHOUT = config.Engine(plugin_id=None, has_epilog=False)
 
 
@@ -14,20 +15,31 @@ WITHOUT = config.Engine(plugin_id=None, has_epilog=False)
 def test_the_configuration_tells_how_many_nodes_it_is_for(tmp_path: Path, nodes: int) -> None:
     layout = Layout(tmp_path)
     layout.etc.mkdir()
-    layout.slurm_conf.write_text(config.slurm_conf(layout, nodes, "host", WITHOUT))
+    layout.slurm_conf.write_text(config.slurm_conf(layout, nodes, HOST, WITHOUT))
     assert configured_nodes(layout) == nodes
 
 
 def test_no_port_of_the_sandbox_is_one_of_a_system_slurm(tmp_path: Path) -> None:
-    text = config.slurm_conf(Layout(tmp_path), 64, "host", WITHOUT)
+    text = config.slurm_conf(Layout(tmp_path), 64, HOST, WITHOUT)
     assert "SlurmctldPort=16817\n" in text
     assert "Port=[16901-16964]\n" in text
+
+
+@pytest.mark.parametrize("is_loopback", [True, False])
+def test_the_daemons_listen_on_loopback_alone_where_slurm_can(
+    tmp_path: Path, *, is_loopback: bool
+) -> None:
+    text = config.slurm_conf(
+        Layout(tmp_path), 2, config.Host("host", is_loopback=is_loopback), WITHOUT
+    )
+    only = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
+    assert (only in text) == is_loopback
 
 
 def test_without_the_engine_the_cluster_has_no_plugin_and_no_epilog(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert "required" not in config.plugstack_conf(layout, WITHOUT)
-    assert "Epilog" not in config.slurm_conf(layout, 2, "host", WITHOUT)
+    assert "Epilog" not in config.slurm_conf(layout, 2, HOST, WITHOUT)
 
 
 def test_another_build_of_the_plugin_is_another_configuration(tmp_path: Path) -> None:
@@ -66,7 +78,7 @@ def test_cgroups_that_are_right_stay(tmp_path: Path, controllers: str | None) ->
 def test_the_cluster_goes_on_following_processes_as_it_did(tmp_path: Path, tracking: str) -> None:
     layout = Layout(tmp_path)
     layout.etc.mkdir()
-    layout.slurm_conf.write_text(config.slurm_conf(layout, 2, "host", WITHOUT, tracking))
+    layout.slurm_conf.write_text(config.slurm_conf(layout, 2, HOST, WITHOUT, tracking))
     assert chosen_tracking(layout) == tracking
 
 
