@@ -301,7 +301,7 @@ QUESTIONS = {
     "root_squash": "admin/platforms",
     "faq": "howto/short-answers",
     "healthcheck": "howto/dockerfile",
-    # of users of MPI, of machine learning and of administrators, made up anew
+    # what users of MPI and of machine learning and administrators type
     "cxi": "howto/network",
     "dataloader workers": "howto/short-answers",
     "imagenet": "howto/datasets",
