@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from container_engine.site.model import SiteConfig
 
 PROGRAMS = (
-    *("plan", "plan-anew", "node", "launcher", "inject", "image_of_node", "epilog"),
+    *("plan", "plan-anew", "node", "launcher", "inject", "describe_image", "epilog"),
     *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join", "ce-prolog"),
     *("ce-attend", "ce-sweep", "ce-keep", "task-prolog"),
 )

@@ -24,7 +24,7 @@ from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
 from container_engine.submit.mistaken_names import with_environment_hint
-from container_engine.submit.nodes_image import nodes_image
+from container_engine.submit.only_on_nodes import image_of_nodes
 from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
@@ -78,7 +78,7 @@ def images_of(
     named = [name for name, _origin in edf.images]
     # a lock is for the images that the files name, not for one of an option
     if not edf.has_image_of_file:
-        only = nodes_image(edf, context, offered.site)
+        only = image_of_nodes(edf, context, offered.site)
         if only is not None:
             return [only]
         return [_of_option(name, context, tools_env, offered.site) for name in named]

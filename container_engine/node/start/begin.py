@@ -40,9 +40,9 @@ def start(
         )
     noted: Sequence[str] = ()
     if plan["image"].get("on_nodes"):
-        from container_engine.node.start import image_of_node
+        from container_engine.node.start import complete_plan
 
-        noted = image_of_node.complete(plan, libexec)
+        noted = complete_plan.with_image(plan, libexec)
     session = _start_or_join(plan, node, watch, libexec, marks)
     session.warnings = (*noted, *session.warnings)
     return session

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 120
 
 
-def complete(plan: LaunchPlan, libexec: str) -> list[str]:
+def with_image(plan: LaunchPlan, libexec: str) -> list[str]:
     """Fill in the image's variables, identity and working directory; return warnings.
 
     The environment's own values and working directory stay. Raise LaunchError if this node lacks
@@ -44,7 +44,7 @@ def complete(plan: LaunchPlan, libexec: str) -> list[str]:
 def _read(path: str, libexec: str) -> dict[str, Any]:
     try:
         done = subprocess.run(
-            [f"{libexec}/image_of_node", path],
+            [f"{libexec}/describe_image", path],
             env={},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -24,7 +24,7 @@ _OPTION = "--container-image"
 _SEE = "image-file-not-found"
 
 
-def nodes_image(edf: Edf, context: Context, site: SiteConfig) -> Resolved | None:
+def image_of_nodes(edf: Edf, context: Context, site: SiteConfig) -> Resolved | None:
     """Return the image if an option names a file that this host does not have, else None.
 
     A file of a similar name here means a mistake: then it is not left to the nodes. Raises
