@@ -1,31 +1,22 @@
-"""Describe to the user why a file does not fit the model of its format."""
+"""Find what does not fit a model in a document, and describe it to the user.
+
+This runs only after a mistake: a document that fits is judged in one call of the library, which
+knows only one fault of a document that does not.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
-
-from pydantic import BaseModel
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from container_engine.did_you_mean import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pydantic import ValidationError
-    from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
+    from msgspec import Struct
 
-_WORDS = {
-    "bool_type": "must be true or false",
-    "dict_type": "must be a table",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "model_type": "must be a table",
-    "string_type": "must be a string",
-    "tuple_type": "must be an array",
-}
 Place = tuple[int | str, ...]
 
 
@@ -52,31 +43,134 @@ class Fault(NamedTuple):
         return ": ".join(part for part in (self.file, self.key, self.message) if part)
 
 
-def misfits(model: type[BaseModel], error: ValidationError) -> Iterator[Misfit]:
-    """Yield every fault that `model` found, in the order of its fields."""
-    for problem in error.errors(include_url=False):
-        place = problem["loc"]
-        if problem["type"] == "extra_forbidden":
-            yield Misfit("", _unknown(model, place))
-        else:
-            yield Misfit(_dotted(place), _message(problem), _example(model, place))
+class Unfit(NamedTuple):
+    """A value of the wrong type, a key that is missing, or one that its `owner` does not know.
+
+    `wanted` is the type of the value. `example` belongs to the nearest key that has one.
+    """
+
+    place: Place
+    value: object
+    wanted: object
+    owner: type[Struct] | None = None
+    is_missing: bool = False
+    example: tuple[str, object] | None = None
 
 
-def first_misfit(model: type[BaseModel], error: ValidationError) -> Misfit:
-    """Return the first fault only, which is enough for a file that programs write."""
-    return next(misfits(model, error))
+def unfit(model: type[Struct], value: object) -> Iterator[Unfit]:
+    """Yield all that does not fit `model`, in the order of its keys; unknown keys come last."""
+    yield from _unfit(model, value, ())
 
 
-def _message(problem: ErrorDetails) -> str:
-    if problem["type"] == "string_pattern_mismatch":
-        return f"{problem['input']!r} has an invalid form"  # the pattern would not help the user
-    if problem["type"] == "missing":
-        return "is missing"
-    message = problem["msg"].replace("Input should", "must", 1)
-    known = _WORDS.get(problem["type"])
-    if known is not None and message != "must be an object":  # JSON's word for a table
-        return known
-    return f"{message[:1].lower()}{message[1:]}"
+def misfits(model: type[Struct], value: object, table: str) -> Iterator[Misfit]:
+    """Yield the same for the user; `table` is what the format calls one."""
+    for one in _unfit(model, value, ()):
+        yield Misfit("", _unknown(one)) if one.owner else _described(one, table)
+
+
+def from_text(kind: type[Any], value: object) -> object:
+    """Make a value of a type of ours, which documents hold as text."""
+    if isinstance(value, str):
+        return kind.of_text(value)
+    raise TypeError("must be a string")
+
+
+# ---- where ---------------------------------------------------------------------------------------
+
+
+def _unfit(
+    kind: object, value: object, place: Place, example: tuple[str, object] | None = None
+) -> Iterator[Unfit]:
+    if _fits(kind, value):
+        return
+    found = False
+    for one in _inside(_of_shape(kind, value), value, place, example):
+        found = True
+        yield one
+    if not found:
+        yield Unfit(place, value, kind, example=example)
+
+
+def _fits(kind: object, value: object) -> bool:
+    import msgspec
+
+    try:
+        msgspec.convert(value, kind, dec_hook=from_text)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _of_shape(kind: object, value: object) -> object:
+    """Return the type that may hold the value: of alternatives, the one for tables or arrays."""
+    kind = _bare(kind)
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    shape = Mapping if isinstance(value, dict) else list | tuple
+    for one in map(_bare, get_args(kind)):
+        origin = get_origin(one) or one
+        if isinstance(origin, type) and (issubclass(origin, shape) or _is_model(origin, value)):
+            return one
+    return kind
+
+
+def _inside(
+    kind: object, value: object, place: Place, example: tuple[str, object] | None
+) -> Iterator[Unfit]:
+    if isinstance(value, dict):
+        if isinstance(kind, type) and _is_model(kind, value):
+            yield from _keys(kind, value, place)
+        elif get_origin(kind) is dict:
+            name_kind, inner = get_args(kind)
+            for name, one in value.items():
+                yield from _unfit(name_kind, name, (*place, name), example)
+                yield from _unfit(inner, one, (*place, name), example)
+    elif isinstance(value, list | tuple) and get_origin(kind) in (list, tuple):
+        for index, one in enumerate(value):
+            yield from _unfit(get_args(kind)[0], one, (*place, index), example)
+
+
+def _keys(model: type[Struct], value: dict[str, object], place: Place) -> Iterator[Unfit]:
+    from msgspec.structs import fields
+
+    known = {field.encode_name: field for field in fields(model)}
+    for name, field in known.items():
+        example = _example(name, field.type)
+        if name in value:
+            yield from _unfit(field.type, value[name], (*place, name), example)
+        elif field.required:
+            yield Unfit((*place, name), None, field.type, is_missing=True, example=example)
+    if model.__struct_config__.forbid_unknown_fields:
+        for name, one in value.items():
+            if name not in known:
+                yield Unfit((*place, name), one, None, model)
+
+
+def _is_model(kind: type, value: object) -> bool:
+    return isinstance(value, dict) and hasattr(kind, "__struct_config__")
+
+
+def _bare(kind: object) -> object:
+    return _bare(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
+
+
+def _example(name: str, kind: object) -> tuple[str, object] | None:
+    metas = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
+    found = [meta.examples[0] for meta in metas if meta.examples]
+    return (name, found[0]) if found else None
+
+
+# ---- what ----------------------------------------------------------------------------------------
+
+
+def _described(one: Unfit, table: str) -> Misfit:
+    example = None
+    if one.example:
+        import json
+
+        example = f"for example {one.example[0]} = {json.dumps(one.example[1], ensure_ascii=False)}"
+    message = "is missing" if one.is_missing else _message(one.wanted, one.value, table)
+    return Misfit(_dotted(one.place), message, example)
 
 
 def _dotted(place: Place) -> str:
@@ -86,50 +180,56 @@ def _dotted(place: Place) -> str:
     return text
 
 
-def _unknown(model: type[BaseModel], place: Place) -> str:
-    owner, name = _owner(model, place), str(place[-1])
-    known = [field.alias or key for key, field in owner.model_fields.items()] if owner else []
-    meant = nearest(name, known)
+def _unknown(one: Unfit) -> str:
+    from msgspec.structs import fields
+
+    assert one.owner is not None
+    meant = nearest(str(one.place[-1]), [field.encode_name for field in fields(one.owner)])
     suggestion = f", did you mean '{meant}'?" if meant else ""
-    return f"unknown key '{_dotted(place)}'{suggestion}"
+    return f"unknown key '{_dotted(one.place)}'{suggestion}"
 
 
-def _example(model: type[BaseModel], place: Place) -> str | None:
-    """Return an example of the key, or None if its model has none."""
-    import json  # needed only after a mistake
-
-    while place and isinstance(place[-1], int):
-        place = place[:-1]  # the example is of the whole array
-    owner = _owner(model, place)
-    field = _field(owner, place[-1]) if owner and place else None
-    if field is None or not field.examples:
-        return None
-    shown = json.dumps(field.examples[0], ensure_ascii=False)
-    return f"for example {place[-1]} = {shown}"
+def _message(kind: object, value: object, table: str) -> str:
+    bare = _bare(kind)
+    if get_origin(bare) is Literal:
+        return f"must be {_listed([repr(one) for one in get_args(bare)])}"
+    if get_origin(bare) in (Union, types.UnionType):
+        wanted = [one for one in get_args(bare) if one is not types.NoneType]
+        if len(wanted) == 1:
+            return _message(wanted[0], value, table)
+        return f"must be {_listed([_noun(_bare(one), table) for one in wanted])}"
+    return _limits(kind, value) or f"must be {_noun(bare, table)}"
 
 
-def _owner(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
-    """Return the model that has the last part of `place` as a key, or None if there is none."""
-    parts = iter(place[:-1])
-    for part in parts:
-        field = _field(model, part)
-        inner = _model_in(field.annotation) if field else None
-        if field is None or inner is None:
-            return None
-        if get_origin(field.annotation) in (dict, tuple):
-            next(parts, None)  # a name that the user chose, or an index
-        model = inner
-    return model
+def _limits(kind: object, value: object) -> str:
+    """Say which limit a value of the right type does not keep."""
+    while get_origin(kind) is Annotated:
+        kind, *metas = get_args(kind)
+        for meta in metas:
+            if meta.pattern is not None and isinstance(value, str):
+                return f"{value!r} has an invalid form"  # the pattern would not help the user
+            if isinstance(value, _NUMBERS.get(_bare(kind), ())) and not isinstance(value, bool):
+                for limit, words in (("gt", "greater than"), ("ge", "at least")):
+                    if getattr(meta, limit) is not None:
+                        return f"must be {words} {getattr(meta, limit)}"
+            if meta.min_length and isinstance(value, list | tuple):
+                return f"must have at least {meta.min_length} item"
+    return ""
 
 
-def _field(model: type[BaseModel], name: int | str) -> FieldInfo | None:
-    for key, field in model.model_fields.items():
-        if name in (key, field.alias):
-            return field
-    return None
+_NUMBERS: dict[object, tuple[type, ...]] = {int: (int,), float: (int, float)}
+_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"} | {
+    list: "an array",
+    tuple: "an array",
+}
 
 
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+def _noun(kind: Any, table: str) -> str:  # noqa: ANN401  # any type
+    origin = get_origin(kind) or kind
+    if origin is dict or hasattr(origin, "__struct_config__"):
+        return table
+    return _NOUNS.get(origin, "a string")
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)

@@ -28,9 +28,9 @@ from docs.reference import parsers, toml, type_of  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pydantic import BaseModel
+    from container_engine.model import Model
 
-MODELS: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type[Model]] = {
     "container-engine-config.5": SiteConfig,
     "container-engine-edf.5": Document,
     "container-engine-hook.5": HookFile,
@@ -133,7 +133,7 @@ def _argument(action: argparse.Action) -> str:
 # ---- formats ---------------------------------------------------------------------------------
 
 
-def keys(model: type[BaseModel]) -> str:
+def keys(model: type[Model]) -> str:
     """Return a section with the keys of a file, and one for each kind of table in it."""
     schema = json.loads(render(model))
     return ".SH KEYS\n" + "".join(_keys(schema, "", schema["properties"]))

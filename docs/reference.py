@@ -13,7 +13,7 @@ from container_engine.schemas import render
 from container_engine.site.model import MEANT_FOR_NODES, READ_ON_NODES, Policy, SiteConfig
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from container_engine.model import Model
 
 
 def pages() -> dict[str, str]:
@@ -52,15 +52,17 @@ again, in their own files. What a key marked here names must be there on the nod
 def readers() -> str:
     """Return a table of the hosts that read each key of the configuration."""
     rows = []
-    for name in SiteConfig.model_fields:
-        below = [f"policy.{one}" for one in Policy.model_fields] if name == "policy" else [name]
+    for name in SiteConfig.__struct_fields__:
+        below = (
+            [f"policy.{one}" for one in Policy.__struct_fields__] if name == "policy" else [name]
+        )
         for key in below:
             where = _BOTH if key in READ_ON_NODES else _SUBMIT
             rows.append(f"| `{key}` | {where} | {'yes' if key in MEANT_FOR_NODES else ''} |\n")
     return f"{_TABLE}{''.join(rows)}\n"
 
 
-def keys(model: type[BaseModel]) -> str:
+def keys(model: type[Model]) -> str:
     """Return a section for each key."""
     schema = json.loads(render(model))
     return "\n".join(_key(schema, name, key) for name, key in schema["properties"].items())

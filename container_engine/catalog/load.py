@@ -12,12 +12,11 @@ import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
-
 from container_engine.catalog.model import HOOK_NAME, HookFile
+from container_engine.model import MisfitError
 from container_engine.ownership import fault, fault_above
 from container_engine.process import reason
-from container_engine.validation_text import Fault, misfits
+from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -139,11 +138,11 @@ class _Loader:
         found = {}
         for name, draft in self.drafts.items():
             try:
-                data = HookFile.model_validate(draft.content)
-            except ValidationError as error:
+                data = HookFile.of(draft.content)
+            except MisfitError as error:
                 file = draft.files[-1]
                 self.faults += [
-                    Fault(file, str(misfit), misfit.example) for misfit in misfits(HookFile, error)
+                    Fault(file, str(misfit), misfit.example) for misfit in error.misfits
                 ]
             else:
                 found[name] = Hook(name, tuple(draft.files), data)

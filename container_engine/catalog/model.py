@@ -7,14 +7,13 @@ hook.toml, and `{node.…}`, which only the node fills in.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta, field
 
-if TYPE_CHECKING:
-    from pydantic.config import JsonDict
+from container_engine.model import END, Mergeable, Model, about
 
-HOOK_NAME = r"^[a-z][a-z0-9_]*$"
+HOOK_NAME = rf"^[a-z][a-z0-9_]*{END}"
 Stage: TypeAlias = Literal[
     "precreate",
     "prestart",
@@ -24,77 +23,59 @@ Stage: TypeAlias = Literal[
     "poststart",
     "poststop",
 ]
-HookName: TypeAlias = Annotated[str, Field(pattern=HOOK_NAME)]
-VariableName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+HookName: TypeAlias = Annotated[str, Meta(pattern=HOOK_NAME)]
+VariableName: TypeAlias = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}")]
 
 
 When: TypeAlias = dict[str, str | tuple[str, ...]]
 _WHEN = "only if each parameter named here has this value, or one of these"
 
 
-class _Frozen(BaseModel):
-    # the validator of a part is built with that of the whole model, not separately
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+class DeviceEdit(Model):
+    path: Annotated[str, about("path or pattern of device nodes, looked up on the node")]
+    optional: Annotated[bool, about("it may be missing on a node")] = False
+    permissions: Annotated[str, about("as in cgroups: r, w, m", pattern=rf"^[rwm]+{END}")] = "rw"
 
 
-def _partial(schema: JsonDict) -> None:
-    """Drop `required`: a site's file may hold only what it changes."""
-    schema.pop("required", None)
+class MountEdit(Model):
+    source: Annotated[str, about("path or pattern on the node")]
+    target: Annotated[str, about("path in the container; empty: the same as the source")] = ""
+    options: Annotated[tuple[str, ...], about("flags, as in the mounts of an EDF")] = ("ro",)
+    optional: Annotated[bool, about("it may be missing on a node")] = False
 
 
-class _Mergeable(_Frozen):
-    """A table that a site's file of the same name may change key by key."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        populate_by_name=True,
-        defer_build=True,
-        json_schema_extra=_partial,
-    )
-
-
-class DeviceEdit(_Frozen):
-    path: str = Field(description="path or pattern of device nodes, looked up on the node")
-    optional: bool = Field(False, description="it may be missing on a node")
-    permissions: str = Field("rw", pattern=r"^[rwm]+$", description="as in cgroups: r, w, m")
-
-
-class MountEdit(_Frozen):
-    source: str = Field(description="path or pattern on the node")
-    target: str = Field("", description="path in the container; empty: the same as the source")
-    options: tuple[str, ...] = Field(("ro",), description="flags, as in the mounts of an EDF")
-    optional: bool = Field(False, description="it may be missing on a node")
-
-
-class LibraryEdit(_Frozen):
+class LibraryEdit(Model):
     """Libraries of the node that the container's programs shall load."""
 
-    files: tuple[str, ...] = Field(description="paths or patterns on the node")
-    place: Literal["replace", "beside"] = Field(
-        "beside",
-        description="replace: in place of the container's library of the same name and major"
-        " version, else beside; beside: in a directory that the loader searches first",
-    )
-    closure: bool = Field(True, description="with what the libraries need themselves")
-    stay: bool = Field(
-        False,
-        description="they are loaded from where a mount of a hook shows them, with the"
-        " files beside them; the image's files of these names are hidden",
-    )
-    optional: bool = Field(False, description="they may be missing on a node")
+    files: Annotated[tuple[str, ...], about("paths or patterns on the node")]
+    place: Annotated[
+        Literal["replace", "beside"],
+        about(
+            "replace: in place of the container's library of the same name and major version, "
+            "else beside; beside: in a directory that the loader searches first"
+        ),
+    ] = "beside"
+    closure: Annotated[bool, about("with what the libraries need themselves")] = True
+    stay: Annotated[
+        bool,
+        about(
+            "they are loaded from where a mount of a hook shows them, with the files beside "
+            "them; the image's files of these names are hidden"
+        ),
+    ] = False
+    optional: Annotated[bool, about("they may be missing on a node")] = False
 
 
-class Service(_Frozen):
+class Service(Model):
     """A program in the container for as long as it lives."""
 
-    name: str = Field("", description="for messages; in a hook.toml the table's name")
-    command: tuple[str, ...] = Field(min_length=1, description="program and arguments")
-    ready: str = Field("", description="a path in the container that says it is ready")
-    running: str = Field(
-        "", description="what it prints if it is running already, which counts as started"
-    )
-    stop: tuple[str, ...] = Field((), description="a command that stops it cleanly")
+    name: Annotated[str, about("for messages; in a hook.toml the table's name")] = ""
+    command: Annotated[tuple[str, ...], about("program and arguments", min_length=1)]
+    ready: Annotated[str, about("a path in the container that says it is ready")] = ""
+    running: Annotated[
+        str, about("what it prints if it is running already, which counts as started")
+    ] = ""
+    stop: Annotated[tuple[str, ...], about("a command that stops it cleanly")] = ()
 
 
 CheckKind: TypeAlias = Literal[
@@ -112,115 +93,129 @@ CheckKind: TypeAlias = Literal[
 ]
 
 
-class Check(_Frozen):
+class Check(Model):
     """What is looked at before the tasks start."""
 
-    kind: CheckKind = Field(description="what is asked of the subject")
-    severity: Literal["warn", "fail"] = Field("warn", description="what happens if the check fails")
-    subject: str = Field(description="a path, pattern or name, depending on the kind")
-    hint: str = Field("", description="what to do about it")
+    kind: Annotated[CheckKind, about("what is asked of the subject")]
+    severity: Annotated[Literal["warn", "fail"], about("what happens if the check fails")] = "warn"
+    subject: Annotated[str, about("a path, pattern or name, depending on the kind")]
+    hint: Annotated[str, about("what to do about it")] = ""
 
 
-class OciHook(_Frozen):
+class OciHook(Model):
     """As in the containerEdits of CDI and in the OCI runtime specification."""
 
-    hookName: Stage = Field(description="the stage at which it runs")  # noqa: N815
-    path: str = Field(pattern="^[/{]", description="absolute path of the program on the node")
-    args: tuple[str, ...] = Field((), description="its arguments, the program's name first")
-    env: tuple[str, ...] = Field((), description="NAME=value, its whole environment")
-    timeout: int | None = Field(None, gt=0, description="seconds after which it failed")
+    hookName: Annotated[Stage, about("the stage at which it runs")]  # noqa: N815
+    path: Annotated[str, about("absolute path of the program on the node", pattern="^[/{]")]
+    args: Annotated[tuple[str, ...], about("its arguments, the program's name first")] = ()
+    env: Annotated[tuple[str, ...], about("NAME=value, its whole environment")] = ()
+    timeout: Annotated[
+        Annotated[int, Meta(gt=0)] | None, about("seconds after which it failed")
+    ] = None
 
 
-class Edit(_Frozen):
+class Edit(Model):
     """What the hook changes in the container."""
 
-    when: When = Field(default_factory=dict, description=_WHEN)
-    devices: tuple[DeviceEdit, ...] = Field((), description="device nodes")
-    cdi: tuple[str, ...] = Field((), description="CDI devices, vendor.com/class=name")
-    cdi_if_there: tuple[str, ...] = Field((), description="CDI devices that a node may lack")
-    mounts: tuple[MountEdit, ...] = Field((), description="files and directories of the node")
-    env: dict[VariableName, str] = Field(default_factory=dict, description="variables")
-    prepend: dict[VariableName, tuple[str, ...]] = Field(
-        default_factory=dict, description="put before what the image has, for paths"
-    )
-    libraries: tuple[LibraryEdit, ...] = Field((), description="libraries of the node")
-    search: tuple[str, ...] = Field((), description="directories for the loader, in the container")
-    refresh: bool = Field(False, description="whether the loader's cache must be rebuilt")
-    hooks: tuple[OciHook, ...] = Field((), description="programs that the OCI runtime runs")
+    when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
+    devices: Annotated[tuple[DeviceEdit, ...], about("device nodes")] = ()
+    cdi: Annotated[tuple[str, ...], about("CDI devices, vendor.com/class=name")] = ()
+    cdi_if_there: Annotated[tuple[str, ...], about("CDI devices that a node may lack")] = ()
+    mounts: Annotated[tuple[MountEdit, ...], about("files and directories of the node")] = ()
+    env: Annotated[dict[VariableName, str], about("variables")] = field(default_factory=dict)
+    prepend: Annotated[
+        dict[VariableName, tuple[str, ...]],
+        about("put before what the image has, for paths"),
+    ] = field(default_factory=dict)
+    libraries: Annotated[tuple[LibraryEdit, ...], about("libraries of the node")] = ()
+    search: Annotated[tuple[str, ...], about("directories for the loader, in the container")] = ()
+    refresh: Annotated[bool, about("whether the loader's cache must be rebuilt")] = False
+    hooks: Annotated[tuple[OciHook, ...], about("programs that the OCI runtime runs")] = ()
 
 
-class HookService(Service, _Mergeable):
-    when: When = Field(default_factory=dict, description=_WHEN)
+class HookService(Service, Mergeable):
+    when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
 
 
-class HookCheck(Check, _Mergeable):
-    when: When = Field(default_factory=dict, description=_WHEN)
+class HookCheck(Check, Mergeable):
+    when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
 
 
 ParameterType: TypeAlias = Literal["string", "boolean", "integer", "port", "file", "public_key"]
 
 
-class Parameter(_Mergeable):
+class Parameter(Mergeable):
     """What users may say below the hook's annotation. Values are strings."""
 
-    type: ParameterType = Field("string", description="what a value must be")
-    help: str = Field(description="one line")
-    default: str = Field("", description="the value if the user sets none")
-    required: bool = Field(False, description="whether the user must set it")
-    values: tuple[str, ...] = Field((), description="what is allowed; empty: anything of the type")
-    values_in: str = Field("", description="a directory whose entries are what is allowed")
-    minimum: int | None = Field(None, description="of an integer")
-    maximum: int | None = Field(None, description="of an integer")
-    enables: bool = Field(False, description="whether setting it enables the hook")
-    when: When = Field(default_factory=dict, description=f"it is used {_WHEN}")
+    type: Annotated[ParameterType, about("what a value must be")] = "string"
+    help: Annotated[str, about("one line")]
+    default: Annotated[str, about("the value if the user sets none")] = ""
+    required: Annotated[bool, about("whether the user must set it")] = False
+    values: Annotated[tuple[str, ...], about("what is allowed; empty: anything of the type")] = ()
+    values_in: Annotated[str, about("a directory whose entries are what is allowed")] = ""
+    minimum: Annotated[int | None, about("of an integer")] = None
+    maximum: Annotated[int | None, about("of an integer")] = None
+    enables: Annotated[bool, about("whether setting it enables the hook")] = False
+    when: Annotated[When, about(f"it is used {_WHEN}")] = field(default_factory=dict)
 
 
-class Requires(_Frozen):
-    writable: bool = Field(False, description="a writable container")
-    libc: Literal["", "glibc", "musl"] = Field("", description="what the image must be built with")
-    hooks: tuple[HookName, ...] = Field((), description="hooks that the user must have enabled")
+class Requires(Model):
+    writable: Annotated[bool, about("a writable container")] = False
+    libc: Annotated[Literal["", "glibc", "musl"], about("what the image must be built with")] = ""
+    hooks: Annotated[tuple[HookName, ...], about("hooks that the user must have enabled")] = ()
 
 
-class HookFile(_Mergeable):
+class HookFile(Mergeable):
     """One hook.toml. A site's file of the same name is merged over it, key by key."""
 
-    version: Literal[1] = Field(1, description="version of this format")
-    release: str = Field("1", description="of the hook's data; change it when the data change")
-    summary: str = Field(description="one line for `ce hooks list`")
-    help: str = Field(description="a paragraph for `ce hooks show`")
-    annotation: str = Field("", description="prefix; empty: com.hooks.NAME")
-    switch: str = Field("", description="annotation that enables it; empty: PREFIX.enabled")
-    default: Literal["off", "on", "automatic", "required"] = Field(
-        "off",
-        description="without an annotation; automatic: on where the node finds what it is for;"
-        " required: on, and an environment that turns it off is refused",
+    version: Annotated[Literal[1], about("version of this format")] = 1
+    release: Annotated[str, about("of the hook's data; change it when the data change")] = "1"
+    summary: Annotated[str, about("one line for `ce hooks list`")]
+    help: Annotated[str, about("a paragraph for `ce hooks show`")]
+    annotation: Annotated[str, about("prefix; empty: com.hooks.NAME")] = ""
+    switch: Annotated[str, about("annotation that enables it; empty: PREFIX.enabled")] = ""
+    default: Annotated[
+        Literal["off", "on", "automatic", "required"],
+        about(
+            "without an annotation; automatic: on where the node finds what it is for; "
+            "required: on, and an environment that turns it off is refused"
+        ),
+    ] = "off"
+    turned_off: Annotated[bool, about("the site does not offer this hook")] = False
+    automatic_when: Annotated[
+        tuple[str, ...],
+        about(
+            "for automatic hooks: NAME or NAME=pattern of the step's environment, one of which "
+            "must hold on the node; empty: always"
+        ),
+    ] = ()
+    implies: Annotated[tuple[HookName, ...], about("hooks that it enables")] = ()
+    conflicts: Annotated[tuple[HookName, ...], about("hooks it cannot be used with")] = ()
+    after: Annotated[tuple[HookName, ...], about("hooks that are applied before it")] = ()
+    requires: Annotated[Requires, about("what a launch must have")] = Requires()
+    parameters: Annotated[dict[VariableName, Parameter], about("parameters that users may set")] = (
+        field(default_factory=dict)
     )
-    turned_off: bool = Field(False, description="the site does not offer this hook")
-    automatic_when: tuple[str, ...] = Field(
-        (),
-        description="for automatic hooks: NAME or NAME=pattern of the step's environment,"
-        " one of which must hold on the node; empty: always",
+    settings: Annotated[
+        dict[VariableName, str], about("values that the site sets, such as paths")
+    ] = field(default_factory=dict)
+    allow: Annotated[
+        tuple[VariableName, ...], about("settings that users may override by annotation")
+    ] = ()
+    profile: Annotated[str, about("which of the profiles is active")] = ""
+    profiles: Annotated[dict[str, dict[VariableName, str]], about("named sets of variables")] = (
+        field(default_factory=dict)
     )
-    implies: tuple[HookName, ...] = Field((), description="hooks that it enables")
-    conflicts: tuple[HookName, ...] = Field((), description="hooks it cannot be used with")
-    after: tuple[HookName, ...] = Field((), description="hooks that are applied before it")
-    requires: Requires = Field(Requires(), description="what a launch must have")
-    parameters: dict[VariableName, Parameter] = Field(
-        default_factory=dict, description="parameters that users may set"
+    edits: Annotated[dict[str, Edit], about("what it changes, by part")] = field(
+        default_factory=dict
     )
-    settings: dict[VariableName, str] = Field(
-        default_factory=dict, description="values that the site sets, such as paths"
+    services: Annotated[dict[str, HookService], about("programs it runs")] = field(
+        default_factory=dict
     )
-    allow: tuple[VariableName, ...] = Field(
-        (), description="settings that users may override by annotation"
+    checks: Annotated[dict[str, HookCheck], about("pre-flight checks")] = field(
+        default_factory=dict
     )
-    profile: str = Field("", description="which of the profiles is active")
-    profiles: dict[str, dict[VariableName, str]] = Field(
-        default_factory=dict, description="named sets of variables"
-    )
-    edits: dict[str, Edit] = Field(default_factory=dict, description="what it changes, by part")
-    services: dict[str, HookService] = Field(default_factory=dict, description="programs it runs")
-    checks: dict[str, HookCheck] = Field(default_factory=dict, description="pre-flight checks")
-    code: str = Field(
-        "", pattern="^([a-z][a-z0-9_]*)?$", description="module of the engine for what data cannot"
-    )
+    code: Annotated[
+        str,
+        about("module of the engine for what data cannot", pattern=rf"^([a-z][a-z0-9_]*)?{END}"),
+    ] = ""

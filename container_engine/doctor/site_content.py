@@ -20,12 +20,12 @@ _LENGTH = 12
 def settings(config: SiteConfig) -> str:
     """Return the hash of all settings; files that say the same in other words have the same."""
     is_default = config == type(config)()
-    return f"{'defaults' if is_default else 'can be read'}, content {_hash(config.model_dump())}"
+    return f"{'defaults' if is_default else 'can be read'}, content {_hash(config.as_dict())}"
 
 
 def rules(config: SiteConfig) -> str:
     """Return the hash of the rules that nodes apply, with what they depend on."""
-    policy = config.policy.model_dump()
+    policy = config.policy.as_dict()
     if not any(policy[rule] for rule in _RULES):
         return "none for images and mounts"
     found = {name: policy[name] for name in (*_RULES, "signature_policy")}

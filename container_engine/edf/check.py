@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError
-
 from container_engine.did_you_mean import nearest
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import COUNTERPARTS, FOREIGN_KEYS
+from container_engine.model import MisfitError
 
 if TYPE_CHECKING:
     from container_engine.edf.report import Report
@@ -41,18 +40,17 @@ def check(data: dict[str, Any], report: Report) -> Checked:
     """Return the values of a file that have the right types; report all others."""
     _check_places(data, report)
     known = {key: value for key, value in data.items() if key in KEYS}
-    # not left to pydantic, which needs seconds for a file of nothing but unknown keys
     for key in data:
         if key not in known:
             _unknown_key(key, report)
     try:
-        return Checked(Document.model_validate(known), {})
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
+        return Checked(Document.of(known), {})
+    except MisfitError as error:
+        faults = list(error.unfit)
     bad: set[Path] = set()
     for fault in faults:
-        bad.add(fault["loc"])
-        _wrong_type(fault["loc"], fault["input"], report)
+        bad.add(fault.place)
+        _wrong_type(fault.place, fault.value, report)
     return _without(known, bad)
 
 
@@ -68,7 +66,7 @@ def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
             good[key] = [value[i] for i in indexes[key]]
         elif isinstance(value, dict):
             good[key] = {name: v for name, v in value.items() if (key, name) not in bad}
-    return Checked(Document.model_validate(good), indexes)
+    return Checked(Document.of(good), indexes)
 
 
 def _unknown_key(key: str, report: Report) -> None:

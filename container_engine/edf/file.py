@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from container_engine.edf.check import TomlFloat, check
 from container_engine.edf.expand import Scope
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from container_engine.toml_positions import Positions
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """The context for reading a file: environment and directory of the caller, and the hooks.
 
     `env` is only asked for single names, never iterated, so that the caller can record which
@@ -40,8 +40,7 @@ class Setting:
     hooks: HookRules = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EdfFile:
+class EdfFile(Struct, frozen=True):
     """The content of one file without its bases; `written` has its values before expansion."""
 
     path: str

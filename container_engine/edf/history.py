@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from container_engine.deferred import WORD, chosen
 from container_engine.edf.expand import shown
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 _OPEN = Secrecy(shows=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """One place that sets a value: the value there, and the string as it was written.
 
     The value of a mount is its shortest spelling. `written` is None for true and false.
@@ -40,8 +40,7 @@ class Assignment:
     written: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """One effective value under its name for users (`mounts[1]`, `env.PATH`).
 
     `effective` is the place that counts. `others` are the overridden places, the next in precedence

@@ -6,8 +6,9 @@ The rules are data of the hook catalog; the caller that loads an EDF passes them
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from container_engine.did_you_mean import nearest
 
@@ -20,8 +21,7 @@ _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "-----BEGIN")
 _MAX_VALUE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ValueRule:
+class ValueRule(Struct, frozen=True):
     """A rule for values: of `kind`, one of KINDS, and in `values` unless that is empty."""
 
     kind: str = "string"
@@ -30,8 +30,7 @@ class ValueRule:
     maximum: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HookRule:
+class HookRule(Struct, frozen=True):
     """The annotations of a hook, below `prefix`; the annotation `switch` enables it.
 
     `sites` are the names of settings that only the site may set.
@@ -40,7 +39,7 @@ class HookRule:
     name: str
     prefix: str
     switch: str
-    parameters: Mapping[str, ValueRule] = field(default_factory=dict)
+    parameters: Mapping[str, ValueRule] = {}
     sites: frozenset[str] = frozenset()
 
     def names(self) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from container_engine.edf.file import read_file
 from container_engine.edf.layer import Layer, merge
@@ -25,8 +26,7 @@ class InheritError(UserError):
     """A base that would make the inheritance endless or too large."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Merged:
+class _Merged(Struct, frozen=True):
     """A file with all its bases; `chain` is the longest chain of files that begins with it."""
 
     layer: Layer

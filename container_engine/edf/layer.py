@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin, Problem
@@ -15,16 +16,14 @@ T = TypeVar("T")
 Item = tuple["str", "Text"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sourced(Generic[T]):
+class Sourced(Struct, Generic[T], frozen=True):
     """A single value and where it was written."""
 
     value: T
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """An entry of `base_environment`; `key` is how a message names it."""
 
     name: str
@@ -32,8 +31,7 @@ class Base:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """The values of one file, or of several after a merge; None and empty mean not set.
 
     The mappings keep the order of writing. `mounts` has one entry per destination. `above` are the
@@ -45,11 +43,11 @@ class Layer:
     workdir: Sourced[Text] | None = None
     writable: Sourced[bool] | None = None
     entrypoint: Sourced[bool] | None = None
-    mounts: dict[Text, Mount] = field(default_factory=dict)
-    devices: dict[Text, Device] = field(default_factory=dict)
-    env: dict[str, EnvEntry] = field(default_factory=dict)
-    annotations: dict[str, Annotation] = field(default_factory=dict)
-    startup: dict[Text, Origin] = field(default_factory=dict)
+    mounts: dict[Text, Mount] = {}
+    devices: dict[Text, Device] = {}
+    env: dict[str, EnvEntry] = {}
+    annotations: dict[str, Annotation] = {}
+    startup: dict[Text, Origin] = {}
 
 
 def image_item(number: object) -> str:

@@ -1,19 +1,21 @@
 """The effective EDF: all files merged, all variables expanded, every value with its origin.
 
-Frozen dataclasses, not pydantic models: these objects are made by our own code from values that the
-document model (`document.py`) has already checked, so a second validation would only cost time. A
-plan holds the mounts and devices as they are, therefore they have descriptions for its schema.
+These objects are made by our own code from values that the document model (`document.py`) has
+already checked. A plan holds the mounts and devices as they are: they are models, with descriptions
+for its schema.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from container_engine.edf.text import Text
+from container_engine.model import Model, about
 
 if TYPE_CHECKING:
-    from pydantic_core import CoreSchema
+    from typing import Self
 
 __all__ = [
     "Annotation",
@@ -33,62 +35,58 @@ MountKind: TypeAlias = Literal["bind", "squashfs", "tmpfs"]
 Severity: TypeAlias = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
 class Origin:
     """The place where a value was written: an absolute path and a line, counted from 1.
 
-    A value of the command line has the name of its option and line 0.
+    A value of the command line has the name of its option and line 0. No model: documents have it
+    as text.
     """
 
-    file: str
-    line: int
+    __slots__ = ("file", "line")
+
+    def __init__(self, file: str, line: int) -> None:
+        self.file, self.line = file, line
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        return cls(text, 0)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        """Return the schema for a plan, whose JSON has the origin as text."""
-        from pydantic_core import core_schema
+    def __repr__(self) -> str:
+        return f"Origin({self.file!r}, {self.line})"
 
-        return core_schema.no_info_plain_validator_function(
-            lambda value: value if isinstance(value, Origin) else Origin(value, 0),
-            serialization=core_schema.to_string_ser_schema(when_used="always"),
-            json_schema_input_schema=core_schema.str_schema(),
-        )
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin) and (self.file, self.line) == (other.file, other.line)
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.line))
 
 
 _FROM = "file:line that asks for it, or words where no file does"
-_STRICT = {"extra": "forbid"}
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Model, kw_only=False):
     """Sources and targets are absolute once their variables are known."""
 
     # A target without deferred parts is normalised: no "..", no doubled or trailing slash.
-    kind: MountKind = field(metadata={"description": "what is mounted"})
-    source: Text = field(metadata={"description": "a path of the host; of a tmpfs the word tmpfs"})
-    target: Text = field(metadata={"description": "a path in the container"})
-    options: tuple[str, ...] = field(metadata={"description": "flags, in the order of writing"})
-    origin: Origin = field(metadata={"description": _FROM, "alias": "from"})
-
-    __pydantic_config__: ClassVar = _STRICT
+    kind: Annotated[MountKind, about("what is mounted")]
+    source: Annotated[Text, about("a path of the host; of a tmpfs the word tmpfs")]
+    target: Annotated[Text, about("a path in the container")]
+    options: Annotated[tuple[str, ...], about("flags, in the order of writing")]
+    origin: Annotated[Origin, about(_FROM)] = field(name="from")
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Model, kw_only=False):
     """A CDI name or the path of a device node."""
 
-    name: Text = field(metadata={"description": "vendor.com/class=name, or a path of the host"})
-    is_cdi: bool = field(metadata={"description": "whether it is a CDI name", "alias": "cdi"})
-    origin: Origin = field(metadata={"description": _FROM, "alias": "from"})
-
-    __pydantic_config__: ClassVar = _STRICT
+    name: Annotated[Text, about("vendor.com/class=name, or a path of the host")]
+    is_cdi: Annotated[bool, about("whether it is a CDI name")] = field(name="cdi")
+    origin: Annotated[Origin, about(_FROM)] = field(name="from")
 
 
-@dataclass(frozen=True, slots=True)
-class EnvEntry:
+class EnvEntry(Struct, frozen=True):
     """One variable for the container; the value "" unsets it, whatever its source."""
 
     name: str
@@ -96,8 +94,7 @@ class EnvEntry:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(Struct, frozen=True):
     """One annotation under its flat, dotted key."""
 
     key: str
@@ -105,8 +102,7 @@ class Annotation:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Edf:
+class Edf(Struct, frozen=True):
     """The content of the user's files that a launch needs.
 
     `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
@@ -154,8 +150,7 @@ class Edf:
         return self.files[-1] if self.files else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """An error or warning about an EDF, in one line. `line` is 0 and `key` "" if there is none.
 
     `excerpt` is the text of the line with a caret below it, for syntax errors. `see` is a code of
@@ -176,8 +171,7 @@ class Problem:
         return ": ".join(part for part in (where, self.key, self.message) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The result of a load: an EDF unless a problem is an error.
 
     `probed` are all paths examined, existing or not, in the order of first access.

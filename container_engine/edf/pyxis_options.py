@@ -6,8 +6,10 @@ Their values are literal: the shell has expanded them. Reads no file.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.image_text import of_docker_hub
@@ -67,20 +69,19 @@ class _Unmount(NamedTuple):
         return cls(_inside(target), origin, "nofail" in flags.split("+"))
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """The part of an environment that options add.
 
     `unmounted` are destinations from which the environment's mounts are taken away, `home` decides
     on the user's home. `env` is the environment of the caller.
     """
 
-    layer: Layer = field(default_factory=Layer)
+    layer: Layer = Layer()
     unmounted: tuple[_Unmount, ...] = ()
     home: Given | None = None
     problems: tuple[Problem, ...] = ()
     given: tuple[Given, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
 
     def without_empty_image(self) -> Overlay:
         """Return the options without `--container-image=`, which asks for no other image."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from container_engine.model import Model, about
 
 Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Model, kw_only=False):
     """`${var<op>word}`, which only the compute node can look up."""
 
     # A name that begins with "image:" means the environment of the image; a plan has none of these.
-    var: str = field(metadata={"description": "name of a variable of the node"})
-    op: Operator = field(
-        default="", metadata={"description": "as in ${var<op>word}; empty: the value itself"}
-    )
-    word: Text = field(default="", metadata={"description": "the text after the operator"})
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    var: Annotated[str, about("name of a variable of the node")]
+    op: Annotated[Operator, about("as in ${var<op>word}; empty: the value itself")] = ""
+    word: Annotated[Text, about("the text after the operator")] = ""
 
 
 # A plain string is expanded and literal: it must never be scanned for variables again. A tuple has

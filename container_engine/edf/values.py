@@ -56,7 +56,7 @@ class Reader:
 
     def images(self) -> tuple[Sourced[str] | None, tuple[Sourced[str], ...]]:
         """Return the base, and the images above it; nothing if one of them is invalid."""
-        texts = self._document.image
+        texts = self._document.images
         if texts is None:
             return None, ()
         if not texts:
@@ -180,7 +180,7 @@ class Reader:
 
     def bases(self) -> tuple[Base, ...]:
         result: list[Base] = []
-        entries = self._document.base_environment
+        entries = self._document.bases
         if len(entries) > MAX_BASES:
             self._report.error(("base_environment",), f"more than {MAX_BASES} entries")
             return ()

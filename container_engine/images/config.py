@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from msgspec import field
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
 from container_engine.images.pack.unsquashfs import unsquashfs
-from container_engine.validation_text import first_misfit
+from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,18 +40,14 @@ class ImageConfig(NamedTuple):
     source: str = ""
 
 
-class _Run(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-    env: tuple[str, ...] | None = Field(None, alias="Env")
-    entrypoint: tuple[str, ...] | None = Field(None, alias="Entrypoint")
-    workdir: str | None = Field(None, alias="WorkingDir")
+class _Run(Excerpt):
+    env: tuple[str, ...] | None = field(name="Env", default=None)
+    entrypoint: tuple[str, ...] | None = field(name="Entrypoint", default=None)
+    workdir: str | None = field(name="WorkingDir", default=None)
 
 
-class _Document(BaseModel):
+class _Document(Excerpt):
     """The part of an OCI image configuration that is used here (image-spec, config.md)."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     config: _Run | None = None
 
@@ -64,10 +60,10 @@ def beside(image_path: str) -> str:
 def from_document(text: bytes, source: str) -> ImageConfig:
     """Parse an OCI image configuration. Raises UserError that names `source`."""
     try:
-        run = _Document.model_validate_json(text).config or _Run()
-    except ValidationError as error:
+        run = _Document.of_json(text).config or _Run()
+    except MisfitError as error:
         raise UserError(
-            str(first_misfit(_Document, error)),
+            str(error),
             "this file must be the OCI image configuration of the image beside it",
             "image-format",
             where=source,

@@ -30,6 +30,12 @@ def main(argv: Sequence[str]) -> int:
     except CeError as error:
         sys.stdout.write(json.dumps({"reason": str(error), "hint": error.hint, "see": error.see}))
         return 1
-    image = found.image.model_dump(include={"env", "workdir", "content", "source"})
+    said = found.image
+    image = {
+        "env": said.env,
+        "workdir": said.workdir,
+        "content": said.content,
+        "source": said.source,
+    }
     sys.stdout.write(json.dumps({**image, "notices": found.notices}))
     return 0

@@ -6,15 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from container_engine.errors import UserError
 from container_engine.images import config
 from container_engine.images.pack import squashfs
 from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.store import companions
 from container_engine.images.store.publish import MANIFEST_SUFFIX
-from container_engine.validation_text import first_misfit
+from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +22,7 @@ _LIST_TIMEOUT_S = 300
 _LISTED = re.compile(r"-\S{9} \d+/\d+ +(\d+) \S+ \S+ (/.*)")
 
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=Excerpt)
 
 
 class Layer(NamedTuple):
@@ -49,29 +47,21 @@ class Details(NamedTuple):
     layers: tuple[Layer, ...]
 
 
-class _Blob(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _Blob(Excerpt):
     digest: str
     size: int
 
 
-class _Manifest(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _Manifest(Excerpt):
     layers: tuple[_Blob, ...] = ()
 
 
-class _Step(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _Step(Excerpt):
     created_by: str = ""
     empty_layer: bool = False
 
 
-class _History(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _History(Excerpt):
     history: tuple[_Step, ...] | None = None
 
 
@@ -101,9 +91,9 @@ def of_documents(configuration: bytes, manifest: bytes) -> Details:
 
 def _parsed(model: type[_Model], text: bytes, what: str) -> _Model:
     try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        message = f"the image's {what}: {first_misfit(model, error)}"
+        return model.of_json(text)
+    except MisfitError as error:
+        message = f"the image's {what}: {error}"
         raise UserError(message, see="image-format") from None
 
 

@@ -11,9 +11,7 @@ import errno
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images.pack import squashfs
@@ -21,8 +19,8 @@ from container_engine.images.reference import FileImage, parse
 from container_engine.images.store import companions as beside_file
 from container_engine.images.store import identity
 from container_engine.images.store.files import publish
+from container_engine.model import END, MisfitError, Model, about
 from container_engine.process import reason
-from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,38 +31,34 @@ SUFFIX = ".lock"
 _FILE = "file"  # in place of an architecture
 _HEAD = 96  # bytes of the superblock, which changes whenever a file is rebuilt
 _SAMPLES, _SAMPLE = 16, 4096  # number of samples, and bytes in each
-_DIGEST = r"^sha256:[0-9a-f]{64}$"
+_DIGEST = rf"^sha256:[0-9a-f]{{64}}{END}"
 
 
-class Pinned(BaseModel):
+class Pinned(Model):
     """What a name stood for on one architecture, or the content of a file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    digest: str = Field(pattern=_DIGEST, description="of the manifest, or of the file")
-    size: int = Field(ge=0, description="bytes of the compressed layers, or of the file")
-    head: str = Field("", description="hash of a file's first bytes, by which launches know it")
-    samples: str = Field("", description="hash of some of a file's bytes, evenly spread over it")
+    digest: Annotated[str, about("of the manifest, or of the file", pattern=_DIGEST)]
+    size: Annotated[int, about("bytes of the compressed layers, or of the file", ge=0)]
+    head: Annotated[str, about("hash of a file's first bytes, by which launches know it")] = ""
+    samples: Annotated[str, about("hash of some of a file's bytes, evenly spread over it")] = ""
 
 
-class Part(BaseModel):
+class Part(Model):
     """One image. `images` has one entry per architecture, or for a file the only one, "file"."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    image: str = Field(description="as the environment names it, variables not expanded")
-    name: str = Field(description="registry, repository and tag; empty for a file")
-    images: dict[str, Pinned] = Field(description="what it resolved to, for each architecture")
+    image: Annotated[str, about("as the environment names it, variables not expanded")]
+    name: Annotated[str, about("registry, repository and tag; empty for a file")]
+    images: Annotated[dict[str, Pinned], about("what it resolved to, for each architecture")]
 
 
 class Lock(Part):
     """The image of an environment, of several the base; `above` are those that lie above it."""
 
-    version: Literal[1] = Field(1, description="of this format")
-    engine: str = Field(description="version of the container engine that made it")
-    environment: str = Field(description="hash of the effective EDF, variables not expanded")
-    hooks: dict[str, str] = Field(description="releases of the hooks that the environment uses")
-    above: tuple[Part, ...] = Field((), description="images above the base, the highest last")
+    version: Annotated[Literal[1], about("of this format")] = 1
+    engine: Annotated[str, about("version of the container engine that made it")]
+    environment: Annotated[str, about("hash of the effective EDF, variables not expanded")]
+    hooks: Annotated[dict[str, str], about("releases of the hooks that the environment uses")]
+    above: Annotated[tuple[Part, ...], about("images above the base, the highest last")] = ()
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -72,7 +66,9 @@ class Lock(Part):
 
     def to_json(self) -> str:
         # engines before stacked images know no `above`
-        document = self.model_dump(exclude=None if self.above else {"above"})
+        document = self.as_dict()
+        if not self.above:
+            del document["above"]
         return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -103,9 +99,9 @@ def read(edf_path: str) -> Lock | None:
     if text is None:
         return None
     try:
-        lock = Lock.model_validate_json(text)
-    except ValidationError as error:
-        raise UserError(str(first_misfit(Lock, error)), _HINT, "image-lock", where=path) from None
+        lock = Lock.of_json(text)
+    except MisfitError as error:
+        raise UserError(str(error), _HINT, "image-lock", where=path) from None
     if any(not part.name and _FILE not in part.images for part in lock.parts):
         why = f"'{_FILE}' is missing, and no name of an image is locked"
         raise UserError(why, _HINT, "image-lock", where=path, key="images")

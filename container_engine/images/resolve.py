@@ -6,6 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from container_engine.edf.image_text import looks_like_file
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config
@@ -119,16 +121,15 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
         own = part.env if part.source else {}
         default = own.get("PATH") == config.DEFAULT_PATH
         env.update({name: own[name] for name in own if name != "PATH" or not default})
-        image = image.model_copy(
-            update={
-                "entrypoint": part.entrypoint or image.entrypoint,
-                "workdir": part.workdir or image.workdir,
-                "source": ", ".join(filter(None, (image.source, part.source))),
-                "passing": image.passing or part.passing,
-            }
+        image = replace(
+            image,
+            entrypoint=part.entrypoint or image.entrypoint,
+            workdir=part.workdir or image.workdir,
+            source=", ".join(filter(None, (image.source, part.source))),
+            passing=image.passing or part.passing,
         )
     return Resolved(
-        image.model_copy(update={"env": env, "above": tuple(_part(one.image) for one in above)}),
+        replace(image, env=env, above=tuple(_part(one.image) for one in above)),
         tuple(notice for part in parts for notice in part.notices),
         tuple(path for part in parts for path in part.consulted),
         min(filter(None, (part.not_after for part in parts)), default=0),

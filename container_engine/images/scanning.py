@@ -10,14 +10,13 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from container_engine import process
 from container_engine.errors import SiteError
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.store.companions import content
 from container_engine.images.store.files import publish
 from container_engine.images.store.store import CLOCKS_S
+from container_engine.model import Excerpt, MisfitError
 from container_engine.ownership import fault
 
 if TYPE_CHECKING:
@@ -39,14 +38,12 @@ class Subject(NamedTuple):
     path: str
 
 
-class Verdict(BaseModel):
+class Verdict(Excerpt):
     """The result of a scan.
 
     `status` is the scanner's exit code, 0 for a good image, or None if it did not finish. `program`
     is the command before its placeholders were filled in.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     program: tuple[str, ...]
     when: float
@@ -82,8 +79,8 @@ class Scanner(NamedTuple):
             with open(self._place(subject), "rb", buffering=0) as file:
                 # another user's verdict in a cache that others may write is not trusted
                 is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
-                found = Verdict.model_validate_json(content(file))
-        except (OSError, ValidationError):
+                found = Verdict.of_json(content(file))
+        except (OSError, MisfitError):
             return None
         policy = self.rules.policy
         is_young = found.when - CLOCKS_S < now < found.when + policy.scanner_max_age_s
@@ -97,7 +94,7 @@ class Scanner(NamedTuple):
         verdict = Verdict(program=policy.scanner, when=time.time(), status=status, report=report)
         if status is not None:
             with contextlib.suppress(OSError):  # without the cache the next launch scans again
-                publish(self._place(subject), verdict.model_dump_json().encode())
+                publish(self._place(subject), verdict.as_json())
         return verdict
 
     def _run(self, subject: Subject) -> tuple[int | None, str]:

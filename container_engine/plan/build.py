@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from container_engine.edf.model import Problem
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
@@ -107,10 +108,9 @@ def _where(origin: Origin | None) -> str:
 def _image(edf: Edf, image: Image) -> Image:
     origins = [str(origin) for _name, origin in edf.above]
     above = tuple(
-        part.model_copy(update={"origin": origin})
-        for part, origin in zip(image.above, origins, strict=False)
+        replace(part, origin=origin) for part, origin in zip(image.above, origins, strict=False)
     )
-    return image.model_copy(update={"origin": _where(edf.image_origin), "above": above})
+    return replace(image, origin=_where(edf.image_origin), above=above)
 
 
 def _workdir(edf: Edf, image: Image, texts: Resolver) -> tuple[Text, str]:

@@ -73,7 +73,8 @@ def _strings(value: object) -> Iterator[str]:
 
 def _names(hook: Hook, values: Values) -> Iterator[Fault]:
     """Yield a fault for each undefined name in strings and conditions."""
-    dumped = hook.data.model_dump(include={"edits", "services", "checks", "settings"})
+    document = hook.data.as_dict()
+    dumped = [document[key] for key in ("edits", "services", "checks", "settings")]
     texts = [*_strings(dumped), *(one.values_in for one in hook.data.parameters.values())]
     names = {name: f"{{{name}}}" for text in texts for name in PLACE.findall(text)}
     data = hook.data

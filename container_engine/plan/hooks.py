@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from container_engine.catalog.load import Hook
-    from container_engine.catalog.model import Edit, When
+    from container_engine.catalog.model import Edit, HookCheck, HookService, When
     from container_engine.edf.hook_values import HookRules
     from container_engine.edf.model import Edf
     from container_engine.plan.parameters import Entries
@@ -141,17 +141,13 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
     made = {
         **_merged(edits, data.profiles.get(data.profile, {})),
         "services": [
-            {"name": name, **service.model_dump(exclude={"name", "when"})}
+            {**_without_when(service), "name": name}
             for name, service in data.services.items()
             if applies(service.when)
         ],
         "checks": [
             *_libc_check(data.requires.libc),
-            *(
-                check.model_dump(exclude={"when"})
-                for check in data.checks.values()
-                if applies(check.when)
-            ),
+            *(_without_when(check) for check in data.checks.values() if applies(check.when)),
         ],
     }
     about = {
@@ -167,7 +163,13 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
         "code": data.code,
     }
     filled = _filled(made, lambda string: values.text(hook, string))
-    return HookUse.model_validate({**about, **filled})
+    return HookUse.of({**about, **filled})
+
+
+def _without_when(part: HookService | HookCheck) -> dict[str, object]:
+    document = part.as_dict()
+    del document["when"]
+    return document
 
 
 def _libc_check(libc: str) -> list[dict[str, object]]:
@@ -184,7 +186,7 @@ def _merged(edits: Sequence[Edit], profile: Mapping[str, str]) -> dict[str, obje
         for name, paths in edit.prepend.items():
             prepend[name] = (*prepend.get(name, ()), *paths)
     lists = ("devices", "cdi", "cdi_if_there", "mounts", "libraries", "search", "hooks")
-    dumped = [edit.model_dump() for edit in edits]
+    dumped = [edit.as_dict() for edit in edits]
     return {
         **{key: [item for edit in dumped for item in edit[key]] for key in lists},
         "env": env,

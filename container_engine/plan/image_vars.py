@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from container_engine.deferred import MISSING, VALUE, WORD, chosen
 from container_engine.edf.model import Problem

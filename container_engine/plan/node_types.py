@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from msgspec.structs import fields
 
-from container_engine.edf.model import Device, Mount, Origin
+from container_engine.edf.model import Origin
 from container_engine.edf.text import Text, Variable
+from container_engine.model import Model
 from container_engine.plan import model
 from container_engine.plan.model import LaunchPlan
 
@@ -42,16 +42,11 @@ def render() -> str:
     return _HEAD + "\n" + "\n".join(done.values()).rstrip("\n") + "\n"
 
 
-def _add(kind: type[BaseModel | Mount | Device | Variable], done: dict[str, str]) -> None:
+def _add(kind: type[Model], done: dict[str, str]) -> None:
     if kind.__name__ in done:
         return
     hints = get_type_hints(kind, None, {**vars(model), "Text": Text})
-    names = (
-        {field.name: field.metadata.get("alias", field.name) for field in fields(kind)}
-        if is_dataclass(kind)
-        else {name: field.alias or name for name, field in kind.model_fields.items()}
-    )
-    keys = {key: _text(hints[name], done) for name, key in names.items()}
+    keys = {field.encode_name: _text(hints[field.name], done) for field in fields(kind)}
     # `from` is a word of Python
     if all(key.isidentifier() and key != "from" for key in keys):
         lines = "".join(f"    {key}: {text}\n" for key, text in keys.items())
@@ -82,7 +77,7 @@ def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case
     if hint is Origin:
         return "str"
     assert isinstance(hint, type), hint
-    if issubclass(hint, BaseModel | Mount | Device | Variable):
+    if issubclass(hint, Model):
         _add(hint, done)
     return hint.__name__
 

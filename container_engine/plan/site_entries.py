@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import Scope, expand, pieces
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from container_engine.site.load import Configuration
 
 
-@dataclass(frozen=True, slots=True)
 class SiteOrigin(Origin):
     """A key in a configuration file of the site; its line is not known, but the file is short."""
 
-    key: str = ""
+    __slots__ = ("key",)
+
+    def __init__(self, file: str, line: int, key: str) -> None:
+        super().__init__(file, line)
+        self.key = key
 
     def __str__(self) -> str:
         return f"site: {self.file}:{self.key}"

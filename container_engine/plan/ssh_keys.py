@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from container_engine.edf.model import Problem
 from container_engine.plan.public_key import Judged
 
@@ -36,8 +38,8 @@ def with_keys(
             problems.append(_problem(edf, judged))
         added = {"secret": SECRET, "authorized_key": judged.line or ""}
         given = {**use.parameters, **added} if use.code == CODE else use.parameters
-        uses.append(use.model_copy(update={"parameters": given}))
-    return plan.model_copy(update={"hooks": tuple(uses)}), tuple(problems)
+        uses.append(replace(use, parameters=given))
+    return replace(plan, hooks=tuple(uses)), tuple(problems)
 
 
 def _path(use: HookUse) -> str:

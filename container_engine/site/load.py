@@ -7,12 +7,11 @@ import os
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
-
 from container_engine import ownership
+from container_engine.model import MisfitError
 from container_engine.process import reason
 from container_engine.site.model import SiteConfig
-from container_engine.validation_text import Fault, misfits
+from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +82,7 @@ def read(prefix: str, uid: int, file: str | None = None) -> Configuration:
         content = _content(path, uid, faults)
         if content is not None:
             merged.add(path, content, faults)
-    settings = SiteConfig.model_validate(merged.values)
+    settings = SiteConfig.of(merged.values)
     probed.extend(files)
     return Configuration(settings, merged.origins, tuple(files), tuple(probed), tuple(faults))
 
@@ -175,11 +174,11 @@ class _Merged:
 
 def _problems(path: str, key: str, value: object) -> list[Fault]:
     try:
-        SiteConfig.model_validate({key: value})
-    except ValidationError as error:
+        SiteConfig.of({key: value})
+    except MisfitError as error:
         return [
             Fault(path, misfit.message, misfit.example or _top_level(misfit.message), misfit.key)
-            for misfit in misfits(SiteConfig, error)
+            for misfit in error.misfits
         ]
     return []
 
@@ -187,6 +186,6 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
 def _top_level(message: str) -> str | None:
     """Return a hint for an unknown key of a table that the top level has."""
     name = message.partition("unknown key '")[2].partition("'")[0].rpartition(".")[2]
-    if f".{name}'" not in message or name not in SiteConfig.model_fields:
+    if f".{name}'" not in message or name not in SiteConfig.__struct_fields__:
         return None
     return "it is a key of the top level: write it above the first [table]"

@@ -6,8 +6,9 @@ from fnmatch import fnmatchcase
 from posixpath import normpath
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from msgspec import Meta, field
 
+from container_engine.model import END, Model, Written, about
 from container_engine.secrecy import WORDS
 
 PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
@@ -25,10 +26,10 @@ Overridable: TypeAlias = Literal[
 ]
 Namespace: TypeAlias = Literal["net", "ipc", "uts", "pid"]
 # a path, or a CDI name
-DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
-Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
-SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
+DEVICE = rf"^(/[^:]*|[^/=]+/[^/=]+=.+){END}"
+Digest: TypeAlias = Annotated[str, Meta(pattern=rf"^sha256:[0-9a-f]{{64}}{END}")]
+PROGRAM = rf"^(/.*)?{END}"  # an absolute path, or nothing
+SIZE = rf"^[0-9]+(%|[kmgKMG]?){END}"
 # All keys are read where users submit, and travel with the plan. Nodes read these again in their
 # own files (node/start/site_rules.py), because a plan is in its user's hands until it arrives.
 READ_ON_NODES = (
@@ -44,277 +45,354 @@ MEANT_FOR_NODES = (
 )
 
 
-class Policy(BaseModel):
+class Policy(Model):
     """Which images the site wants to be used. It prevents mistakes; it is no security boundary."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    allowed_images: Annotated[
+        tuple[str, ...],
+        about(
+            "patterns; those with a leading / are for files, the others for references; without "
+            "any of a kind, all of that kind are allowed",
+            examples=[["nvcr.io", "docker.io/library/*", "/apps/images"]],
+        ),
+    ] = ()
+    denied_images: Annotated[
+        tuple[str, ...],
+        about("patterns of what is refused even if it is allowed", examples=[["*:latest"]]),
+    ] = ()
+    site_images_only: Annotated[
+        bool,
+        about(
+            "launches use images of the site's stores only (image_stores), in files that their "
+            "user cannot change, for SquashFS mounts, too, and mount nothing of the user's over "
+            "the image's own directories; every node looks at that again, in its own "
+            "configuration",
+            examples=[True],
+        ),
+    ] = False
+    image_digests: Annotated[
+        tuple[Digest, ...],
+        about(
+            "the only images that launches use, by the digests under which the site's stores "
+            "(image_stores) keep them; nodes look at that again, too; empty: all",
+            examples=[[f"sha256:{'0' * 64}"]],
+        ),
+    ] = ()
+    image_registries: Annotated[
+        tuple[str, ...],
+        about(
+            "patterns of registries and repositories from which launches use images, by the "
+            "names that a store keeps beside an image; nodes look at that again, too; empty: "
+            "all",
+            examples=[["nvcr.io/nvidia", "registry.example", "localhost"]],
+        ),
+    ] = ()
+    signed_images_only: Annotated[
+        bool,
+        about(
+            "launches use images only that the present signature_policy has accepted, as a "
+            "store keeps it beside an image; nodes look at that again, too",
+            examples=[True],
+        ),
+    ] = False
+    mount_sources: Annotated[
+        tuple[str, ...],
+        about(
+            "patterns of paths from which environments may mount, as what they lead to; nodes "
+            "look at that again, too; the site's own mounts are checked as well; empty: all",
+            examples=[["/scratch", "/home/*"]],
+        ),
+    ] = ()
+    max_image_size: Annotated[
+        str,
+        about(
+            "limit of an image's file, and of its compressed layers; empty: none",
+            pattern=rf"^([0-9]+[KMGT]?)?{END}",
+            examples=["20G"],
+        ),
+    ] = ""
+    signature_policy: Annotated[
+        str,
+        about(
+            "a containers-policy.json(5) in place of the users' own: required signers",
+            examples=["/etc/containers/policy.json"],
+        ),
+    ] = ""
+    scanner: Annotated[
+        tuple[str, ...],
+        about(
+            "a program and its arguments, of which {rootfs}, {image}, {name} and {digest} are "
+            "filled in; its exit code 0 means that the image passed",
+            examples=[["/usr/bin/trivy", "rootfs", "--exit-code", "1", "{rootfs}"]],
+        ),
+    ] = ()
+    scanner_verdict: Annotated[
+        Literal["warn", "block"],
+        about("what a launch does with an image that did not pass", examples=["block"]),
+    ] = "warn"
+    scanner_timeout_s: Annotated[
+        float, about("limit for the scan of one image", gt=0, examples=[1800])
+    ] = 600
+    scanner_max_age_s: Annotated[
+        float, about("after this an image is scanned again", ge=0, examples=[86400])
+    ] = 604800
 
-    allowed_images: tuple[str, ...] = Field(
-        (),
-        description="patterns; those with a leading / are for files, the others for references; "
-        "without any of a kind, all of that kind are allowed",
-        examples=[["nvcr.io", "docker.io/library/*", "/apps/images"]],
-    )
-    denied_images: tuple[str, ...] = Field(
-        (),
-        description="patterns of what is refused even if it is allowed",
-        examples=[["*:latest"]],
-    )
-    site_images_only: StrictBool = Field(
-        False,
-        description="launches use images of the site's stores only (image_stores), in files that "
-        "their user cannot change, for SquashFS mounts, too, and mount nothing of the user's over "
-        "the image's own directories; every node looks at that again, in its own configuration",
-        examples=[True],
-    )
-    image_digests: tuple[Digest, ...] = Field(
-        (),
-        description="the only images that launches use, by the digests under which the site's "
-        "stores (image_stores) keep them; nodes look at that again, too; empty: all",
-        examples=[[f"sha256:{'0' * 64}"]],
-    )
-    image_registries: tuple[str, ...] = Field(
-        (),
-        description="patterns of registries and repositories from which launches use images, by "
-        "the names that a store keeps beside an image; nodes look at that again, too; empty: all",
-        examples=[["nvcr.io/nvidia", "registry.example", "localhost"]],
-    )
-    signed_images_only: StrictBool = Field(
-        False,
-        description="launches use images only that the present signature_policy has accepted, as "
-        "a store keeps it beside an image; nodes look at that again, too",
-        examples=[True],
-    )
-    mount_sources: tuple[str, ...] = Field(
-        (),
-        description="patterns of paths from which environments may mount, as what they lead to; "
-        "nodes look at that again, too; the site's own mounts are checked as well; empty: all",
-        examples=[["/scratch", "/home/*"]],
-    )
-    max_image_size: str = Field(
-        "",
-        pattern=r"^([0-9]+[KMGT]?)?$",
-        description="limit of an image's file, and of its compressed layers; empty: none",
-        examples=["20G"],
-    )
-    signature_policy: str = Field(
-        "",
-        description="a containers-policy.json(5) in place of the users' own: required signers",
-        examples=["/etc/containers/policy.json"],
-    )
-    scanner: tuple[str, ...] = Field(
-        (),
-        description="a program and its arguments, of which {rootfs}, {image}, {name} and {digest} "
-        "are filled in; its exit code 0 means that the image passed",
-        examples=[["/usr/bin/trivy", "rootfs", "--exit-code", "1", "{rootfs}"]],
-    )
-    scanner_verdict: Literal["warn", "block"] = Field(
-        "warn", description="what a launch does with an image that did not pass", examples=["block"]
-    )
-    scanner_timeout_s: float = Field(
-        600, gt=0, description="limit for the scan of one image", examples=[1800]
-    )
-    scanner_max_age_s: float = Field(
-        604800, ge=0, description="after this an image is scanned again", examples=[86400]
-    )
 
-
-class SiteConfig(BaseModel):
+class SiteConfig(Written):
     """Defaults for everything, so that a site without a file works."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    version: Literal[1] = Field(1, description="version of this format", examples=[1])
-    mounts: tuple[str, ...] = Field(
-        (),
-        description="mounts of every container, written as in an EDF",
-        examples=[["/scratch", "/etc/site-ca.pem:/etc/ssl/site-ca.pem:ro"]],
+    version: Annotated[Literal[1], about("version of this format", examples=[1])] = 1
+    mounts: Annotated[
+        tuple[str, ...],
+        about(
+            "mounts of every container, written as in an EDF",
+            examples=[["/scratch", "/etc/site-ca.pem:/etc/ssl/site-ca.pem:ro"]],
+        ),
+    ] = ()
+    devices: Annotated[
+        tuple[str, ...],
+        about(
+            "devices of every container, written as in an EDF", examples=[["nvidia.com/gpu=all"]]
+        ),
+    ] = ()
+    devices_if_there: Annotated[
+        tuple[Annotated[str, Meta(pattern=DEVICE)], ...],
+        about(
+            "devices of every container on the nodes that have them: CDI names, and paths or "
+            "patterns of paths; of nvidia.com/gpu, NVIDIA_VISIBLE_DEVICES and "
+            "NVIDIA_DRIVER_CAPABILITIES say how much",
+            examples=[["nvidia.com/gpu=all", "/dev/cxi*", "/dev/xpmem"]],
+        ),
+    ] = ()
+    env: Annotated[
+        dict[str, str],
+        about(
+            "variables of every container, as in an EDF",
+            examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
+        ),
+    ] = field(default_factory=dict)
+    edf_may_override: Annotated[
+        tuple[Overridable, ...],
+        about(
+            "what an EDF may decide in another way than the site does",
+            examples=[["entrypoint", "env", "pull"]],
+        ),
+    ] = get_args(Overridable)
+    edf_dir: Annotated[str, about("directory of the site's EDFs", examples=["/etc/edf"])] = (
+        "/etc/edf"
     )
-    devices: tuple[str, ...] = Field(
-        (),
-        description="devices of every container, written as in an EDF",
-        examples=[["nvidia.com/gpu=all"]],
+    edf_dirs: Annotated[
+        tuple[str, ...],
+        about(
+            "further directories with EDFs of the site, searched after edf_dir in this order: "
+            "the first EDF of a name is used",
+            examples=[["/apps/edf", "/capstor/edf/community"]],
+        ),
+    ] = ()
+    image_store: Annotated[
+        str | None,
+        about(
+            "imported images, where neither EDF_IMAGESTORE nor SCRATCH is set",
+            examples=["/scratch/images"],
+        ),
+    ] = None
+    image_stores: Annotated[
+        tuple[str, ...],
+        about(
+            "stores of the site, only read: images there are not imported again",
+            examples=[["/apps/images"]],
+        ),
+    ] = ()
+    passing_dir: Annotated[
+        str,
+        about(
+            "where images for one step are while it runs (EDF_IMAGESTORE=void): a directory "
+            "that all nodes see and users may write; empty: SCRATCH, else the user's cache",
+            examples=["/scratch"],
+        ),
+    ] = ""
+    image_architecture: Annotated[
+        str,
+        about(
+            "of the compute nodes (amd64, arm64); empty: that of the submit host",
+            examples=["arm64"],
+        ),
+    ] = ""
+    tag_max_age_s: Annotated[
+        float, about("after this a tag is looked up again", ge=0, examples=[3600])
+    ] = 86400
+    registry_timeout_s: Annotated[
+        float, about("limit for one question to a registry", gt=0, examples=[20])
+    ] = 60
+    policy: Annotated[
+        Policy,
+        about("which images may be used", examples=[{"denied_images": ["*:latest"]}]),
+    ] = Policy()
+    pull: Annotated[
+        PullPolicy,
+        about(
+            "when launches look an image up: always, if it is missing, never, or by the age of "
+            "the last answer (tag_max_age_s)",
+            examples=["missing"],
+        ),
+    ] = "age"
+    entrypoint: Annotated[
+        bool, about("run an image's entrypoint if no EDF decides", examples=[True])
+    ] = False
+    deferred_variables: Annotated[
+        tuple[str, ...],
+        about(
+            "names that only exist on compute nodes; a trailing * matches any rest",
+            examples=[["SLURM_*", "SITE_NODE_ID"]],
+        ),
+    ] = ("SLURM_*", "SLURMD_*", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    start: Annotated[
+        Literal["crun", "podman"],
+        about(
+            "what creates the containers: crun itself with the configuration that Podman would "
+            "give it, or Podman, which takes longer",
+            examples=["podman"],
+        ),
+    ] = "crun"
+    start_timeout_s: Annotated[
+        float, about("the time after which a start has failed", gt=0, examples=[60])
+    ] = 120
+    import_timeout_s: Annotated[
+        float, about("limit for the import of one image", gt=0, examples=[7200])
+    ] = 3600
+    tmpfs_size: Annotated[
+        str,
+        about(
+            "limit of what a container may write, a size or a part of the memory",
+            pattern=SIZE,
+            examples=["16g"],
+        ),
+    ] = "50%"
+    hooks_dirs: Annotated[
+        tuple[str, ...],
+        about("OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]),
+    ] = ()
+    podman: Annotated[
+        str,
+        about(
+            "Podman on the compute nodes; empty: the first in the system's directories",
+            pattern=PROGRAM,
+            examples=["/opt/podman-5/bin/podman"],
+        ),
+    ] = ""
+    runtime: Annotated[
+        str,
+        about(
+            "crun on the compute nodes; empty: the one that Podman finds",
+            pattern=PROGRAM,
+            examples=["/opt/podman-5/bin/crun"],
+        ),
+    ] = ""
+    hook_catalog: Annotated[
+        tuple[str, ...],
+        about(
+            "directories of the site's hooks, NAME/hook.toml; later ones win",
+            examples=[["/etc/container-engine/hooks.d"]],
+        ),
+    ] = ("/etc/container-engine/hooks.d",)
+    trace_dir: Annotated[
+        str,
+        about(
+            "where each node writes the trace of a launch, as the user; empty: nowhere",
+            examples=["/scratch/traces"],
+        ),
+    ] = "~/.local/state/container-engine/trace"
+    tracking_tool: Annotated[
+        tuple[str, ...],
+        about(
+            "a program of the nodes and its arguments: for each step the first node gives it "
+            "the trace of its launch, JSON on its standard input; it runs as the user, in the "
+            "step",
+            examples=[["/usr/local/bin/track-containers"]],
+        ),
+    ] = ()
+    cdi_dirs: Annotated[
+        tuple[str, ...],
+        about(
+            "directories of CDI files on the nodes; later ones win",
+            examples=[["/etc/cdi", "/var/run/cdi", "/apps/cdi"]],
+        ),
+    ] = ("/etc/cdi", "/var/run/cdi")
+    user_cdi_dir: Annotated[
+        str,
+        about(
+            "users' own CDI files, below their home; empty: users have none",
+            examples=[".config/cdi"],
+        ),
+    ] = ""
+    allowed_devices: Annotated[
+        tuple[str, ...],
+        about(
+            "patterns of device paths and CDI names that users may ask for",
+            examples=[["/dev/fuse", "nvidia.com/*"]],
+        ),
+    ] = ("*",)
+    root_remap: Annotated[bool, about("users are root in their containers", examples=[True])] = (
+        False
     )
-    devices_if_there: tuple[Annotated[str, Field(pattern=DEVICE)], ...] = Field(
-        (),
-        description="devices of every container on the nodes that have them: CDI names, and paths "
-        "or patterns of paths; of nvidia.com/gpu, NVIDIA_VISIBLE_DEVICES and "
-        "NVIDIA_DRIVER_CAPABILITIES say how much",
-        examples=[["nvidia.com/gpu=all", "/dev/cxi*", "/dev/xpmem"]],
-    )
-    env: dict[str, str] = Field(
-        {},
-        description="variables of every container, as in an EDF",
-        examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
-    )
-    edf_may_override: tuple[Overridable, ...] = Field(
-        get_args(Overridable),
-        description="what an EDF may decide in another way than the site does",
-        examples=[["entrypoint", "env", "pull"]],
-    )
-    edf_dir: str = Field(
-        "/etc/edf", description="directory of the site's EDFs", examples=["/etc/edf"]
-    )
-    edf_dirs: tuple[str, ...] = Field(
-        (),
-        description="further directories with EDFs of the site, searched after edf_dir in this "
-        "order: the first EDF of a name is used",
-        examples=[["/apps/edf", "/capstor/edf/community"]],
-    )
-    image_store: str | None = Field(
-        None,
-        description="imported images, where neither EDF_IMAGESTORE nor SCRATCH is set",
-        examples=["/scratch/images"],
-    )
-    image_stores: tuple[str, ...] = Field(
-        (),
-        description="stores of the site, only read: images there are not imported again",
-        examples=[["/apps/images"]],
-    )
-    passing_dir: str = Field(
-        "",
-        description="where images for one step are while it runs (EDF_IMAGESTORE=void): a "
-        "directory that all nodes see and users may write; empty: SCRATCH, else the user's cache",
-        examples=["/scratch"],
-    )
-    image_architecture: str = Field(
-        "",
-        description="of the compute nodes (amd64, arm64); empty: that of the submit host",
-        examples=["arm64"],
-    )
-    tag_max_age_s: float = Field(
-        86400, ge=0, description="after this a tag is looked up again", examples=[3600]
-    )
-    registry_timeout_s: float = Field(
-        60, gt=0, description="limit for one question to a registry", examples=[20]
-    )
-    policy: Policy = Field(
-        Policy(), description="which images may be used", examples=[{"denied_images": ["*:latest"]}]
-    )
-    pull: PullPolicy = Field(
-        "age",
-        description="when launches look an image up: always, if it is missing, never, or by the "
-        "age of the last answer (tag_max_age_s)",
-        examples=["missing"],
-    )
-    entrypoint: StrictBool = Field(
-        False, description="run an image's entrypoint if no EDF decides", examples=[True]
-    )
-    deferred_variables: tuple[str, ...] = Field(
-        ("SLURM_*", "SLURMD_*", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
-        description="names that only exist on compute nodes; a trailing * matches any rest",
-        examples=[["SLURM_*", "SITE_NODE_ID"]],
-    )
-    start: Literal["crun", "podman"] = Field(
-        "crun",
-        description="what creates the containers: crun itself with the configuration that Podman "
-        "would give it, or Podman, which takes longer",
-        examples=["podman"],
-    )
-    start_timeout_s: float = Field(
-        120, gt=0, description="the time after which a start has failed", examples=[60]
-    )
-    import_timeout_s: float = Field(
-        3600, gt=0, description="limit for the import of one image", examples=[7200]
-    )
-    tmpfs_size: str = Field(
-        "50%",
-        pattern=SIZE,
-        description="limit of what a container may write, a size or a part of the memory",
-        examples=["16g"],
-    )
-    hooks_dirs: tuple[str, ...] = Field(
-        (), description="OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]
-    )
-    podman: str = Field(
-        "",
-        pattern=PROGRAM,
-        description="Podman on the compute nodes; empty: the first in the system's directories",
-        examples=["/opt/podman-5/bin/podman"],
-    )
-    runtime: str = Field(
-        "",
-        pattern=PROGRAM,
-        description="crun on the compute nodes; empty: the one that Podman finds",
-        examples=["/opt/podman-5/bin/crun"],
-    )
-    hook_catalog: tuple[str, ...] = Field(
-        ("/etc/container-engine/hooks.d",),
-        description="directories of the site's hooks, NAME/hook.toml; later ones win",
-        examples=[["/etc/container-engine/hooks.d"]],
-    )
-    trace_dir: str = Field(
-        "~/.local/state/container-engine/trace",
-        description="where each node writes the trace of a launch, as the user; empty: nowhere",
-        examples=["/scratch/traces"],
-    )
-    tracking_tool: tuple[str, ...] = Field(
-        (),
-        description="a program of the nodes and its arguments: for each step the first node gives "
-        "it the trace of its launch, JSON on its standard input; it runs as the user, in the step",
-        examples=[["/usr/local/bin/track-containers"]],
-    )
-    cdi_dirs: tuple[str, ...] = Field(
-        ("/etc/cdi", "/var/run/cdi"),
-        description="directories of CDI files on the nodes; later ones win",
-        examples=[["/etc/cdi", "/var/run/cdi", "/apps/cdi"]],
-    )
-    user_cdi_dir: str = Field(
-        "",
-        description="users' own CDI files, below their home; empty: users have none",
-        examples=[".config/cdi"],
-    )
-    allowed_devices: tuple[str, ...] = Field(
-        ("*",),
-        description="patterns of device paths and CDI names that users may ask for",
-        examples=[["/dev/fuse", "nvidia.com/*"]],
-    )
-    root_remap: StrictBool = Field(
-        False, description="users are root in their containers", examples=[True]
-    )
-    scope: Literal["step", "job", "task"] = Field(
-        "step",
-        description="what a container lives with, where no EDF and no name decides: its step; its "
-        "job, whose later steps go on with what earlier ones have written; or its task, of which "
-        "each has one of its own",
-        examples=["job"],
-    )
-    kept_dir: str = Field(
-        "/tmp",  # its subdirectories are the users' alone
-        pattern=PROGRAM,
-        description="a directory of the nodes that users may write, for what containers write that "
-        "live with their job",
-        examples=["/local/scratch"],
-    )
-    unshare: tuple[Namespace, ...] = Field(
-        (),
-        description="namespaces of its own that each container has: of the network (without any "
-        "interface but lo), of IPC (shared memory, message queues), of the host name, of processes",
-        examples=[["ipc"]],
-    )
-    secret_variables: tuple[str, ...] = Field(
-        WORDS,
-        description="words, or patterns of words, in the names of variables whose values ce hides "
-        "where it prints them, in traces and in errors",
-        examples=[["TOKEN", "SECRET", "PASSWORD", "KEY", "SITE_LICENSE*"]],
-    )
-    pyxis_writable: StrictBool = Field(
-        False,
-        description="whether a container of --container-image without an environment can be "
-        "written to, where no option says; pyxis calls it ENROOT_ROOTFS_WRITABLE",
-        examples=[True],
-    )
-    pyxis_mount_home: StrictBool = Field(
-        False,
-        description="whether such a container has the user's home, where no option says; pyxis "
-        "calls it ENROOT_MOUNT_HOME",
-        examples=[True],
-    )
-    batch_script: Literal["host", "inside"] = Field(
-        "host",
-        description="where the script of sbatch --environment runs; each srun in it is inside",
-        examples=["inside"],
-    )
+    scope: Annotated[
+        Literal["step", "job", "task"],
+        about(
+            "what a container lives with, where no EDF and no name decides: its step; its job, "
+            "whose later steps go on with what earlier ones have written; or its task, of which "
+            "each has one of its own",
+            examples=["job"],
+        ),
+    ] = "step"
+    kept_dir: Annotated[
+        str,
+        about(
+            "a directory of the nodes that users may write, for what containers write that live "
+            "with their job",
+            pattern=PROGRAM,
+            examples=["/local/scratch"],
+        ),
+    ] = "/tmp"
+    unshare: Annotated[
+        tuple[Namespace, ...],
+        about(
+            "namespaces of its own that each container has: of the network (without any "
+            "interface but lo), of IPC (shared memory, message queues), of the host name, of "
+            "processes",
+            examples=[["ipc"]],
+        ),
+    ] = ()
+    secret_variables: Annotated[
+        tuple[str, ...],
+        about(
+            "words, or patterns of words, in the names of variables whose values ce hides where "
+            "it prints them, in traces and in errors",
+            examples=[["TOKEN", "SECRET", "PASSWORD", "KEY", "SITE_LICENSE*"]],
+        ),
+    ] = WORDS
+    pyxis_writable: Annotated[
+        bool,
+        about(
+            "whether a container of --container-image without an environment can be written to, "
+            "where no option says; pyxis calls it ENROOT_ROOTFS_WRITABLE",
+            examples=[True],
+        ),
+    ] = False
+    pyxis_mount_home: Annotated[
+        bool,
+        about(
+            "whether such a container has the user's home, where no option says; pyxis calls it "
+            "ENROOT_MOUNT_HOME",
+            examples=[True],
+        ),
+    ] = False
+    batch_script: Annotated[
+        Literal["host", "inside"],
+        about(
+            "where the script of sbatch --environment runs; each srun in it is inside",
+            examples=["inside"],
+        ),
+    ] = "host"
 
     @property
     def edf_path(self) -> tuple[str, ...]:

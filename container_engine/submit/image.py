@@ -6,6 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config, lock
 from container_engine.images.fetch.importing import Pull
@@ -225,7 +227,7 @@ def _passing(resolved: Resolved, passing: Passing) -> Resolved:
     if not passing.root:
         return resolved
     passing.settle()
-    image = resolved.image.model_copy(update={"passing": passing.root})
+    image = replace(resolved.image, passing=passing.root)
     return resolved._replace(image=image)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from container_engine.edf.locate import is_path, locate, search_path
 from container_engine.errors import UserError

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from container_engine.edf.pyxis_names import PREFIX
 from container_engine.errors import UserError
 from container_engine.images.config import DEFAULT_PATH
@@ -64,7 +66,7 @@ def _refuse_if_needed_here(edf: Edf, image: FileImage, context: Context, site: S
     """Raise UserError if a rule of the site, or the entrypoint, needs the file on this host."""
     wanted = rules(context, site)
     why = ""
-    if wanted.policy.model_copy(update={"mount_sources": ()}) != Policy():
+    if replace(wanted.policy, mount_sources=()) != Policy():
         why = "the site has rules for images, which are checked where you submit"
     elif site.entrypoint if edf.entrypoint is None else edf.entrypoint:
         why = "its entrypoint is read where you submit"

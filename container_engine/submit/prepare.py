@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from container_engine import __version__, message_text
 from container_engine.edf.model import Loaded, Origin
 from container_engine.edf.pyxis_options import with_pytorch
@@ -130,7 +132,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         return Prepared(None, notices + message_text.of_warning(on_host))
     try:
         pull = choose("pull", edf, offered).value
-        site = offered.site.model_copy(update={"pull": pull})
+        site = replace(offered.site, pull=pull)
         resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
     except UserError as error:
         origin = edf.image_origin or Origin(edf.own_file, 0)

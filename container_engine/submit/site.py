@@ -31,7 +31,7 @@ def site_config(context: Context) -> SiteConfig:
 def node_rules(config: Configuration) -> Rules:
     """Return the rules that nodes apply, here from the configuration of the submit host."""
     where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
-    return Rules(config.settings.policy.model_dump(), config.settings.image_stores, where)
+    return Rules(config.settings.policy.as_dict(), config.settings.image_stores, where)
 
 
 def with_faults(context: Context) -> Configuration:

@@ -13,7 +13,6 @@ from container_engine.images.fetch.netrc import logged_in
 from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.policy import Rules
 from container_engine.images.scanning import cache_directory
-from container_engine.images.store.adopt import Adopter
 from container_engine.images.store.companions import owner
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.images.store.void_store import Passing
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.fetch.listener import Listener
     from container_engine.images.reference import Imported
+    from container_engine.images.store.adopt import Adopter
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
@@ -73,6 +73,8 @@ def _reachable_logins(context: Context) -> Mapping[str, str]:
 
 def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
     """Return an adopter of SquashFS files and directories."""
+    from container_engine.images.store.adopt import Adopter
+
     told = _listener(context, quiet=quiet)
     return Adopter(context.env, owner(context.uid), settings.import_timeout_s, told)
 

@@ -34,7 +34,7 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
         Row(**{**vars(warm), "budget": _BUDGET_MS}),
         Row(**{**vars(deep), "budget": _BUDGET_MS}),
         duration("planning, remembered, beside bare Python", measured["warm"], against=bare),
-        duration("planning, anew (pydantic)", measured["cold"], against=bare),
+        duration("planning, anew", measured["cold"], against=bare),
         duration("planning, anew, four levels", measured["cold, four levels"], against=bare),
         *(_planners(nodes, user, here) for nodes in (1, 2)),
     ]

@@ -335,7 +335,7 @@ def test_an_import_of_somebody_else_that_does_not_end(
     lock = Path(Store(str(store), architecture()).lock(registry.image(pushed)))
     lock.parent.mkdir(parents=True)
     holder = Holder(token="t", user="ann", host="login2", machine="other", pid=7)
-    lock.write_text(holder.model_dump_json())
+    lock.write_text(holder.as_json().decode())
     for path in (store, lock.parent):
         path.chmod(0o777)
     blame = Blame(

@@ -196,7 +196,7 @@ _MODULES = (
     "sitecustomize",
     "usercustomize",
     "tomllib",
-    "pydantic",
+    "msgspec",
     "container_engine",
 )
 # It reports that Python has loaded it. srun, which the user starts, may load it.

@@ -21,7 +21,9 @@ ROOMS = (
     ("node", "images"),
     ("plan", "message_text"),
     ("edf", "catalog", "site", "slurm"),
-    ("process", "schemas", "toml_positions", "validation_text"),
+    ("process", "schemas", "toml_positions"),
+    ("model",),
+    ("validation_text",),
     ("faults",),
     (
         *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),

@@ -76,13 +76,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _rows(config: Configuration, hidden: Secrecy) -> Iterator[tuple[str, object, str]]:
     """Yield key, value and origin of each setting; settings merged from files, item by item."""
-    for key, value in config.settings.model_dump(mode="json").items():
+    for key, value in config.settings.as_dict().items():
         items: dict[str, object] = {key: value}
         if key == "env":
             value = {name: hidden.value(name, text) for name, text in value.items()}  # noqa: PLW2901
         if isinstance(value, dict) and value:
             items = {f"{key}.{name}": item for name, item in value.items()}
-        elif isinstance(value, list) and f"{key}[0]" in config.origins:
+        elif isinstance(value, tuple) and f"{key}[0]" in config.origins:
             items = {f"{key}[{index}]": item for index, item in enumerate(value)}
         yield from ((name, items[name], config.origins.get(name, _DEFAULT)) for name in items)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from container_engine import __version__
 from container_engine.cli.command_line.image_argument import environment_of
 from container_engine.cli.printing import output
@@ -147,7 +149,7 @@ def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dic
     wanted = settings.image_architecture or architecture()
     known = stores(context, settings).find(image)
     if known is not None and known.ref.origin:
-        return {wanted: lock.pin_file(known.path).model_copy(update={"digest": known.ref.digest})}
+        return {wanted: replace(lock.pin_file(known.path), digest=known.ref.digest)}
     archs = dict.fromkeys((wanted, *_ARCHITECTURES))
     with asking(image, context, settings) as registry:
         found = registry.platforms(image, tuple(archs))

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from container_engine import message_text
 from container_engine.cli.command_line import default_shell

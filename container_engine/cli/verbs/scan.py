@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from container_engine.cli.command_line.image_argument import resolved
 from container_engine.cli.command_line.pull_option import add_pull
 from container_engine.cli.printing import messages, output
@@ -57,8 +59,8 @@ def _of_any_place(settings: SiteConfig) -> SiteConfig:
 
     An administrator has images scanned before adding them to the site's stores.
     """
-    policy = settings.policy.model_copy(update={"site_images_only": False})
-    return settings.model_copy(update={"policy": policy})
+    policy = replace(settings.policy, site_images_only=False)
+    return replace(settings, policy=policy)
 
 
 def _judgement(verdict: Verdict, policy: str) -> str:
@@ -71,4 +73,4 @@ def _judgement(verdict: Verdict, policy: str) -> str:
 
 
 def _as_json(asked: Subject, verdict: Verdict) -> dict[str, object]:
-    return {"version": 1, **asked._asdict(), "good": verdict.is_good, **verdict.model_dump()}
+    return {"version": 1, **asked._asdict(), "good": verdict.is_good, **verdict.as_dict()}

@@ -10,8 +10,7 @@ from container_engine.schemas import render
 if TYPE_CHECKING:
     import argparse
 
-    from pydantic import BaseModel
-
+    from container_engine.model import Model
     from container_engine.submit.context import Context
 
 FORMATS = (
@@ -36,7 +35,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: AR
     return 0
 
 
-def models() -> dict[str, type[BaseModel]]:
+def models() -> dict[str, type[Model]]:
     """Return the model of each format."""
     from container_engine.catalog.model import HookFile
     from container_engine.cli.printing.json_models import MODELS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
 
 from container_engine import message_text
 from container_engine.cli.command_line.pyxis_options import add_container_options, refuse_nothing

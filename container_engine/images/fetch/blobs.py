@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import threading
 import zlib
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images.pack.chunks import Ahead, Stream
+from container_engine.images.store.files import sha256
 
 _InflateError: type[Exception]
 try:
@@ -220,14 +220,3 @@ class Verification:
                 good = True  # the process that reads the content reports the error
             if not good:
                 self._wrong.append(path)
-
-
-def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:
-    """Return the digest of a file in hexadecimal, or None if `is_stopped` became true."""
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while data := file.read(_BUFFER):
-            if is_stopped():
-                return None
-            digest.update(data)
-    return digest.hexdigest()

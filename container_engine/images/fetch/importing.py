@@ -11,16 +11,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, SiteError, UserError
-from container_engine.images.fetch.blobs import sha256
 from container_engine.images.fetch.netrc import logged_in
 from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.pack import free_space
-from container_engine.images.pack.convert import Maker, Place
-from container_engine.images.pack.pack import Packer
 from container_engine.images.policy import NO_RULES
 from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
-from container_engine.images.store.files import fresh_directory, size_text
+from container_engine.images.store.files import fresh_directory, sha256, size_text
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import (
     install,
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.fetch.listener import Listener
     from container_engine.images.fetch.registry import Fetched, Remote
+    from container_engine.images.pack.convert import Maker, Place
     from container_engine.images.policy import Rules
     from container_engine.images.reference import Imported
     from container_engine.images.store.lease import Holder, Lease
@@ -87,8 +85,7 @@ class Importer:
         self._user, self._limits, self._listener = user, limits, listener
         self._rules = rules
         policy = rules.policy.signature_policy
-        skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
-        self._maker = Maker(skopeo, Packer(env, limits.import_s, rules.budget()))
+        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
 
     def say(self, message: str) -> None:
         self._listener.say(message)
@@ -131,7 +128,7 @@ class Importer:
             ):
                 remote = maker.skopeo.look_up(image, arch)
                 self._rules.admit_size(image.name, remote.size)
-                place = Place.of(work, os.path.join(work, "blobs"))
+                place = maker.place(work, os.path.join(work, "blobs"))
                 _check_room(directory, remote, place)
                 fetched = self._build(_Import(maker, image, remote, arch), (), place)
                 install(os.path.join(work, "image"), fetched.config, path)
@@ -142,13 +139,18 @@ class Importer:
     @contextlib.contextmanager
     def _made_for(self, image: Imported) -> Iterator[Maker]:
         """Yield the maker with the login for the image's registry."""
-        skopeo = self._maker.skopeo
+        # most launches have their image, and make none
+        from container_engine.images.pack.convert import Maker
+        from container_engine.images.pack.pack import Packer
+
+        skopeo = self._skopeo
+        packer = Packer(skopeo.env, self._limits.import_s, self._rules.budget())
         with logged_in(image, skopeo.env) as env:
-            yield self._maker._replace(skopeo=skopeo._replace(env=env))
+            yield Maker(skopeo._replace(env=env), packer)
 
     def _judge(self) -> str:
         """Return the hash of the site's signature policy, "" for none. Raises SiteError."""
-        policy = self._maker.skopeo.policy
+        policy = self._skopeo.policy
         try:
             return sha256(policy) or "" if policy else ""
         except OSError as error:
@@ -292,7 +294,7 @@ class Importer:
     def _make(self, wanted: _Import, own: Store, leases: Sequence[Lease]) -> None:
         remote = wanted.remote
         with fresh_directory(own.work(leases[-1].holder.token)) as work:
-            place = Place.of(work, own.blobs)
+            place = wanted.maker.place(work, own.blobs)
             _check_room(own.root, remote, place)
             fetched = self._build(wanted, leases, place)
             path = own.image(remote.digest)

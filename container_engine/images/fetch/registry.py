@@ -6,9 +6,9 @@ import hashlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from msgspec import Meta
 
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
@@ -16,7 +16,7 @@ from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import short_names
 from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
 from container_engine.images.store.companions import MOST, small
-from container_engine.validation_text import first_misfit
+from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,16 +90,12 @@ class Fetched(NamedTuple):
     size: int
 
 
-class _Blob(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _Blob(Excerpt):
     digest: str
-    size: int = Field(ge=0)
+    size: Annotated[int, Meta(ge=0)]
 
 
-class _Platform(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _Platform(Excerpt):
     architecture: str = ""
     os: str = "linux"
     variant: str = ""
@@ -109,10 +105,8 @@ class _Listed(_Blob):
     platform: _Platform = _Platform()
 
 
-class _Document(BaseModel):
+class _Document(Excerpt):
     """The fields of manifests and indexes, of OCI and Docker (schema 2), that are used here."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     config: _Blob | None = None
     layers: tuple[_Blob, ...] = ()
@@ -313,8 +307,8 @@ def check_platform(image: Imported, config: bytes, arch: str) -> None:
 
 def _platform(image: Imported, config: bytes) -> _Platform:
     try:
-        return _Platform.model_validate_json(config)
-    except ValidationError:
+        return _Platform.of_json(config)
+    except MisfitError:
         raise UserError("an artifact, not an image", see="image-format", name=image.name) from None
 
 
@@ -337,11 +331,10 @@ def small_blob(path: str) -> bytes:
 
 def _parse(image: Imported, text: bytes) -> _Document:
     try:
-        return _Document.model_validate_json(text)
-    except ValidationError as error:
+        return _Document.of_json(text)
+    except MisfitError as error:
         raise UserError(
-            "neither an OCI image nor a Docker image of schema 2: "
-            f"{first_misfit(_Document, error)}",
+            f"neither an OCI image nor a Docker image of schema 2: {error}",
             see="image-format",
             name=image.name,
         ) from None

@@ -9,12 +9,12 @@ import os
 import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from msgspec import field
 
 from container_engine.errors import UserError
 from container_engine.images.reference import RegistryImage, parse
+from container_engine.model import Excerpt, MisfitError
 from container_engine.process import reason
-from container_engine.validation_text import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,29 +26,23 @@ _NAME, _ROOTS_CACHE = "registries.conf", "/var/cache"
 CHOSEN = "CONTAINERS_REGISTRIES_CONF"
 
 
-class _Hosts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
+class _Hosts(Excerpt):
     registries: tuple[str, ...] = ()
 
 
-class _First(BaseModel):
+class _First(Excerpt):
     """Version 1 of the format, which has no aliases; only a main file may use it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     search: _Hosts = _Hosts()
 
 
-class _File(BaseModel):
+class _File(Excerpt):
     """The settings for short names in one file; None where it leaves them to other files."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-    aliases: dict[str, str] = {}
-    search: tuple[str, ...] | None = Field(None, alias="unqualified-search-registries")
-    mode: str = Field("", alias="short-name-mode")
-    first: _First | None = Field(None, alias="registries")
+    aliases: dict[str, str] = field(default_factory=dict)
+    search: tuple[str, ...] | None = field(name="unqualified-search-registries", default=None)
+    mode: str = field(name="short-name-mode", default="")
+    first: _First | None = field(name="registries", default=None)
 
     @property
     def searched(self) -> tuple[str, ...] | None:
@@ -145,7 +139,7 @@ def _listed(directory: str) -> list[str]:
 def _read(path: str, *, is_chosen: bool) -> _File:
     try:
         with open(path, "rb") as file:
-            return _File.model_validate(tomllib.load(file))
+            return _File.of(tomllib.load(file))
     except (FileNotFoundError, NotADirectoryError) as error:
         if is_chosen:
             raise _unclear(path, f"{reason(error)} ({CHOSEN} names it)") from None
@@ -154,8 +148,8 @@ def _read(path: str, *, is_chosen: bool) -> _File:
         raise _unclear(path, reason(error)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _unclear(path, str(error).lower()) from None
-    except ValidationError as error:
-        raise _unclear(path, str(first_misfit(_File, error))) from None
+    except MisfitError as error:
+        raise _unclear(path, str(error)) from None
 
 
 def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:

@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
-from container_engine.images.fetch.blobs import sha256
 from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
 from container_engine.images.pack.base import write_layout
 from container_engine.images.pack.build_failure import Output, failure
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
-from container_engine.images.store.files import publish
+from container_engine.images.store.files import publish, sha256
 from container_engine.ownership import fault
 from container_engine.process import reason
 from container_engine.secrecy import is_secret_name

@@ -29,10 +29,6 @@ class Place(NamedTuple):
     layers: str
     made: str
 
-    @classmethod
-    def of(cls, work: str, layers: str) -> Place:
-        return cls(work, layers, os.path.join(work, "image"))
-
     def has(self, blob: Wanted) -> bool:
         return os.path.exists(self.path(blob))
 
@@ -47,6 +43,10 @@ class Place(NamedTuple):
 class Maker(NamedTuple):
     skopeo: Skopeo
     packer: Packer
+
+    @staticmethod
+    def place(work: str, layers: str) -> Place:
+        return Place(work, layers, os.path.join(work, "image"))
 
     def make(self, image: Imported, remote: Remote, arch: str, place: Place, far: Far) -> Fetched:
         """Write the image to `place.made`; `far` is called with the activity and the bytes done.

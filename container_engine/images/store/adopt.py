@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine import process
 from container_engine.errors import UserError
 from container_engine.images import config
-from container_engine.images.fetch import blobs
 from container_engine.images.fetch.importing import Waiting, unusable
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.pack import free_space, squashfs
@@ -20,7 +19,7 @@ from container_engine.images.pack.pack import Packer
 from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.companions import read as read_beside
-from container_engine.images.store.files import fresh_directory, size_text
+from container_engine.images.store.files import fresh_directory, sha256, size_text
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
 
@@ -174,7 +173,7 @@ def _manifest(made: str, configuration: bytes) -> bytes:
     """Return a manifest in OCI's form, so that its digest vouches for both files."""
     layer = {
         "mediaType": _SQUASHFS_TYPE,
-        "digest": f"sha256:{blobs.sha256(made)}",
+        "digest": f"sha256:{sha256(made)}",
         "size": os.path.getsize(made),
     }
     described = {

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import config
-from container_engine.images.fetch import blobs
 from container_engine.images.pack import squashfs
 from container_engine.images.store import identity, inventory, lease
 from container_engine.images.store.companions import small
-from container_engine.images.store.files import files_of, is_older, now_at, publish
+from container_engine.images.store.files import files_of, is_older, now_at, publish, sha256
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name
@@ -171,7 +170,7 @@ class Checker:
     def _sum(self, path: str) -> str | None:
         """Return the digest of a file in hexadecimal, or None if it was removed."""
         try:
-            found = blobs.sha256(path)
+            found = sha256(path)
         except FileNotFoundError:
             return None
         self._on_read(_size(path))

@@ -29,8 +29,7 @@ def directory(parent: str, limit_s: float) -> Iterator[str]:
     """
     _sweep(parent, 2 * limit_s)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:
-        holder = lease.this_process("").model_dump_json()
-        publish(os.path.join(work, _OWNER), holder.encode())
+        publish(os.path.join(work, _OWNER), lease.this_process("").as_json())
         yield work
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import shutil
@@ -11,8 +12,10 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO
+
+_PIECE = 1 << 20
 
 
 def publish(path: str, content: bytes) -> None:
@@ -57,6 +60,17 @@ def fresh_directory(path: str) -> Iterator[str]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:
+    """Return the digest of a file in hexadecimal, or None if `is_stopped` became true."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(_PIECE):
+            if is_stopped():
+                return None
+            digest.update(data)
+    return digest.hexdigest()
 
 
 def size_text(size: float) -> str:

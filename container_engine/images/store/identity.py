@@ -12,9 +12,8 @@ import os
 from typing import NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.fetch.blobs import sha256
 from container_engine.images.store import companions
-from container_engine.images.store.files import publish
+from container_engine.images.store.files import publish, sha256
 
 SUFFIX = ".sha256"
 _NONE = "-"

@@ -17,10 +17,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from msgspec.structs import replace
 
 from container_engine.errors import UserError
 from container_engine.images.store.files import files_of, is_older, now_at
+from container_engine.model import Excerpt, MisfitError
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -42,10 +43,8 @@ class Pace(NamedTuple):
 PACE = Pace()
 
 
-class Holder(BaseModel):
+class Holder(Excerpt):
     """The content of a lock file. `machine` identifies a host, its boot and a PID namespace."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     token: str
     user: str = ""
@@ -118,8 +117,8 @@ def read(path: str) -> Holder | None:
     except FileNotFoundError:
         return None
     try:
-        return Holder.model_validate_json(text)
-    except ValidationError:
+        return Holder.of_json(text)
+    except MisfitError:
         return Holder(token=f"damaged {status.st_ino} {status.st_mtime_ns}")
 
 
@@ -246,10 +245,8 @@ class Lease:
                 self._write(beat)
 
     def _write(self, beat: int) -> None:
-        now = self.holder.model_copy(
-            update={"beat": beat, "progress": self.progress[:_MAX_PROGRESS]}
-        )
-        os.pwrite(self._fd, now.model_dump_json().encode()[:_SIZE].ljust(_SIZE), 0)
+        now = replace(self.holder, beat=beat, progress=self.progress[:_MAX_PROGRESS])
+        os.pwrite(self._fd, now.as_json()[:_SIZE].ljust(_SIZE), 0)
         os.fsync(self._fd)
 
 

@@ -17,15 +17,17 @@ import hashlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from msgspec import Meta
+from msgspec.structs import replace
 
 from container_engine.errors import UserError
 from container_engine.images.reference import ARCHITECTURES
 from container_engine.images.store import companions
 from container_engine.images.store.files import publish
+from container_engine.model import END, Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +54,7 @@ damage. All of it can be imported again.
 """
 
 
-class Ref(BaseModel):
+class Ref(Excerpt):
     """The digest that a name resolved to at the time `checked`, in seconds since 1970.
 
     `tried` is the time of a later look-up that failed. Both are by the clock of the host that wrote
@@ -61,10 +63,8 @@ class Ref(BaseModel):
     name, "" for none.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
     name: str
-    digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    digest: Annotated[str, Meta(pattern=rf"^sha256:[0-9a-f]{{64}}{END}")]
     checked: float
     tried: float = 0
     origin: str = ""
@@ -138,7 +138,7 @@ class Store(NamedTuple):
             origin=image.origin,
             judged=judged,
         )
-        publish(self.ref(image), ref.model_dump_json().encode() + b"\n")
+        publish(self.ref(image), ref.as_json() + b"\n")
 
     def explain(self) -> None:
         """Write the README for users who find the directory, unless it exists. Raises OSError."""
@@ -168,13 +168,12 @@ def read_ref(path: str) -> Ref | None:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         with open(os.open(path, flags), "rb", buffering=0) as file:
             companions.check_stored(path, os.fstat(file.fileno()))
-            ref = Ref.model_validate_json(companions.content(file))
-    except (OSError, ValidationError):
+            ref = Ref.of_json(companions.content(file))
+    except (OSError, MisfitError):
         return None
     latest = time.time() + CLOCKS_S
-    return ref.model_copy(
-        update={name: 0 for name in ("checked", "tried") if getattr(ref, name) > latest}
-    )
+    future = {name: 0 for name in ("checked", "tried") if getattr(ref, name) > latest}
+    return replace(ref, **future)
 
 
 class Known(NamedTuple):

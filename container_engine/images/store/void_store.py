@@ -14,6 +14,8 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from container_engine.errors import CeError, UserError
 from container_engine.images.store import lease
 from container_engine.images.store.files import now_at, publish
@@ -59,8 +61,8 @@ class Passing:
             message = "EDF_IMAGESTORE=void: the process that asked for this image has ended"
             raise UserError(message, see="store-none")
         self.root = tempfile.mkdtemp(prefix=_PREFIX, dir=self._place)
-        owner = lease.this_process("").model_copy(update={"pid": self._pid, "start": start})
-        publish(os.path.join(self.root, _OWNER), owner.model_dump_json().encode())
+        owner = replace(lease.this_process(""), pid=self._pid, start=start)
+        publish(os.path.join(self.root, _OWNER), owner.as_json())
         name = os.path.basename(self.root).removeprefix(_PREFIX)
         directory = records(self._env)
         with contextlib.suppress(OSError):  # the link only helps a later cleanup

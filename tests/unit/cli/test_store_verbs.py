@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from container_engine.cli.main import main
 from container_engine.images.store import lease, publish
@@ -164,8 +165,8 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
         "layers of the last week are kept: an import is running\n"
         f"nothing to remove in {owner.store}\n"
     )
-    dead = lease.this_process("me").model_copy(update={"start": "another"})
-    (owner.store / "locks/x").write_text(dead.model_dump_json())  # its process was killed
+    dead = replace(lease.this_process("me"), start="another")
+    (owner.store / "locks/x").write_text(dead.as_json().decode())  # its process was killed
     assert owner.ce("gc", "--layers") == (
         "2 compressed layers (2.0 KiB): only save later imports a download\n2.0 KiB freed\n"
     )

@@ -71,18 +71,10 @@ def _read(file: IO[bytes]) -> bytes:
 
 
 def _prepare() -> None:
-    from pydantic import BaseModel
-
     from container_engine.cli.command_line.verb_table import VERBS
 
     for verb in VERBS.values():
         importlib.import_module(f"container_engine.cli.verbs.{verb.module}")
-    models = BaseModel.__subclasses__()
-    while models:
-        model = models.pop()
-        models += model.__subclasses__()
-        if model.__module__.startswith("container_engine."):
-            model.model_rebuild()
 
 
 def _serve(door: socket.socket) -> None:

@@ -74,7 +74,7 @@ def test_versions_that_differ_between_nodes_are_shown_and_other_differences_are_
 
 
 def _answer(node: str, **settings: object) -> Answer:
-    config = SiteConfig.model_validate(settings)
+    config = SiteConfig.of(settings)
     rules = ok("rules", site_content.rules(config))
     return Answer(node, (ok("configuration", site_content.settings(config)), rules))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from container_engine.errors import UserError
 from container_engine.images.store.lease import (
@@ -77,8 +78,8 @@ def lock(tmp_path: Path) -> Path:
 def foreign(lock: Path, **changed: object) -> Holder:
     """Return a lock of a process on another host."""
     lock.parent.mkdir(exist_ok=True)
-    found = this_process("bob").model_copy(update={"machine": "another", "host": "nid2", **changed})
-    lock.write_text(found.model_dump_json())
+    found = replace(this_process("bob"), **{"machine": "another", "host": "nid2", **changed})
+    lock.write_text(found.as_json().decode())
     return found
 
 
@@ -208,7 +209,7 @@ def test_a_holder_elsewhere_that_shows_life_is_waited_for(lock: Path) -> None:
         while not ended.wait(0.02):
             beat += 1
             draft = lock.with_suffix(".draft")
-            draft.write_text(alive.model_copy(update={"beat": beat}).model_dump_json())
+            draft.write_text(replace(alive, beat=beat).as_json().decode())
             draft.replace(lock)
 
     alive = foreign(lock)

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from container_engine.errors import UserError
 from container_engine.images import lock
@@ -29,11 +30,11 @@ def made(**changes: object) -> lock.Lock:
         "hooks": {},
         "above": (),
     }
-    return lock.Lock.model_validate(document | changes)
+    return lock.Lock.of(document | changes)
 
 
 def of_file(image: Path, **changes: object) -> lock.Lock:
-    pinned = lock.pin_file(str(image)).model_copy(update=changes)
+    pinned = replace(lock.pin_file(str(image)), **changes)
     return made(image=str(image), name="", images={"file": pinned})
 
 

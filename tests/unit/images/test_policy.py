@@ -15,7 +15,7 @@ DIGEST = f"sha256:{'0' * 64}"
 def verdict(image: str, **policy: tuple[str, ...]) -> str:
     """Return the message of the refusal, or ""."""
     try:
-        Rules(Policy.model_validate(policy), "/config.toml").admit(parse(image, "/w"))
+        Rules(Policy.of(policy), "/config.toml").admit(parse(image, "/w"))
     except UserError as error:
         return error.message
     return ""
@@ -116,7 +116,7 @@ def test_images_that_are_listed_by_digest_come_from_the_sites_stores() -> None:
 def test_a_digest_that_is_none_is_refused_in_the_configuration() -> None:
     for digest in ("", "sha256:abc", "0" * 64, f"sha512:{'0' * 64}", f"{DIGEST}0"):
         with pytest.raises(ValueError, match="image_digests"):
-            Policy.model_validate({"image_digests": [digest]})
+            Policy.of({"image_digests": [digest]})
 
 
 def test_a_refusal_names_the_line_of_its_rule_in_the_file_that_sets_it(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_verdict_that_somebody_else_wrote_counts_for_nothing(
 ) -> None:
     said = scanner.scan(subject)
     (file,) = Path(scanner.directory).iterdir()
-    assert Verdict.model_validate_json(file.read_bytes()) == said
+    assert Verdict.of_json(file.read_bytes()) == said
     os.chown(file, OTHER, OTHER)
     assert scanner.recall(subject, said.when + 1) is None
 

@@ -1,6 +1,6 @@
 """Effective EDFs and images for the tests of the plan builder."""
 
-import dataclasses
+from msgspec.structs import replace
 
 from container_engine.edf.model import Edf, EnvEntry, Origin
 from container_engine.edf.text import Operator, Variable
@@ -16,7 +16,7 @@ PLAIN = Image(path="/i.sqsh", name="/i.sqsh", env={"PATH": "/bin"}, source="/i.s
 
 def edf(**values: object) -> Edf:
     smallest = Edf("e", ("/e.toml",), image="/i.sqsh", image_origin=Origin("/e.toml", 1))
-    return dataclasses.replace(smallest, **values)  # type: ignore[arg-type]
+    return replace(smallest, **values)
 
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:

@@ -1,6 +1,7 @@
 """A plan's content for an EDF, an image and a site."""
 
 import pytest
+from msgspec.structs import replace
 
 from container_engine.edf.model import Annotation, Device, Mount, Origin
 from container_engine.edf.text import Operator, Variable
@@ -17,7 +18,7 @@ def plan(*arguments: object, **values: object) -> LaunchPlan:
 
 
 def with_workdir(path: str | None) -> Image:
-    return PLAIN.model_copy(update={"workdir": path})
+    return replace(PLAIN, workdir=path)
 
 
 def test_the_workdir_is_the_edfs_before_the_images_before_the_root() -> None:
@@ -64,7 +65,7 @@ def test_operators_work_on_a_variable_that_the_image_lacks(
 
 
 def test_the_colon_of_an_operator_makes_empty_count_as_unset() -> None:
-    image = PLAIN.model_copy(update={"env": {"E": ""}})
+    image = replace(PLAIN, env={"E": ""})
     entries = (
         entry("A", variable("image:E", ":-", "w")),
         entry("B", "x", variable("image:E", "-", "w")),
@@ -97,7 +98,7 @@ def test_the_users_own_words_are_the_error_of_a_demanded_variable() -> None:
 
 
 def test_an_image_of_which_nothing_is_known_says_where_that_could_be_written() -> None:
-    unknown = PLAIN.model_copy(update={"source": ""})
+    unknown = replace(PLAIN, source="")
     outcome = built(edf(env=(entry("A", variable("image:NO")),)), unknown)
     assert outcome.problems[0].hint == (
         "nothing is known of /i.sqsh but its files, there is no /i.sqsh.json"
@@ -116,7 +117,7 @@ def test_an_image_of_which_nothing_is_known_says_where_that_could_be_written() -
 def test_the_edf_decides_on_the_entrypoint_before_the_site(
     asked: bool | None, site: bool, runs: bool
 ) -> None:
-    image = PLAIN.model_copy(update={"entrypoint": ("/entry", "x")})
+    image = replace(PLAIN, entrypoint=("/entry", "x"))
     settings = SiteConfig(entrypoint=site)
     found = plan(edf(entrypoint=asked, entrypoint_origin=HERE), image, settings).entrypoint
     assert found == (("/entry", "x") if runs else ())
@@ -140,7 +141,7 @@ def test_every_part_of_a_plan_says_who_asked_for_it() -> None:
             startup=(("true", HERE),),
             annotations=(Annotation("k", "v", HERE),),
         )
-    ).model_dump(by_alias=True)
+    ).as_dict()
     for part in ("mounts", "devices", "env", "startup"):
         assert [operation["from"] for operation in document[part]] == ["/e.toml:3"]
     assert document["annotations_from"] == {"k": "/e.toml:3"}
@@ -160,7 +161,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         batch_script="inside",
         secret_variables=("SITE*",),
     )
-    assert plan(edf(), site=site).settings.model_dump() == {
+    assert plan(edf(), site=site).settings.as_dict() == {
         "start_timeout_s": 7,
         "podman": "",
         "runtime": "",
@@ -198,7 +199,7 @@ def test_a_plan_survives_its_json() -> None:
 def test_a_plan_with_several_images_is_of_a_version_that_older_engines_refuse() -> None:
     above = (("/a.sqsh", Origin("/e.toml", 2)),)
     part = Part(path="/a.sqsh", name="/a.sqsh")
-    made = plan(edf(above=above), PLAIN.model_copy(update={"above": (part,)}))
+    made = plan(edf(above=above), replace(PLAIN, above=(part,)))
     assert made.version == 2
     assert [(one.path, one.origin) for one in made.image.above] == [("/a.sqsh", "/e.toml:2")]
     assert plan(edf()).version == 1

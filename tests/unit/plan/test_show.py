@@ -1,5 +1,7 @@
 """A plan as the user sees it."""
 
+from msgspec.structs import replace
+
 from container_engine.edf.model import Mount
 from container_engine.plan.model import HookUse
 from container_engine.plan.show import show
@@ -53,14 +55,14 @@ def test_secrets_are_not_shown_but_where_they_come_from_is() -> None:
 def hook(name: str, *when: str) -> HookUse:
     about = {"name": name, "release": "1", "file": f"/{name}/hook.toml", "parameters": {}}
     why = {"reason": "automatic", "from": f"/{name}/hook.toml", "automatic_when": when}
-    return HookUse.model_validate({**about, **why})
+    return HookUse.of({**about, **why})
 
 
 def test_hooks_that_most_steps_do_not_use_are_not_listed_as_if_they_applied() -> None:
     outcome = built(edf())
     assert outcome.plan is not None
     hooks = (hook("slurm", "CE_BATCH_SCRIPT"), hook("always"), hook("pmix", "CE_PMIX_DIR"))
-    shown = show(outcome.plan.model_copy(update={"hooks": hooks})).splitlines()
+    shown = show(replace(outcome.plan, hooks=hooks)).splitlines()
     lines = [" ".join(line.split()) for line in shown if "automatic" in line]
     assert lines == [
         "hook always 1 # automatic, /always/hook.toml",
