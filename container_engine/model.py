@@ -43,8 +43,8 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
         """Return the model of a parsed document. Raises MisfitError."""
         try:
             return msgspec.convert(value, cls, dec_hook=from_text)
-        except msgspec.ValidationError as error:
-            raise MisfitError(cls, value, str(error)) from None
+        except msgspec.ValidationError:
+            raise MisfitError(cls, value, "a table") from None
 
     @classmethod
     def of_json(cls, text: bytes | str) -> Self:
@@ -52,8 +52,8 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
         try:
             try:
                 return msgspec.json.decode(text, type=cls, dec_hook=from_text)
-            except msgspec.ValidationError as error:
-                raise MisfitError(cls, msgspec.json.decode(text), str(error)) from None
+            except msgspec.ValidationError:
+                raise MisfitError(cls, msgspec.json.decode(text), "an object") from None
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise MisfitError(cls, msgspec.UNSET, f"not valid JSON: {error}") from None
 
@@ -83,6 +83,10 @@ class MisfitError(ValueError):
     """A document that does not fit its model, or is none at all; its text is the first fault."""
 
     def __init__(self, model: type[Model], value: object, said: str) -> None:
+        """Make the error of `value`, of whose format `said` is the word for a table.
+
+        Without a value `said` is why there is none.
+        """
         self._model, self._value, self._said = model, value, said
         super().__init__(model, value, said)
 
@@ -99,5 +103,4 @@ class MisfitError(ValueError):
         """The same, described for the user."""
         if self._value is msgspec.UNSET:
             return iter([Misfit("", self._said)])
-        table = "a table" if issubclass(self._model, Written) else "an object"
-        return misfits(self._model, self._value, table)
+        return misfits(self._model, self._value, self._said)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from container_engine.images.reference import RegistryImage
 
 _LONG_PAST = 1.0  # the next launch retries what could not be found out now
+# what images say inside, for verbs that ask more than once: each time costs two programs
+_INSIDE: dict[tuple[str | int, ...], config.ImageConfig] = {}
 
 
 class Stored(NamedTuple):
@@ -159,8 +161,12 @@ def _part(image: Image) -> Part:
 def _from_inside(
     path: str, tools_env: Mapping[str, str]
 ) -> tuple[config.ImageConfig, tuple[str, ...]]:
+    status = os.stat(path)
+    version = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     try:
-        return config.from_files(path, tools_env), ()
+        if version not in _INSIDE:
+            _INSIDE[version] = config.from_files(path, tools_env)
+        return _INSIDE[version], ()
     except SiteError as error:
         nothing = config.ImageConfig({"PATH": config.DEFAULT_PATH})
         return nothing, (f"the image's own environment is unknown: {error}",)

@@ -224,7 +224,7 @@ def test_a_locked_image_of_this_host_is_found_by_its_digest(project: Project) ->
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("{", "invalid JSON"),
+        ("{", "not valid JSON"),
         ({"version": 2}, "version: must be 1"),
         ({"images": {"s390x": {"digest": f"sha256:{'0' * 64}", "size": 1}}}, "only for s390x"),
     ],

@@ -1,4 +1,4 @@
-"""What does not fit a model: each fault is found, and said in the words of the format."""
+"""Faults of documents: each is found, and said in the words of the format."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_a_fault_in_an_array_has_the_example_of_the_whole() -> None:
 
 
 def test_json_has_objects_and_the_names_of_its_keys() -> None:
-    assert faults(Document, {"from": 1}) == ["from: must be an object"]
+    with pytest.raises(MisfitError, match=r"^from: must be an object$"):
+        Document.of_json(b'{"from": 1}')
     assert faults(Document, {"part": {"path": "/"}}) == [
         "from: is missing",
         "unknown key 'part'",

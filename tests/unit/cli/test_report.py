@@ -88,7 +88,7 @@ def test_a_report_on_a_job_that_is_over_has_all_that_there_is(home: Installed) -
     plan = text.partition(f"==== plan of {home.home}/e.toml, as it is now ====")[2]
     assert f"image        {home.home}/i.sqsh" in plan.partition("====")[0]
     assert "HF_TOKEN=(hidden)" in plan.partition("====")[0]
-    assert f"image: {home.home}/locked.lock: invalid JSON" in text
+    assert f"image: {home.home}/locked.lock: not valid JSON" in text
 
 
 def test_last_is_the_newest_step(home: Installed) -> None:

@@ -16,7 +16,7 @@ from tests.unit import squashfs
         (b"{}", b'{"layers": 3}', "the image's manifest: layers: must be an array"),
         (b"{}", b'{"layers": [{"size": 1}]}', "the image's manifest: layers[0].digest: is missing"),
         (b'{"history": [1]}', b"{}", "the image's configuration: history[0]: must be an object"),
-        (b"[", b"{}", "the image's configuration: invalid JSON: EOF"),
+        (b"[", b"{}", "the image's configuration: not valid JSON: "),
     ],
 )
 def test_the_document_at_fault_and_its_key_are_named(
