@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 from ce_sandbox.layout import Layout
 
-CONTROLLER_PORT = 16817
-FIRST_NODE_PORT = 16901
-
 # More than the machine has, so that 64 tasks on a node and twenty steps at once need no
 # overcommitting; `config_overrides` makes slurmd accept the number. Each node is one socket and
 # jobs are allocated sockets, so a job gets whole nodes with its tasks spread evenly, as on a large
@@ -57,12 +54,13 @@ def slurm_conf(
     # Where that is 127.0.1.1, nodes would answer an srun at 127.0.0.1, where it does not listen.
     only = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n" if host.is_loopback else ""
     epilog = f"Epilog={layout.epilog}\n" if engine.has_epilog else ""
+    ports = _ports(layout.first_node_port, nodes)
     return f"""\
 # Written by sandbox/up: changes are lost.
 ClusterName=ce-sandbox
 SlurmctldHost={host.name}(127.0.0.1)
 {only}\
-SlurmctldPort={CONTROLLER_PORT}
+SlurmctldPort={layout.controller_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -103,7 +101,7 @@ JobRequeue=0
 SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
 
 NodeName=DEFAULT Sockets=1 CoresPerSocket={CPUS_PER_NODE} RealMemory=262144 State=UNKNOWN
-NodeName=n[1-{nodes}] NodeHostname={host.name} NodeAddr=127.0.0.1 Port={_ports(nodes)}
+NodeName=n[1-{nodes}] NodeHostname={host.name} NodeAddr=127.0.0.1 Port={ports}
 PartitionName=sandbox Nodes=ALL Default=YES OverSubscribe=FORCE:64 DefaultTime=60 State=UP
 """
 
@@ -121,10 +119,8 @@ ConstrainDevices=yes
 """
 
 
-def _ports(nodes: int) -> str:
-    if nodes == 1:
-        return str(FIRST_NODE_PORT)
-    return f"[{FIRST_NODE_PORT}-{FIRST_NODE_PORT + nodes - 1}]"
+def _ports(first: int, nodes: int) -> str:
+    return str(first) if nodes == 1 else f"[{first}-{first + nodes - 1}]"
 
 
 def plugstack_conf(layout: Layout, engine: Engine) -> str:

@@ -134,9 +134,9 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
     wanted = set(config.node_names(count))
     log = layout.log / "slurmctld.log"
     slurmctld = controller(layout)
-    _until(lambda: _serves(config.CONTROLLER_PORT), "slurmctld to listen", slurmctld, log)
+    _until(lambda: _serves(layout.controller_port), "slurmctld to listen", slurmctld, log)
     for index, name in enumerate(config.node_names(count)):
-        slurmd, port = node(layout, name), config.FIRST_NODE_PORT + index
+        slurmd, port = node(layout, name), layout.first_node_port + index
         _until(
             partial(_serves, port), f"{name} to listen", slurmd, layout.log / f"slurmd-{name}.log"
         )

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ce_sandbox import debian_image, mpi_images, packages
-from ce_sandbox.layout import USERS, Layout, SandboxError
+from ce_sandbox.layout import Layout, SandboxError
 
 _PROBE = Path(__file__).resolve().parent.parent / "images" / "probe.c"
 _DEMO_PACKAGES = [
@@ -38,13 +38,14 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 class Recipe:
     """A recipe for one image.
 
-    `fill` writes its tree. Files keep their owners only if `owners` is set.
+    `fill` writes its tree. Files keep their owners only if `owners` is set; the image file is
+    the second user's if `of_second` is.
     """
 
     what: str
     fill: Callable[[Layout, Path], None]
     owners: bool = False
-    built_by: str | None = None
+    of_second: bool = False
     sources: tuple[Path, ...] = ()
 
 
@@ -62,6 +63,9 @@ def provide(layout: Layout, name: str) -> Path:
         recipe.fill(layout, root)
         new = Path(work) / "new.sqsh"
         _squash(root, new, recipe)
+        if recipe.of_second:
+            owner = pwd.getpwnam(layout.users[1])
+            os.chown(new, owner.pw_uid, owner.pw_gid)
         new.rename(image)
     mark.write_text(identity)
     return image
@@ -79,9 +83,6 @@ def _squash(root: Path, image: Path, recipe: Recipe) -> None:
     owners = [] if recipe.owners else ["-all-root"]
     _checked([*squash, *compress, *owners])
     image.chmod(0o644)
-    if recipe.built_by is not None:
-        owner = pwd.getpwnam(recipe.built_by)
-        os.chown(image, owner.pw_uid, owner.pw_gid)
 
 
 def _demo(layout: Layout, root: Path) -> None:
@@ -174,7 +175,7 @@ RECIPES = {
         "files of other owners, image file of the second user",
         _foreign,
         owners=True,
-        built_by=USERS[1],
+        of_second=True,
     ),
     "debian": Recipe(
         "apt, dpkg and packages to install, for tests of root in a container",

@@ -1,14 +1,18 @@
 """Paths of the sandbox: everything is below one directory."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 DEFAULT_DIR = "/var/lib/ce-sandbox"
+# These are of the default directory; names of others end with their number.
 USERS = ("ce-alice", "ce-bob")
 PROJECT_GROUP = "ce-project"
-PROJECT_MEMBERS = ("ce-alice",)
 MAX_NODES = 64
+# Others' ports are from 17100 to 32064, below those that Linux gives to connections.
+_OTHERS, _PORTS_EACH = 150, 100
 
 
 class SandboxError(Exception):
@@ -24,6 +28,30 @@ class Layout:
     """The paths below one sandbox directory (absolute, without symbolic links)."""
 
     dir: Path
+
+    @property
+    def number(self) -> int:
+        """Return 0 for the default directory, or else a number from 1 to 150 made of its path.
+
+        Sandboxes with different numbers can run at once.
+        """
+        if self.dir == Path(DEFAULT_DIR).resolve():
+            return 0
+        return 1 + crc32(os.fsencode(self.dir)) % _OTHERS
+
+    @property
+    def users(self) -> tuple[str, str]:
+        """Return the two ordinary users' names; the first is in the project's group."""
+        alice, bob = (f"{name}-{self.number}" if self.number else name for name in USERS)
+        return alice, bob
+
+    @property
+    def controller_port(self) -> int:
+        return 17000 + _PORTS_EACH * self.number if self.number else 16817
+
+    @property
+    def first_node_port(self) -> int:
+        return self.controller_port + 1 if self.number else 16901
 
     @property
     def etc(self) -> Path:

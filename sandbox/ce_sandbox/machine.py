@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ce_sandbox.layout import PROJECT_GROUP, PROJECT_MEMBERS, USERS, Layout, SandboxError
+from ce_sandbox.layout import PROJECT_GROUP, Layout, SandboxError
 
 FUSE = Path("/dev/fuse")
 MQUEUE = Path("/dev/mqueue")
@@ -130,8 +130,8 @@ def _group() -> list[Change]:
 
 def _users(layout: Layout) -> list[Change]:
     changes = []
-    for user in USERS:
-        groups = [PROJECT_GROUP] if user in PROJECT_MEMBERS else []
+    for user in layout.users:
+        groups = [PROJECT_GROUP] if user == layout.users[0] else []
         try:
             entry = pwd.getpwnam(user)
         except KeyError:
@@ -159,7 +159,7 @@ def _useradd(user: str, home: Path, groups: list[str]) -> Change:
 def removals(layout: Layout) -> list[Change]:
     """Return the changes that remove the users and their group; machine settings stay."""
     changes = []
-    for user in USERS:
+    for user in layout.users:
         try:
             entry = pwd.getpwnam(user)
         except KeyError:
@@ -170,7 +170,7 @@ def removals(layout: Layout) -> list[Change]:
         members = grp.getgrnam(PROJECT_GROUP).gr_mem
     except KeyError:
         return changes
-    if set(members) <= set(PROJECT_MEMBERS):
+    if set(members) <= set(layout.users):
         changes.append(_command("groupdel", PROJECT_GROUP))
     return changes
 

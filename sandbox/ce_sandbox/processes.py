@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ce_sandbox.layout import USERS, Layout
+from ce_sandbox.layout import Layout
 
 
 def _all_pids() -> Iterator[int]:
@@ -54,7 +54,7 @@ def _sandbox_uids(layout: Layout) -> set[int]:
     return {
         entry.pw_uid
         for entry in pwd.getpwall()
-        if entry.pw_name in USERS and entry.pw_dir == str(layout.home(entry.pw_name))
+        if entry.pw_name in layout.users and entry.pw_dir == str(layout.home(entry.pw_name))
     }
 
 

@@ -22,7 +22,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         " a shell in the user's home.",
         epilog="example: sandbox/run srun -N2 --environment=demo hostname",
     )
-    parser.add_argument("-u", "--user", default=USERS[0], help="default: %(default)s")
+    known = " or ".join(USERS)
+    parser.add_argument("-u", "--user", default=USERS[0], help=f"{known} (default: %(default)s)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="[cmd …]")
     args = parser.parse_args(argv)
     if args.command[:1] == ["--"]:
@@ -85,9 +86,10 @@ def main(argv: list[str], layout: Layout) -> int:
     if not layout.munge_socket.exists():
         raise SandboxError(f"{layout.dir}: the cluster is stopped", "sandbox/up")
     try:
-        user = pwd.getpwnam(args.user)
+        user = pwd.getpwnam(dict(zip(USERS, layout.users, strict=True)).get(args.user, args.user))
     except KeyError:
-        raise SandboxError(f"user {args.user}: unknown; there are {', '.join(USERS)}") from None
+        names = ", ".join(layout.users)
+        raise SandboxError(f"user {args.user}: unknown; there are {names}") from None
     env = {"SCRATCH": f"{user.pw_dir}/scratch"} | environment(layout, user, os.environ)
     become(user)
     make_scratch(env["SCRATCH"])

@@ -3,7 +3,7 @@
 import argparse
 
 from ce_sandbox import daemons
-from ce_sandbox.layout import USERS, Layout
+from ce_sandbox.layout import Layout
 from ce_sandbox.up import configured_nodes
 
 UP, PARTLY, DOWN = 0, 1, 3
@@ -28,7 +28,7 @@ def main(argv: list[str], layout: Layout) -> int:
     states = daemons.node_states(layout)
     print(f"directory  {layout.dir}")
     print(f"engine     {engine_line(layout)}")
-    print(f"users      {' '.join(USERS)}")
+    print(f"users      {' '.join(layout.users)}")
     for name, pids in running.items():
         node = states.get(name.removeprefix("slurmd-"), "unknown")
         state = f"{node:12}" if name.startswith("slurmd-") else " " * 12

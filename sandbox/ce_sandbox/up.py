@@ -6,7 +6,7 @@ import os
 import socket
 
 from ce_sandbox import config, daemons, demo, machine
-from ce_sandbox.layout import MAX_NODES, USERS, Layout, SandboxError
+from ce_sandbox.layout import MAX_NODES, Layout, SandboxError
 
 
 def node_count(text: str) -> int:
@@ -21,7 +21,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="sandbox/up",
         description="Start a Slurm cluster on this machine, or change the running one.",
-        epilog="CE_SANDBOX_DIR names its directory (default: /var/lib/ce-sandbox).",
+        epilog="CE_SANDBOX_DIR names its directory (default: /var/lib/ce-sandbox); those of"
+        " different directories have users and ports of their own and can run at once.",
     )
     parser.add_argument(
         "-n", "--nodes", type=node_count, metavar="N", help="nodes, 1 to 64 (default: as now, or 2)"
@@ -151,5 +152,5 @@ def main(argv: list[str], layout: Layout) -> int:
         return 0
     count = bring_up(layout, args.nodes, args.tracking)
     nodes = "1 node is" if count == 1 else f"{count} nodes are"
-    print(f"sandbox: {nodes} up in {layout.dir}; commands run as {USERS[0]}")
+    print(f"sandbox: {nodes} up in {layout.dir}; commands run as {layout.users[0]}")
     return 0

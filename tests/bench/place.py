@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ce_sandbox.layout import USERS, Layout
+from ce_sandbox.layout import Layout
 
 from tests.bench.user import BenchError
 
@@ -74,7 +74,7 @@ class Place:
 @contextmanager
 def place(layout: Layout) -> Iterator[Place]:
     """Create all files, and remove them at the end."""
-    user = pwd.getpwnam(USERS[0])
+    user = pwd.getpwnam(layout.users[0])
     with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/dev/shm") as name:
         here = Place(Path(name), layout.images / f"{ENVIRONMENT}.sqsh", layout.prefix)
         here.dir.chmod(0o755)

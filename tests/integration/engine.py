@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ce_sandbox import images
-from ce_sandbox.layout import Layout
+from ce_sandbox.layout import Layout, from_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-ALICE = "ce-alice"
+ALICE = from_environment(os.environ).users[0]
 PATH = "/usr/local/bin:/usr/bin:/bin"
 Completed = subprocess.CompletedProcess[str]
 

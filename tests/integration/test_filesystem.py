@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.engine import Engine
+from tests.integration.engine import ALICE, Engine
 
 ODD_NAMES = [
     "plain",
@@ -80,7 +80,7 @@ def test_the_user_has_a_name_a_home_and_the_own_groups(engine: Engine) -> None:
     script = 'id -u; id -g; id -un; id -gn; cd "$HOME" && pwd'
     uid, gid, name, group, home = engine.output(engine.edf(), "sh", "-c", script).split()
     assert (uid, gid) == (str(engine.user.uid), str(engine.user.gid))
-    assert (name, group) == ("ce-alice", "ce-alice")
+    assert (name, group) == (ALICE, ALICE)
     assert home == str(engine.user.home)
 
 

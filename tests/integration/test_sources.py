@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from tests.integration.engine import Engine
+from tests.integration.engine import ALICE, Engine
 from tests.integration.leftovers import command_line, processes, until
 from tests.integration.registry import RUN, listing
 from tests.unit import squashfs
@@ -221,7 +221,7 @@ def test_a_packed_directory_is_mounted_read_only(engine: Engine) -> None:
         cat $data/link; stat -c '%U %a' $data/bin; touch $data/new 2>&1 | grep -o 'Read.*'
     done"""
     assert engine.output(engine.edf(f"mounts = {mounts}"), "sh", "-c", script) == (
-        "#!/bin/sh\nce-alice 755\nRead-only file system\n" * 3
+        f"#!/bin/sh\n{ALICE} 755\nRead-only file system\n" * 3
     )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 
-from ce_sandbox.layout import USERS
+from ce_sandbox.layout import from_environment
 
 from container_engine.images.store.store import architecture
 from tests.integration.registry import Registry, serving
@@ -208,7 +208,7 @@ def serving_images(where: Path) -> Iterator[Registry]:
 
 def _store(where: Path) -> None:
     """Make an empty image store for the user of the tests."""
-    user = pwd.getpwnam(USERS[0])
+    user = pwd.getpwnam(from_environment(os.environ).users[0])
     shutil.rmtree(where / "store", ignore_errors=True)
     (where / "store").mkdir()
     os.chown(where / "store", user.pw_uid, user.pw_gid)

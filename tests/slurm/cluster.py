@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TypedDict
 
 from ce_sandbox import images, run
-from ce_sandbox.layout import Layout
+from ce_sandbox.layout import Layout, from_environment
 
 from tests.slurm import procfs
 
 ROOT = Path(__file__).resolve().parents[2]
-ALICE = "ce-alice"
-BOB = "ce-bob"
+ALICE, BOB = from_environment(os.environ).users
 Completed = subprocess.CompletedProcess[str]
 _QUEUED = re.compile(
     r"^srun: (job \d+ (queued and waiting for|has been allocated) resources"

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from tests.slurm import procfs
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import ALICE, Cluster
 from tests.slurm.error_block import Blame, Provoked
 from tests.slurm.job import started
 from tests.slurm.polling import until
@@ -48,14 +48,14 @@ def test_a_hook_that_cannot_do_its_work(
 
 
 # The destination of the second hook's mount, as written by the site.
-@pytest.mark.parametrize("target", ["/ce-alice", "/{node.SLURM_JOB_USER}"])
+@pytest.mark.parametrize("target", [f"/{ALICE}", "/{node.SLURM_JOB_USER}"])
 def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: str) -> None:
-    for name, where in (("one", "/ce-alice"), ("two", target)):
+    for name, where in (("one", f"/{ALICE}"), ("two", target)):
         mount = f'{{ source = "{site.shared if name == "one" else "/tmp"}", target = "{where}" }}'
         site.hook(name, f"[edits.all]\nmounts = [{mount}]\n")
     switches = 'com.hooks.one.enabled = "true"\ncom.hooks.two.enabled = "true"\n'
     done = provoked.srun(provoked.edf(f"[annotations]\n{switches}"))
-    Blame(done, "hook-clash", "two", "/ce-alice")
+    Blame(done, "hook-clash", "two", f"/{ALICE}")
 
 
 def test_a_mount_of_the_sites_that_a_node_lacks_is_the_administrators(

@@ -185,7 +185,7 @@ def test_ce_ssh_config_is_all_that_a_laptop_needs(cluster: Cluster, running: Run
     done = cluster.run(["ssh", "-F", str(config), *login, "echo in"])
     assert (done.stdout, done.stderr) == ("in\n", "")
     assert (
-        "    ProxyJump ce-alice@login1\n"
+        f"    ProxyJump {ALICE}@login1\n"
         in _ce(cluster, "ssh-config", "--jump", "login1", running.id).stdout
     )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import ALICE, Cluster
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.terminal import Terminal, terminal
@@ -94,7 +94,7 @@ def test_a_shell_in_a_container_has_a_terminal(cluster: Cluster, demo: str) -> N
         _prompt(screen)
         screen.type(". /etc/os-release; tty; echo $ID-$(id -un)-$((6 * 7))\r")
         screen.wait_for(r"/dev/pts/\d+")
-        screen.wait_for("ce-demo-ce-alice-42")
+        screen.wait_for(f"ce-demo-{ALICE}-42")
         screen.type("exit 7\r")
         assert screen.wait() == 7
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import BOB, Cluster
 from tests.slurm.error_block import differing
 from tests.slurm.job import started
 from tests.slurm.plugins import line_of, plugins_on
@@ -64,9 +64,7 @@ def test_it_works_where_tasks_may_gain_privileges(cluster: Cluster, shared: Path
 
 
 def test_a_user_who_is_root_inside_reaches_no_process_of_another_user(cluster: Cluster) -> None:
-    with started(
-        cluster, "srun", "-w", "n1", "sh", "-c", "echo $$; sleep 60", user="ce-bob"
-    ) as job:
+    with started(cluster, "srun", "-w", "n1", "sh", "-c", "echo $$; sleep 60", user=BOB) as job:
         pid = job.wait_for_lines(1)[0]
         script = (
             f"setpriv --reuid=1002 true; kill {pid}; cat /proc/{pid}/environ; "

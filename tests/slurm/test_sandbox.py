@@ -2,10 +2,13 @@
 
 import os
 import pwd
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
+from ce_sandbox.layout import USERS, Layout
 
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, sandbox
 
@@ -181,3 +184,49 @@ def test_another_number_of_nodes_reconfigures_the_cluster(cluster: Cluster) -> N
         assert sandbox("up", "-n", str(cluster.nodes)).returncode == 0
     assert "slurmd-n3" not in _daemons()
     assert cluster.srun("-N2", "true").returncode == 0
+
+
+def test_a_second_sandbox_runs_and_ends_beside_the_first(cluster: Cluster, demo: str) -> None:
+    place = Path(tempfile.mkdtemp(prefix="ce-sandbox-", dir="/var/tmp"))
+    place.chmod(0o755)
+    other = Layout(place)
+    shutil.copytree(cluster.prefix, other.prefix, symlinks=True)
+    cluster.image("demo")
+    shutil.copytree(cluster.dir / "images", other.images)
+
+    def command(*argv: str) -> str:
+        done = subprocess.run(
+            [str(ROOT / "sandbox" / argv[0]), *argv[1:]],
+            env={**os.environ, "CE_SANDBOX_DIR": str(place)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    step = ["srun", "-N2", f"--environment={demo}", "sh", "-c", "echo up; cat"]
+    with cluster.popen(step) as first:
+        assert first.stdout is not None
+        assert [first.stdout.readline() for _ in range(2)] == ["up\n"] * 2
+        try:
+            assert f"run as {other.users[0]}\n" in command("up", "-n", "1")
+            inside = (
+                "srun",
+                "--environment=demo",
+                "sh",
+                "-c",
+                ". /etc/os-release; id -un; echo $ID",
+            )
+            for name, own in zip(USERS, other.users, strict=True):
+                assert command("run", "-u", name, *inside) == f"{own}\nce-demo\n"
+        finally:
+            command("down", "--purge")
+        assert not place.exists()
+        assert cluster.srun("-N2", "true").returncode == 0
+        first.communicate("")
+        assert first.returncode == 0
+    for user in other.users:
+        with pytest.raises(KeyError):
+            pwd.getpwnam(user)

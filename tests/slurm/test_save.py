@@ -196,7 +196,7 @@ def test_a_container_that_lives_with_its_job_is_saved_whether_it_runs_or_not(
     done = cluster.run(["salloc", "-Q", "-N1", "sh", "-ec", script], timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "none"
-    look = "cat /one /two /three; grep -c -e ^x -e ^ce-alice /etc/passwd; ls /etc/debian_version"
+    look = f"cat /one /two /three; grep -c -e ^x -e ^{ALICE} /etc/passwd; ls /etc/debian_version"
     for name, written in {"end": "12", "between": "12", "running": "123", "step": "123"}.items():
         image = f"--container-image={shared}/{name}.sqsh"
         done = cluster.srun("-n1", image, "sh", "-c", look)

@@ -172,7 +172,7 @@ def test_when_srun_is_killed_its_image_goes(
     step.send_signal(number)
     step.communicate(timeout=60)
     until("the image to go", lambda: not list(place.iterdir()))
-    cluster.cancel_all("ce-alice")
+    cluster.cancel_all(ALICE)
 
 
 def test_when_all_was_killed_the_next_launch_or_gc_removes_the_image(
@@ -185,7 +185,7 @@ def test_when_all_was_killed_the_next_launch_or_gc_removes_the_image(
             os.kill(keeper, signal.SIGKILL)
         step.kill()
         step.communicate(timeout=60)
-        cluster.cancel_all("ce-alice")
+        cluster.cancel_all(ALICE)
         assert left.is_dir()
         if remedy == "gc":
             said = ce(cluster, "gc", env=void(place)).stdout

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Completed, causes
+from tests.slurm.cluster import ALICE, Cluster, Completed, causes
 from tests.slurm.job import started
 from tests.slurm.leftovers import helpers
 from tests.slurm.polling import until
@@ -152,7 +152,7 @@ def test_a_cancelled_step_leaves_nothing(
     with started(cluster, *argv) as job:
         job.wait_for_lines(8)
         for name in signals:
-            cluster.run(["scancel", "-s", name, "-u", "ce-alice"])
+            cluster.run(["scancel", "-s", name, "-u", ALICE])
         done = job.wait()
     assert done.returncode != 0
     assert "ce: error" not in done.stderr

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from ce_sandbox import config, machine
-from ce_sandbox.layout import Layout, from_environment
+from ce_sandbox.layout import MAX_NODES, Layout, from_environment
 from ce_sandbox.up import chosen_tracking, configured_nodes
 
 HOST = config.Host("host", is_loopback=True)
@@ -19,10 +19,27 @@ def test_the_configuration_tells_how_many_nodes_it_is_for(tmp_path: Path, nodes:
     assert configured_nodes(layout) == nodes
 
 
-def test_no_port_of_the_sandbox_is_one_of_a_system_slurm(tmp_path: Path) -> None:
-    text = config.slurm_conf(Layout(tmp_path), 64, HOST, WITHOUT)
+def test_no_port_of_the_sandbox_is_one_of_a_system_slurm() -> None:
+    text = config.slurm_conf(from_environment({}), 64, HOST, WITHOUT)
     assert "SlurmctldPort=16817\n" in text
     assert "Port=[16901-16964]\n" in text
+    for number in range(200):
+        other = Layout(Path(f"/srv/{number}"))
+        ports = (other.controller_port, other.first_node_port + MAX_NODES - 1)
+        # System Slurms have 6817 to 6819, connections what begins at 32768.
+        assert 17000 < ports[0] < ports[1] < 32768
+
+
+def test_two_sandboxes_of_a_machine_share_neither_ports_nor_users() -> None:
+    both = Layout(Path("/srv/a")), Layout(Path("/srv/b"))
+    for one, other in ((*both,), (from_environment({}), both[0])):
+        ports = [
+            range(each.first_node_port, each.first_node_port + MAX_NODES) for each in (one, other)
+        ]
+        assert not set(ports[0]) & set(ports[1])
+        assert one.controller_port not in (other.controller_port, *ports[1])
+        assert not set(one.users) & set(other.users)
+    assert from_environment({}).users == ("ce-alice", "ce-bob")
 
 
 @pytest.mark.parametrize("is_loopback", [True, False])
