@@ -97,7 +97,8 @@ def _run(cluster: Cluster, place: Path, copy: Path, name: str) -> list[Outcome]:
         "-Q",
         "-N1",
         "--exclusive",
-        "--mem-per-cpu=1G",
+        # half of the node's memory: a test's own sbatch wants some of it
+        "--mem-per-cpu=512M",
         "bats",
         "--tap",
         f"tests/{name}",
