@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base_name.h"
 #include "help.h"
 #include "io.h"
 
@@ -23,13 +24,6 @@
 	"and then looks for Slurm's srun: start the ranks with " INSTEAD
 
 enum kind { UNKNOWN, HYDRA, OPEN_MPI };
-
-static const char *base(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
 
 static int is_one_of(const char *word, const char *const *words, size_t count)
 {
@@ -48,7 +42,7 @@ static int is_mpirun(const char *command)
 					     "mpiexec.mpich",  "mpirun.openmpi", "mpiexec.openmpi",
 					     "orterun",	       "prterun" };
 
-	return IS_ONE_OF(base(command), names);
+	return IS_ONE_OF(ce_base_name(command), names);
 }
 
 /* Return whether an option chooses another launcher, or asks for help only. */

@@ -8,17 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "common/say.h"
 #include "srun_options.h"
-
-static const char *base(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
 
 /* Return whether the word is a program that has an option --environment itself. */
 static int knows_environments(const char *word)
@@ -26,7 +20,7 @@ static int knows_environments(const char *word)
 	static const char *const names[] = { "ce", "srun", "sbatch", "salloc" };
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-		if (strcmp(base(word), names[i]) == 0)
+		if (ce_is_called(word, names[i]))
 			return 1;
 	}
 	return 0;

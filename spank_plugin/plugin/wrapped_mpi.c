@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/io.h"
 #include "common/mpirun.h"
 #include "common/uses_mpi.h"
@@ -18,13 +19,6 @@ enum { MOST_TEXT = 16 * 1024, MOST_WORDS = 256 };
 
 /* What ends a word of a shell, but for quotes inside one, which no usual program's name has. */
 #define SEPARATORS " \t\r\n;&|()<>\"'`"
-
-static const char *base(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
 
 static int is_one_of(const char *words, const char *name)
 {
@@ -36,7 +30,7 @@ static int is_one_of(const char *words, const char *name)
 
 static int is_shell(const char *command)
 {
-	return is_one_of(" sh bash dash ash ksh zsh ", base(command));
+	return is_one_of(" sh bash dash ash ksh zsh ", ce_base_name(command));
 }
 
 /* Return whether the command executes a command among its arguments. */
@@ -44,7 +38,7 @@ static int is_wrapper(const char *command)
 {
 	return is_one_of(" env nice nohup time timeout setsid stdbuf numactl taskset chrt ionice exec strace ltrace "
 			 "perf valgrind gdb catchsegv xvfb-run ",
-			 base(command));
+			 ce_base_name(command));
 }
 
 /* Return whether the text of a script chooses another way to start processes than Slurm's srun. */

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/ce_join.h"
 #include "common/help.h"
 #include "common/hints.h"
@@ -158,13 +159,6 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 			    program, strerror(errno));
 }
 
-static int is_join(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-
-	return strcmp(slash != NULL ? slash + 1 : name, "ce-join") == 0;
-}
-
 /* Run a task; return its exit code on failure. As in the plugin, an error is printed once per step, by the
  * first task of the first node to report it. The programs of --multi-prog may differ, and so may their tasks'
  * errors, so each task may print; if the step has not been prepared, the error is the same for all. */
@@ -204,7 +198,7 @@ static int take_namespaces(char *text, struct ce_container *container)
 
 int main(int argc, char **argv)
 {
-	if (argc > 0 && is_join(argv[0]))
+	if (argc > 0 && ce_is_called(argv[0], "ce-join"))
 		return run_task(argv);
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/error.h"
 #include "common/io.h"
 #include "common/sweep.h"
@@ -80,16 +81,9 @@ static void keep(const char *directory, const char *record)
 	execl("/bin/rm", "rm", "-rf", "--", directory, record, (char *)NULL);
 }
 
-static int is_keep(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-
-	return strcmp(slash != NULL ? slash + 1 : name, "ce-keep") == 0;
-}
-
 int main(int argc, char **argv)
 {
-	int is_keeper = argc > 0 && is_keep(argv[0]);
+	int is_keeper = argc > 0 && ce_is_called(argv[0], "ce-keep");
 
 	if (argc != 4) {
 		fprintf(stderr, "ce: error: this program is started by the container engine only\n");

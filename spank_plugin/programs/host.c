@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/inherit.h"
 
 #define OURS "/.container-engine"
@@ -337,9 +338,7 @@ static void execute(char *program, char **argv, int argc)
 
 int main(int argc, char **argv)
 {
-	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
-
-	name = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : "ce-host";
+	name = argc > 0 ? ce_base_name(argv[0]) : "ce-host";
 	if (access(HOST, F_OK) < 0) {
 		fprintf(stderr, "ce: error: %s: works in containers with the hook 'slurm' only\n", name);
 		return NOT_STARTED;

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/fakeroot.h"
 
 extern char **environ;
@@ -90,19 +91,12 @@ static int become_root(char **command)
 	return 127;
 }
 
-static int is_root_name(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-
-	return strcmp(slash != NULL ? slash + 1 : name, ".ce-root") == 0;
-}
-
 int main(int argc, char **argv)
 {
 	sigset_t child;
 	int received;
 
-	if (argc >= 2 && is_root_name(argv[0]))
+	if (argc >= 2 && ce_is_called(argv[0], ".ce-root"))
 		return become_root(argv + 1);
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await(argv[2]);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/carried.h"
 #include "common/ce_join.h"
 #include "common/help.h"
@@ -39,20 +40,13 @@ static void refuse(void)
 	_exit(125);
 }
 
-static int is_of_site(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return strcmp(slash != NULL ? slash + 1 : path, "task-prolog") == 0;
-}
-
 int main(int argc, char **argv)
 {
 	const char *own = getenv(CE_CARRY_OWN_PROLOG), *named = getenv("SLURM_TASK_PROLOG");
 
 	if (has_plan())
 		refuse();
-	if (argc < 1 || is_of_site(argv[0]))
+	if (argc < 1 || ce_is_called(argv[0], "task-prolog"))
 		return 0;
 	/* the plugin has restored the variable where it took out the plan */
 	if (own == NULL && named != NULL && strcmp(named, argv[0]) != 0)

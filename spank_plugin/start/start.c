@@ -19,6 +19,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "common/base_name.h"
 #include "common/io.h"
 #include "memo.h"
 
@@ -44,17 +45,10 @@ static int fail(const char *what, const char *why)
 	return EXIT_ENGINE;
 }
 
-static const char *name_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
 static const struct start *meant(const char *path)
 {
 	for (int i = 0; path != NULL && i < START_COUNT; i++) {
-		if (strcmp(starts[i].name, name_of(path)) == 0)
+		if (ce_is_called(path, starts[i].name))
 			return &starts[i];
 	}
 	return &starts[START_COUNT - 1];
@@ -212,7 +206,7 @@ int main(int argc, char **argv)
 
 	if (prefix == NULL)
 		return EXIT_ENGINE;
-	if (path != NULL && strcmp(name_of(path), "plan") == 0)
+	if (path != NULL && ce_is_called(path, "plan"))
 		return plan(prefix, argc, argv);
 	return become(meant(path), prefix, none, argc > 0 ? argv + 1 : argv);
 }
