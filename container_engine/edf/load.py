@@ -52,7 +52,7 @@ def _load(
 
 
 def _name(name: str | None, layer: Layer) -> str:
-    """Return the name of the environment; options alone are called like their image."""
+    """Return the name of the environment; without one, the image that the options name."""
     if name is not None:
         return name
     return layer.image.value if layer.image else ""

@@ -294,7 +294,7 @@ def _why_not_component(component: str) -> str:
         return "an empty name between two '/'"
     if component != component.lower() and _COMPONENT.fullmatch(component.lower()):
         return f"'{component}' has upper-case letters, which names in a registry never have"
-    return f"'{component}' is not a name that a registry knows"
+    return f"'{component}' is not a valid name in a registry"
 
 
 def _bad(text: str, why: str) -> UserError:

@@ -39,7 +39,7 @@ def _list(name: str, history: History) -> Iterator[Problem]:
         if name != "PATH" or not set(_SYSTEM) & set(text.split(":")):
             yield advice(origin, key, f"replaces the image's {name}, {lost} may be missing", keeps)
     if isinstance(value, str) and "" in value.split(":"):
-        hint = "an empty entry means the current directory, remove the extra ':'"
+        hint = "an empty entry means the current directory: remove the extra ':'"
         yield advice(origin, key, "has an empty entry", hint)
     if any(entry.startswith("~") for entry in text.split(":")):
         yield advice(origin, key, "'~' is not expanded in a variable", "write ${HOME}")

@@ -26,5 +26,5 @@ def slurm_variables(subject: Subject) -> Iterator[Problem]:
             yield advice(origin, history.key, message, hint)
         elif name in _GPUS and value != "" and name not in variables_in(history):
             message = "replaces the GPUs that Slurm gives to each task"
-            hint = "remove the line, srun --gpus-per-task chooses them"
+            hint = "remove the line: srun --gpus-per-task chooses them"
             yield advice(origin, history.key, message, hint)

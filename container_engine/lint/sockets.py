@@ -19,7 +19,7 @@ _NAMES = (
 )
 # directories of the same kind, whatever variables say
 _PLACES = ("/tmp", "/run", "/var/run", "/dev/shm")
-_WHY = "a socket there is seen on all nodes and answers on one, or cannot be made"
+_WHY = "a socket there is visible on all nodes but answers on one only, or cannot be created"
 
 
 def sockets(subject: Subject) -> Iterator[Problem]:

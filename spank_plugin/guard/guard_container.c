@@ -84,7 +84,7 @@ static int read_pid(struct guard *guard, const char *path, pid_t *pid)
 	long value = text != NULL ? strtol(text, NULL, 10) : 0;
 
 	if (value <= 1)
-		return guard_fail(guard, "there is no process id of the container's init");
+		return guard_fail(guard, "the process ID of the container's init is not known");
 	*pid = (pid_t)value;
 	return 0;
 }

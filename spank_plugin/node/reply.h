@@ -9,7 +9,7 @@
 
 enum { CE_REPORT_TEXT = 64 * 1024 };
 
-/* The descriptors are owned: user and mount namespace, environment, guard, mounts, other namespaces of its own. */
+/* Owns its descriptors: user and mount namespace, environment, guard, mounts, other namespaces of its own. */
 struct ce_report {
 	int fds[CE_MAX_FDS];
 	int unshared; /* how many of the last ones there are */

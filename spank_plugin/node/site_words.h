@@ -1,4 +1,4 @@
-/* The site's configuration on this node, as far as a start without Python looks at it. */
+/* What a start without Python reads of the site's configuration on this node. */
 #ifndef CE_SITE_WORDS_H
 #define CE_SITE_WORDS_H
 

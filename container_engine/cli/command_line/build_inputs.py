@@ -155,9 +155,9 @@ def _bases(
 
 
 def _with_registry(one: From, here: Container[str], context: Context) -> From:
-    """Return it with the registry that environments assume where this host sets none.
+    """Return the image with the default registry if neither its name nor this host sets one.
 
-    Podman refuses such names.
+    Podman would refuse the name.
     """
     try:
         image = parse(one.name, "/")

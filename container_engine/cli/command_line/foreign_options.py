@@ -62,7 +62,9 @@ _HIDDEN: Mapping[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRE
 # of builds: what is always so, with and without a value
 _BUILD_ACCEPTED = {"--rm": 0, "--force-rm": 0, "--load": 0, "--layers": 0, "--progress": None}
 _BUILD_WITH_VALUE = {
-    ("--platform",): "the image has this host's architecture; other ones are built on other hosts",
+    (
+        "--platform",
+    ): "the image has this host's architecture; build for another one on a host of that kind",
     ("--secret", "--ssh"): "fetch what needs a secret before the build, and COPY it",
     ("--label",): "in the Dockerfile: LABEL NAME=VALUE",
     ("--network",): "the build has the host's network",

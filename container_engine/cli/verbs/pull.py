@@ -58,5 +58,5 @@ def _pulled(
     pull = importer(context, settings, quiet=arguments.quiet)
     stored = pull.obtain(image, places, Pull(arguments.pull))
     if stored.origin:
-        pull.say(f"{image.name}: from this host ({stored.origin}), no registry was asked")
+        pull.say(f"{image.name}: from this host ({stored.origin}); no registry was asked")
     return stored

@@ -108,7 +108,7 @@ def start(
             _check_name(name, arguments, context)
             which = _shown(name, arguments)
             message = (
-                f"{arguments.verb}: without a command there is a shell, which needs a terminal"
+                f"{arguments.verb}: without a command it opens a shell, which needs a terminal"
             )
             return refuse(message, f"ce run {which} -- COMMAND")
         command = list(default_shell.SHELL)

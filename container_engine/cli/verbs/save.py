@@ -92,7 +92,7 @@ def _check(arguments: argparse.Namespace, context: Context) -> None:
     """Raise UserError for a command line of docker's save or commit."""
     what = arguments.step
     if not what[:1].isdigit() and image_named(what, context, site_config(context)) is not None:
-        hint = "ce images -q shows its file: copy that; ce save is for containers that run"
+        hint = "ce images -q shows its file: copy that; ce save is for running containers"
         raise UserError("an image, which is one file already", hint, name=what)
     if arguments.output is not None or arguments.file is None:
         raise UserError("save: IMAGE.sqsh is missing", f"ce save {what} IMAGE.sqsh")

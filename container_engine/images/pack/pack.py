@@ -25,7 +25,7 @@ _SETTINGS += ["-mem", "160M"]
 # all files belong to root, which in a container is the user
 _OWNER = ["-all-root", "-root-mode", "0755"]
 # for a directory: a file that cannot be read is an error instead of an empty file, and unchanged
-# files give the same image again
+# files always give the same image
 _OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports", "-no-xattrs"]
 # All files of the archive belong to root. tar2sqfs takes a quarter less processor time than
 # mksquashfs and a sixth of the memory, and gives the same image for the same archive.

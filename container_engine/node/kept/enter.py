@@ -128,7 +128,7 @@ def _forget(kept: Kept) -> None:
 def _await(kept: Kept, plan: LaunchPlan) -> Kept:
     """Wait until the container runs, and join it, or until it has ended, and start it."""
     wanted, deadline = kept.wanted, time.monotonic() + plan["settings"]["start_timeout_s"]
-    reason = "another step of this job starts it and is not done"
+    reason = "another step of this job is still starting it"
     while time.monotonic() < deadline:
         if locked(kept.lock, LOCK_SH):
             running = _visit(kept, deadline)

@@ -26,7 +26,7 @@ _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 
 _HASH = 4
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _BASE = 1  # flag of the definition of the file itself
-_MOST = 16 << 20  # no table read here is larger in any library
+_MOST = 16 << 20  # larger than such a table in any library
 _FARTHEST = 1 << 62
 _MOST_ENTRIES = 1 << 16
 # names of symbols can be long, but not all of a library's together

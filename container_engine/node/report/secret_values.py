@@ -50,7 +50,7 @@ def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
 
 
 def secret_stems(plan: LaunchPlan) -> list[str]:
-    """Return text, in capital letters, of which the name of each secret variable has some."""
+    """Return words in capital letters; the name of each secret variable contains one of them."""
     words = plan.get("settings", {}).get("secret_variables", ())
     return [_literal_part(word.upper()) for word in words]
 

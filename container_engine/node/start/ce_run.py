@@ -33,7 +33,7 @@ def run_in_container(
     kept = plan.get("kept")
     if kept and kept["name"]:
         hint = "srun joins it or starts it; ce exec goes to one that runs"
-        raise UserError("ce run makes no container with a name: those belong to a job", hint)
+        raise UserError("ce run cannot name its container: only those of a job have names", hint)
     if SAVE in plan.get("annotations", {}):
         hint = "use srun, or make an image with ce build"
         raise UserError("ce run saves no container", hint, where="--container-save")

@@ -263,7 +263,7 @@ def _publish(home: str, name: str, fields: bytes) -> None:
     finally:
         os.close(starts)
     try:
-        # wherever the path of the directory leads by now
+        # even if the path of the directory leads elsewhere by now
         here = f"/proc/self/fd/{directory}"
         write_private(here, name, memo)
         forget_oldest(here, _MOST)

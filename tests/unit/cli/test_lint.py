@@ -73,7 +73,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             '[env]\nPATH = "/bin::/opt/bin:~/bin"\n',
             "3: env.PATH: has an empty entry\n"
-            "    an empty entry means the current directory, remove the extra ':'\n"
+            "    an empty entry means the current directory: remove the extra ':'\n"
             "3: env.PATH: '~' is not expanded in a variable\n    write ${HOME}\n",
         ),
         (
@@ -115,7 +115,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             '[env]\nCUDA_VISIBLE_DEVICES = "0,1"\n',
             "3: env.CUDA_VISIBLE_DEVICES: replaces the GPUs that Slurm gives to each task\n"
-            "    remove the line, srun --gpus-per-task chooses them\n",
+            "    remove the line: srun --gpus-per-task chooses them\n",
         ),
         (
             'mounts = ["/usr/lib64"]\n',
@@ -337,7 +337,7 @@ def test_sockets_on_a_network_file_system_are_reported(
         return "nfs4" if path.startswith("/home/") else ""
 
     monkeypatch.setattr("container_engine.cli.verbs.lint.network_file_system", kind)
-    why = "a socket there is seen on all nodes and answers on one, or cannot be made"
+    why = "a socket there is visible on all nodes but answers on one only, or cannot be created"
     mounts = 'mounts = ["/home/user", "/home/user/tmp:/tmp", "/home/user/x:/y", "/scratch:/run"]\n'
     said = advice(here, capsys, f'{mounts}[env]\nRAY_TMPDIR = "/y/ray"\n')
     assert said == (

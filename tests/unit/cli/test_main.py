@@ -193,7 +193,7 @@ def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> 
 @pytest.mark.parametrize(
     ("image", "error"),
     [
-        ('image = "A B"', ":1: image: 'A B' is not a name that a registry knows"),
+        ('image = "A B"', ":1: image: 'A B' is not a valid name in a registry"),
         ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference into a registry, for a path"),
         ("", ": image: missing, so this environment can only serve as a base of others"),
     ],

@@ -97,7 +97,7 @@ def test_without_a_terminal_there_is_no_shell(installed: Installed, verb: str) -
     done = installed.ce(verb, "-it", "./e.toml")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"ce: error: {verb}: without a command there is a shell, which needs a terminal\n"
+        f"ce: error: {verb}: without a command it opens a shell, which needs a terminal\n"
         "ce: hint: ce run ./e.toml -- COMMAND\n"
     )
 
@@ -151,7 +151,7 @@ def test_the_name_of_an_image_gets_both_ways(installed: Installed, name: str, hi
     ("image", "message"),
     [
         ("", "--image: the name of the image is empty"),
-        ("A B", "--image: image: 'A B' is not a name that a registry knows"),
+        ("A B", "--image: image: 'A B' is not a valid name in a registry"),
         ("./no.sqsh", "--image: image: '{home}/no.sqsh': no such file or directory"),
     ],
 )

@@ -114,8 +114,8 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
             None,
         ),
         ("a//b", "'a//b': an empty name between two '/'", None),
-        ("a b", "'a b' is not a name that a registry knows", None),
-        ("<IMAGE>", "'<IMAGE>' is not a name that a registry knows", None),
+        ("a b", "'a b' is not a valid name in a registry", None),
+        ("<IMAGE>", "'<IMAGE>' is not a valid name in a registry", None),
         ("ubuntu:a b", "'ubuntu:a b': 'a b' is not a tag", None),
         (
             "ubuntu@sha256:12",
@@ -135,12 +135,12 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
         ),
         (
             "my dir/x.sqsh",
-            "'my dir/x.sqsh': 'my dir' is not a name that a registry knows",
+            "'my dir/x.sqsh': 'my dir' is not a valid name in a registry",
             "did you mean './my dir/x.sqsh'? a path begins with '/' or '.'",
         ),
         (
             "~/x",
-            "'~/x': '~' is not a name that a registry knows",
+            "'~/x': '~' is not a valid name in a registry",
             "'~' is not expanded in an EDF, write ${HOME}",
         ),
     ],

@@ -179,7 +179,7 @@ def test_who_joins_what_cannot_be_written_hears_of_it(made: str) -> None:
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        (LOCK_EX, "another step of this job starts it and is not done"),
+        (LOCK_EX, "another step of this job is still starting it"),
         (LOCK_SH, "does not respond"),
     ],
 )
