@@ -188,8 +188,10 @@ def _assert_soon_idle_and_nothing_left(cluster: Cluster) -> None:
 def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left(
     cluster: Cluster, daemonic: str, number: int
 ) -> None:
-    with _running(cluster, daemonic) as job:
-        _play(number, "a step")
+    each = cluster.edf('[annotations]\ncom.ce.scope = "task"\n')
+    with _running(cluster, each if number % 2 else daemonic) as job:
+        _assert_in_steps_of(job_id(cluster))
+        _play(number // 2, "containers of tasks" if number % 2 else "a step")
         cluster.run(["scancel", "-u", ALICE])
         job.wait()
     _assert_soon_idle_and_nothing_left(cluster)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,6 +105,29 @@ def test_no_file_is_replaced_unless_that_is_wanted(cluster: Cluster, shared: Pat
         there.chmod(0o666)
         assert ce(cluster, "save", "--force", step, str(there)).returncode == 0
     assert there.read_bytes().startswith(b"hsqs")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777], ids=["open", "sticky"])
+def test_what_others_have_put_in_its_place_leads_an_image_nowhere_else(
+    cluster: Cluster, shared: Path, mode: int
+) -> None:
+    place, own = shared / "place", shared / "own"
+    place.mkdir()
+    place.chmod(mode)
+    own.write_text("mine")
+    shutil.chown(own, ALICE)
+    for suffix in ("", ".json", ".sha256"):
+        cluster.run(["ln", "-s", str(own), f"{place}/x.sqsh{suffix}"], user=BOB)
+    with running(cluster) as step:
+        done = ce(cluster, "save", "-q", step, str(place / "x.sqsh"))
+        assert "exists" in done.stderr
+        done = ce(cluster, "save", "-q", "--force", step, str(place / "x.sqsh"))
+        assert done.returncode == (1 if mode == 0o1777 else 0), done.stderr
+    assert own.read_text() == "mine"
+    assert not list(place.glob(".*"))
+    found = sorted(place.iterdir())
+    assert [path.name for path in found] == ["x.sqsh", "x.sqsh.json", "x.sqsh.sha256"]
+    assert {path.is_symlink() for path in found} == {mode == 0o1777}
 
 
 def test_only_ones_own_containers_are_saved(cluster: Cluster, shared: Path) -> None:

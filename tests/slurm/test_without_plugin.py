@@ -1,5 +1,6 @@
 """Hosts without the plugin, and ways to start a step: the cells of the table in SECURITY.md."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -250,6 +251,44 @@ def test_a_node_without_it_does_not_run_a_command_that_may_bear_no_mark(
         assert set(place.ran.where) <= {"ce-demo"}, done.stderr
         assert done.returncode != 0
         assert NOT_LOADED in done.stderr
+
+
+# What a task prolog of a user's prints, that no task may come out of its container.
+_SAYS = {
+    "forgets everything": "for v in $(env | sed s/=.*//); do echo unset $v; done",
+    "forges the container": "echo export CE_JOIN_CONTAINER=0 1 2 -1 1 -1 -1 -1 -1 /",
+    "has no container": "echo export CE_JOIN_CONTAINER=; echo unset CE_JOIN_COMMAND",
+    "has no plan": "echo unset SLURM_CE_PLAN_0; echo unset SLURM_CE_PLAN_COUNT",
+}
+
+
+@pytest.mark.parametrize("says", _SAYS.values(), ids=_SAYS.keys())
+def test_whatever_a_users_task_prolog_says_no_command_runs_outside(place: Place, says: str) -> None:
+    prolog = place.cluster.write(f"#!/bin/sh\n{says}\n", mode=0o755)
+    option = f"--environment={place.mounted}"
+    done = place.cluster.srun(f"--task-prolog={prolog}", option, *place.ran.command)
+    assert (done.returncode == 0) == (place.ran.where == ["ce-demo"]), done.stderr
+    assert set(place.ran.where) <= {"ce-demo"}
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "gone", "a directory", *_SAYS])
+def test_whatever_a_users_task_prolog_is_the_check_of_the_node_comes_first(
+    place: Place, bare: str, kind: str
+) -> None:
+    prolog = place.cluster.write(f"#!/bin/sh\n{_SAYS.get(kind)}\n", mode=0o755)
+    if kind not in _SAYS:
+        prolog.unlink()
+    if kind == "a pipe":
+        os.mkfifo(prolog)
+        prolog.chmod(0o777)
+    elif kind == "a directory":
+        prolog.mkdir()
+    inner = place.step(_TWO.replace("{edf}", f"--environment={place.mounted}"))
+    salloc = ["salloc", "-Q", "-w", f"n1,{bare}", "sh", "-c", inner]
+    done = place.cluster.run(salloc, env={"SLURM_TASK_PROLOG": str(prolog)})
+    assert set(place.ran.where) <= {"ce-demo"}, done.stderr
+    assert done.returncode != 0
+    assert NOT_LOADED in done.stderr
 
 
 def test_several_programs_on_a_node_without_it_do_not_run(place: Place, bare: str) -> None:
