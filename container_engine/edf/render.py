@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from container_engine.edf.model import Edf
 
+_LAST_OF_FOUR_DIGITS = 0xFFFF
 # `false`, a string, an array or a table of strings.
 Value = bool | str | list[str] | dict[str, str]
 
@@ -75,5 +76,13 @@ def _toml_key(key: str) -> str:
 
 
 def toml_string(text: str) -> str:
+    """Return the string in quotes, with no character that a terminal takes for a command."""
     # JSON escapes everything that TOML requires, except DEL
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number <= _LAST_OF_FOUR_DIGITS else f"\\U{number:08x}"

@@ -57,7 +57,15 @@ def text(content: str) -> None:
 
 def document(value: object) -> None:
     """Print JSON. It is ASCII, so no terminal takes a part of it for a command."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    json_text(json.dumps(value, indent=2) + "\n")
+
+
+def json_text(content: str) -> None:
+    """Print text that is JSON already, as ASCII; only strings in it have other characters."""
+    escaped = (
+        c if c.isascii() else json.dumps(c)[1:-1] for c in content.replace("\x7f", r"\u007f")
+    )
+    sys.stdout.write("".join(escaped))
 
 
 def exact(content: bytes) -> None:

@@ -82,10 +82,11 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)
     messages.say(notices)
-    if arguments.json:
+    if arguments.json and arguments.caller:
         # a Slurm command gets a word before the plan, because empty output would be ambiguous
-        shown = head + text if arguments.caller else text
-        output.exact(shown.encode("utf-8", "surrogateescape"))
+        output.exact((head + text).encode("utf-8", "surrogateescape"))
+    elif arguments.json:
+        output.json_text(text)
     elif text:
         from container_engine.plan.model import from_json
         from container_engine.plan.show import show

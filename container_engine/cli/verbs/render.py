@@ -33,8 +33,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise RefusedError(loaded.problems)
     messages.say(message_text.of_problems(loaded.problems))
     edf = _anywhere(loaded.edf, context.cwd)
-    text = to_toml(edf) if arguments.format == "toml" else to_json(edf)
-    output.exact(text.encode())
+    if arguments.format == "toml":
+        output.exact(to_toml(edf).encode())
+    else:
+        output.json_text(to_json(edf))
     return 0
 
 

@@ -2,10 +2,12 @@
 
 import ast
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from container_engine.cli.main import main
 from container_engine.cli.printing import output
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
@@ -51,6 +53,24 @@ def test_text_keeps_its_lines_and_columns(content: str, capsys: pytest.CaptureFi
     output.text(content)
     output.text("")
     assert capsys.readouterr().out == "a       b\n\\x1bc\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("render",), ("render", "--format=toml"), ("plan", "--json")], ids=" ".join
+)
+def test_an_environment_that_is_printed_commands_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """Nor is it another one: what is printed means what was written."""
+    escapes = r"red\u001b[31m\u007f\u009b2K\u202e\U000e0001größer"
+    edf = tmp_path / "x.toml"
+    edf.write_text(f'image = "{squashfs.make(tmp_path / "x.sqsh", {})}"\nenv.A = "{escapes}"\n')
+    assert main([*words, str(edf)]) == 0
+    said = capsys.readouterr().out
+    assert all(c.isprintable() or c == "\n" for c in said)
+    env = (tomllib if "--format=toml" in words else json).loads(said)["env"]
+    value = env["A"] if isinstance(env, dict) else env[0]["value"]
+    assert value == "red\033[31m\x7f\x9b2K\u202e\U000e0001größer"
 
 
 def test_json_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
