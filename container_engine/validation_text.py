@@ -181,12 +181,23 @@ def _dotted(place: Place) -> str:
 
 
 def _unknown(one: Unfit) -> str:
-    from msgspec.structs import fields
-
     assert one.owner is not None
-    meant = nearest(str(one.place[-1]), [field.encode_name for field in fields(one.owner)])
+    name, known = str(one.place[-1]), _keys_of(one.owner)
+    # a known key outside of its table is not a misspelt one
+    inside = (f"{table}.{name}" for table, kind in known.items() if name in _keys_of(kind))
+    meant = next(inside, None) or nearest(name, known)
     suggestion = f", did you mean '{meant}'?" if meant else ""
     return f"unknown key '{_dotted(one.place)}'{suggestion}"
+
+
+def _keys_of(kind: object) -> dict[str, object]:
+    """Return the keys of a model with the types of their values; none for another type."""
+    from msgspec.structs import fields
+
+    kind = _bare(kind)
+    if not (isinstance(kind, type) and _is_model(kind, {})):
+        return {}
+    return {field.encode_name: field.type for field in fields(kind)}
 
 
 def _message(kind: object, value: object, table: str) -> str:

@@ -12,6 +12,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.did_you_mean import nearest
+from container_engine.images.policy import first_match
 from container_engine.images.reference import ARCHITECTURES
 from container_engine.process import reason
 from container_engine.validation_text import Fault
@@ -71,6 +72,10 @@ class _Look:
             self._fault("policy.signed_images_only", text)
         for key in ("image_registries", "allowed_images", "denied_images"):
             self._names(f"policy.{key}", getattr(policy, key), is_file=key != "image_registries")
+        for pattern in policy.allowed_images:
+            if denied := first_match(policy.denied_images, (pattern,)):
+                text = f"'{pattern}' is never allowed: '{denied}' of denied_images covers it"
+                self._fault("policy.allowed_images", text)
         for pattern in policy.mount_sources:
             if not pattern.startswith(("/", "*", "[", "?")):
                 self._fault("policy.mount_sources", f"'{pattern}' never matches an absolute path")

@@ -33,12 +33,12 @@ class Rules(NamedTuple):
         """Raise UserError, with the rule, for a name that the site does not allow."""
         shown = image.name
         names = _names(image)
-        denied = _first(self.policy.denied_images, names)
+        denied = first_match(self.policy.denied_images, names)
         if denied is not None:
             raise self.refusal("denied_images", f"'{denied}' forbids '{shown}'")
         is_file = isinstance(image, FileImage)
         allowed = [p for p in self.policy.allowed_images if p.startswith("/") == is_file]
-        if allowed and _first(allowed, names) is None:
+        if allowed and first_match(allowed, names) is None:
             patterns = ", ".join(f"'{pattern}'" for pattern in allowed)
             raise self.refusal("allowed_images", f"'{shown}' matches none of {patterns}")
 
@@ -104,7 +104,7 @@ def _names(image: Reference | LocalImage) -> tuple[str, ...]:
     return (f"{image.registry}/{image.repository}", image.canonical)
 
 
-def _first(patterns: Sequence[str], names: Sequence[str]) -> str | None:
+def first_match(patterns: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the first pattern that matches one of the names or a directory above it."""
     for pattern in patterns:
         for form in {pattern, _with_plain_host(pattern)}:

@@ -303,6 +303,8 @@ QUESTIONS = {
     "healthcheck": "howto/dockerfile",
     # what users of MPI and of machine learning and administrators type
     "cxi": "howto/network",
+    "environment.yml": "howto/python-packages",
+    "conda env": "howto/python-packages",
     "dataloader workers": "howto/short-answers",
     "imagenet": "howto/datasets",
     "wandb": "howto/short-answers",

@@ -109,6 +109,10 @@ def test_everything_that_was_looked_at_is_known(site: Site) -> None:
         ("entrypiont = true", "unknown key 'entrypiont', did you mean 'entrypoint'?"),
         ("zzz = true", "unknown key 'zzz'"),
         (
+            'max_image_size = "1G"',
+            "unknown key 'max_image_size', did you mean 'policy.max_image_size'?",
+        ),
+        (
             'policy.max_size = "5G"',
             "unknown key 'policy.max_size', did you mean 'max_image_size'?",
         ),

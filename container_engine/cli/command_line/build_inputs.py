@@ -31,6 +31,22 @@ if TYPE_CHECKING:
     from container_engine.images.store.store import Stores
     from container_engine.submit.context import Context
 
+_CONDA = (
+    "a file of conda's: COPY and RUN conda env update -n base -f in a Dockerfile install it"
+    " (ce help python-packages)"
+)
+_COMPOSE = "a file of Docker Compose: each service is an srun of its own (ce help docker)"
+# the first words of files that other builders read, and what to do with them
+_OTHER_RECIPES = {
+    "name:": _CONDA,
+    "channels:": _CONDA,
+    "dependencies:": _CONDA,
+    "services:": _COMPOSE,
+    "version:": _COMPOSE,
+    "bootstrap:": "a definition file of Apptainer: write its sections as a Dockerfile, %post as RUN"
+    " (ce help migration)",
+}
+
 
 def recipe_of(
     arguments: argparse.Namespace, places: Stores, context: Context
@@ -116,7 +132,8 @@ def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
         close = nearest(mistake.name.upper(), INSTRUCTIONS) if mistake.why == UNKNOWN else None
         why = f"{mistake.why}, did you mean {close}?" if close else mistake.why
         where = f"{shown}:{mistake.line}" if mistake.line else shown
-        raise UserError(why, where=where, name=mistake.name or None)
+        hint = None if close else _OTHER_RECIPES.get(mistake.name.lower())
+        raise UserError(why, hint, where=where, name=mistake.name or None)
     froms = bases_of(text, given)
     for one in froms:
         if one.lacks:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+_ROOM = "ce images shows how much your images take, ce gc removes unused ones"
 _ENDS = "a container ends with its command or its step"
 _SAVE = "ce save JOB IMAGE.sqsh keeps changes; lasting ones belong in a Dockerfile: ce build"
+_REMOVE = f"ce rmi removes an image, rm the file of an environment (ce list shows it); {_ENDS}"
 _STOP = f"{_ENDS}; ce ps lists your steps, scancel JOB.STEP ends one"
 _FILE = "an image is one file, which ce images -q shows: copy or rename that"
 _CLEAN = "ce gc removes unused images, ce gc --layers what imports have kept"
@@ -25,7 +27,9 @@ FOREIGN_VERBS: dict[str, str] = {
     "container": "ce ps lists your steps, ce run starts a container",
     "cp": 'mount a directory instead: mounts = ["SOURCE:DESTINATION"] in the environment file',
     "create": "ce run and srun create the container; ce init NAME creates an environment file",
-    "delete": f"{_ENDS}; ce rmi removes images",
+    "delete": _REMOVE,
+    "df": _ROOM,
+    "du": _ROOM,
     "edit": "an environment is a text file: ce list shows where it is; ce validate NAME checks it",
     "enter": "ce exec JOB opens a shell in a running step, ce shell NAME in a new container",
     "env": "ce list shows the environments, ce explain NAME where values come from",
@@ -50,12 +54,12 @@ FOREIGN_VERBS: dict[str, str] = {
     "port": "the container has the host's network: every port is open as it is",
     "prune": "ce gc removes unused images",
     "push": "ce only gets images; skopeo copy, or a build service, pushes one to a registry",
-    "quota": "ce images shows how much your images take, ce gc removes unused ones",
+    "quota": _ROOM,
     "remote": "ce login REGISTRY logs in to a registry, ce logout logs out",
-    "remove": f"{_ENDS}; ce rmi removes images",
+    "remove": _REMOVE,
     "rename": "an environment has the name of its file: mv",
     "restart": f"{_ENDS}; start it again: srun or ce run",
-    "rm": f"{_ENDS}; ce rmi removes images",
+    "rm": _REMOVE,
     "rollback": _UPGRADE,
     "search": "ce does not search registries; use their web pages, or skopeo list-tags",
     "show": "ce explain NAME shows an environment, ce inspect an image, ce hooks show a hook",

@@ -148,15 +148,16 @@ def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
         return f"too many words: {' '.join(words)}"
     from container_engine.did_you_mean import nearest
 
+    # without the dashes, which make any two short options similar
     known = [
-        name
+        name.lstrip("-")
         for action in parser._actions  # noqa: SLF001
         if action.help != argparse.SUPPRESS
         for name in action.option_strings
         if name.startswith("--")
     ]
-    meant = nearest(option, known)
-    return f"there is no option {option}" + (f", did you mean {meant}?" if meant else "")
+    meant = nearest(option.lstrip("-"), known)
+    return f"there is no option {option}" + (f", did you mean --{meant}?" if meant else "")
 
 
 def help_of(verb: str) -> str:

@@ -25,6 +25,12 @@ def test_a_base_that_is_no_image_of_this_host_is_refused(
 @pytest.mark.parametrize(
     ("content", "answer"),
     [
+        (
+            "name: x\nchannels: [conda-forge]\n",
+            "Containerfile:1: 'name:': unknown instruction\nce: hint: a file of conda's: ",
+        ),
+        ("services:\n", "Containerfile:1: 'services:': unknown instruction\nce: hint: a file of D"),
+        ("FROM a\nENV A\n", "Containerfile:2: 'ENV': 'A' has no value: ENV A=VALUE\n"),
         ("FROM a\nRUM x\n", "Containerfile:2: 'RUM': unknown instruction, did you mean RUN?\n"),
         (
             "FROM $B\n",

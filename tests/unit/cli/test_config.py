@@ -150,6 +150,10 @@ def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path
         ),
         ('[policy]\nimage_registries = ["Nvcr.io"]', "2: policy.image_registries: 'Nvcr.io' never"),
         (
+            '[policy]\nallowed_images = ["docker.io/library/*"]\ndenied_images = ["docker.io"]',
+            "2: policy.allowed_images: 'docker.io/library/*' is never allowed: 'docker.io' of",
+        ),
+        (
             '[policy]\nmount_sources = ["scratch"]',
             "2: policy.mount_sources: 'scratch' never matches",
         ),

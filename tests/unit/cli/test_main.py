@@ -119,6 +119,7 @@ def test_colours_are_for_people_who_want_them(
         (["-v"], "ce: error: no verb is given\n"),
         (["inspect", "--depth=a", "x"], "ce: error: inspect: --depth: 'a' is not a whole number"),
         (["doctor", "--node", "--all-nodes"], "ce: error: doctor: either --all-nodes or --node"),
+        (["gc", "--days", "9"], "ce: error: gc: there is no option --days\n"),
         (["plan", "--wrong", "e"], "ce: error: plan: there is no option --wrong\n"),
         (
             ["gc", "--unsued=3"],
