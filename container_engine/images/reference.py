@@ -104,7 +104,8 @@ class LocalImage(NamedTuple):
 
     @property
     def origin(self) -> str:
-        return self.made_of or self._place
+        """The source as text, which names and records are: a path may have any bytes."""
+        return os.fsencode(self.made_of or self._place).decode("utf-8", "backslashreplace")
 
     @property
     def is_ours(self) -> bool:

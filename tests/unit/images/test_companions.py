@@ -7,7 +7,7 @@ import pytest
 
 from container_engine.errors import UserError
 from container_engine.images import lock
-from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.images.resolve import from_file
 from container_engine.images.store import companions, identity
 from container_engine.images.store.store import Store, Stores
@@ -90,6 +90,16 @@ def named(name: str) -> RegistryImage:
     image = parse(name, "/")
     assert isinstance(image, RegistryImage)
     return image
+
+
+def test_an_image_from_a_path_that_is_no_text_is_remembered(tmp_path: Path) -> None:
+    store, image = Store(str(tmp_path / "s"), "amd64"), LocalImage("x", "dir", "/a\udcff")
+    owned(Path(store.image(DIGEST)), 0)
+    store.remember(image, DIGEST)
+    found = store.find(image)
+    assert found is not None
+    assert (found.name, found.origin) == (r"dir:/a\xff", r"dir:/a\xff")
+    assert image.source == "dir:/a\udcff"
 
 
 @pytest.mark.parametrize("of", ["ref", "image"])
