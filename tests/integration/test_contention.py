@@ -99,6 +99,33 @@ def test_a_store_needs_neither_flock_nor_hard_links(
     assert os.listdir(tmp_path / "store/locks") == os.listdir(tmp_path / "store/work") == []
 
 
+def test_a_layer_of_another_member_of_a_group_is_used_though_only_its_owner_may_set_its_time(
+    registry: Registry, tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    shared = [Member("base", os.urandom(300_000))]
+    names = [
+        registry.push(tmp_path / f"{number}", f"group{number}:1", shared, [Member(f"f{number}")])
+        for number in (1, 2)
+    ]
+    store, log = tmp_path / "store", tmp_path / "log"
+    start(registry, store, "pull", names[0]).communicate(timeout=120)
+    strace = [need_tool("strace"), "-f", "-qq", "-o", str(log), "-e", "trace=utimensat"]
+    second = subprocess.run(
+        [
+            *(*strace, "-e", "inject=utimensat:error=EPERM"),
+            *(sys.executable, "-m", "container_engine", "pull", names[1]),
+        ],
+        env={**registry.env, "EDF_IMAGESTORE": str(store)},
+        cwd=SOURCES,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert second.returncode == 0, second.stderr
+    assert "EPERM" in log.read_text()
+    assert listing(second.stdout.strip()) == {"/base", "/f2"}
+
+
 def test_who_waits_says_for_whom_and_how_far_and_can_be_ended(
     registry: Registry, tmp_path: Path, wanted: str, slow: Front
 ) -> None:
