@@ -15,3 +15,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     folded = {other.lower(): other for other in reversed(names)}
     close = difflib.get_close_matches(name.lower()[:200], list(folded), n=1, cutoff=0.65)
     return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str | None) -> str:
+    """Return the end of a message that suggests a name, "" if there is none."""
+    return f", did you mean '{name}'?" if name else ""

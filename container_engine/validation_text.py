@@ -10,7 +10,7 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +186,7 @@ def _unknown(one: Unfit) -> str:
     # a known key outside of its table is not a misspelt one
     inside = (f"{table}.{name}" for table, kind in known.items() if name in _keys_of(kind))
     meant = next(inside, None) or nearest(name, known)
-    suggestion = f", did you mean '{meant}'?" if meant else ""
+    suggestion = did_you_mean(meant)
     return f"unknown key '{_dotted(one.place)}'{suggestion}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import COUNTERPARTS, FOREIGN_KEYS
 from container_engine.model import MisfitError
@@ -74,7 +74,7 @@ def _unknown_key(key: str, report: Report) -> None:
     meant = None
     if not report.is_full and not instead:
         meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
-    suggestion = f", did you mean '{meant}'?" if meant else ""
+    suggestion = did_you_mean(meant)
     report.unknown((key,), f"unknown key '{key}' has no effect{suggestion}", instead)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def judge_value(value: str, rule: ValueRule) -> Doubt | None:
 
 def _choice(value: str, known: tuple[str, ...]) -> Doubt:
     meant = nearest(value, known)
-    suggestion = f", did you mean '{meant}'?" if meant else ""
+    suggestion = did_you_mean(meant)
     return Doubt("error", f"unknown value '{value}'{suggestion}", f"choose from {', '.join(known)}")
 
 

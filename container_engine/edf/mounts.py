@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.expand import escape, shown, spell
 from container_engine.edf.foreign_names import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
@@ -192,7 +192,7 @@ def _unknown_flag(flag: str, allowed: Sequence[str]) -> MountError:
     if flag.startswith(("/", ".")):
         return MountError(f"'{flag}' is not a flag", _COLON_HINT)
     meant = FOREIGN_FLAGS.get(flag.lower()) or nearest(flag, allowed)
-    suggestion = f", did you mean '{meant}'?" if meant else ""
+    suggestion = did_you_mean(meant)
     return MountError(f"unknown flag '{flag}'{suggestion}", f"choose from {', '.join(allowed)}")
 
 

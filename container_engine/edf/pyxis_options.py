@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
@@ -233,7 +233,7 @@ class _Reader:
         name, equals, value = word.removeprefix("--").partition("=")
         if name not in OPTIONS or not word.startswith("--"):
             meant = nearest(name, OPTIONS)
-            suggestion = f", did you mean '--{meant}'?" if meant else ""
+            suggestion = did_you_mean(f"--{meant}" if meant else None)
             self._error(word, f"unknown option{suggestion}")
         elif bool(OPTIONS[name]) != bool(equals):
             self._error(f"--{name}", "needs a value" if OPTIONS[name] else "takes no value")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.catalog.match import Refusal
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.text_layout import natural
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iter
         values.choose(hook, name, max(known, key=natural))
         return
     meant = nearest(value, known)
-    suggestion = f", did you mean '{meant}'?" if meant else ""
+    suggestion = did_you_mean(meant)
     shown = sorted(known, key=natural, reverse=True)[:_SHOWN]
     message = f"there is no '{value}' in {directory}{suggestion}"
     hint = f"there are {', '.join(shown)}" if shown else "the directory is empty"

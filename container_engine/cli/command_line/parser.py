@@ -122,14 +122,14 @@ class _Whole(Parser):
             import shutil
 
             from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
-            from container_engine.did_you_mean import nearest
+            from container_engine.did_you_mean import did_you_mean, nearest
 
             if value in FOREIGN_VERBS:
                 self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
             meant = nearest(value, VERBS)
             if not meant and shutil.which(value):
                 self.refuse(f"ce has no verb '{value}'", f"ce run NAME -- {value} runs the command")
-            suggestion = f", did you mean '{meant}'?" if meant else ""
+            suggestion = did_you_mean(meant)
             raise argparse.ArgumentError(None, f"unknown verb '{value}'{suggestion}")
         super()._check_value(action, value)
 
