@@ -35,8 +35,8 @@ All are optional. In every string variables are expanded.
 _CONFIGURATION = """\
 # Keys of the site's configuration
 
-Made from the model that reads `config.toml` and `conf.d/*.toml`; how the files go together is in
-[the site's configuration](../admin/configuration.md). All are optional.
+Made from the model that reads `config.toml`, `conf.d/*.toml` and `clusters.d/*.toml`; how the files
+go together is in [the site's configuration](../admin/configuration.md). All are optional.
 
 """
 _BOTH, _SUBMIT = "submit host, and again each node", "submit host"

@@ -7,6 +7,8 @@ which srun ran. Used only for plans with deferred strings.
 
 from __future__ import annotations
 
+import os
+
 from container_engine.deferred import OF_TASKS
 
 TYPE_CHECKING = False
@@ -36,6 +38,12 @@ def node_name(environment: Mapping[str, str]) -> str:
     if not place.isdigit() or not nodes:
         return known
     return next((name for index, name in enumerate(expand(nodes)) if index == int(place)), known)
+
+
+def in_path(text: str, environment: Mapping[str, str]) -> str:
+    """Fill in this node's names in a path of slurm.conf."""
+    host = os.uname().nodename.partition(".")[0]
+    return text.replace("%n", node_name(environment) or host).replace("%h", host)
 
 
 def expand(nodes: str) -> Iterator[str]:

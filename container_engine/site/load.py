@@ -1,23 +1,28 @@
-"""Reads the site's configuration: config.toml, then conf.d/*.toml; later files win."""
+"""Reads the site's configuration; later files win.
+
+They are config.toml, conf.d/*.toml and, for the cluster of this host, clusters.d/CLUSTER.toml.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import tomllib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine import ownership
+from container_engine import ownership, slurm_conf
 from container_engine.model import MisfitError
 from container_engine.process import reason
-from container_engine.site.model import SiteConfig
+from container_engine.site.model import READ_ON_NODES, SiteConfig
 from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SYSTEM_DIRECTORY = "/etc/container-engine"
-MAIN, DROP_INS = "config.toml", "conf.d"
+MAIN, DROP_INS, CLUSTERS = "config.toml", "conf.d", "clusters.d"
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
 _APPENDED = ("devices", "devices_if_there", "mounts")
@@ -28,7 +33,8 @@ class Configuration(NamedTuple):
 
     `origins` maps each key set in a file to that file, with one entry per item of a joined array
     ("mounts[1]") and per key of a table ("env.NAME"). `files` were read in this order; `probed`
-    are all paths examined, existing or not. A value with a fault is left out of the settings.
+    are all paths examined, existing or not; `variables` are those of the environment that count. A
+    value with a fault is left out of the settings.
     """
 
     settings: SiteConfig
@@ -36,6 +42,7 @@ class Configuration(NamedTuple):
     files: tuple[str, ...]
     probed: tuple[str, ...]
     faults: tuple[Fault, ...] = ()
+    variables: tuple[str, ...] = ()
 
     def origin(self, key: str) -> str:
         """Return the origin of a key, as plans and messages show it."""
@@ -58,13 +65,15 @@ def directories(prefix: str) -> tuple[str, ...]:
     return (f"{prefix}/etc/container-engine", SYSTEM_DIRECTORY)
 
 
-def load(prefix: str, uid: int, file: str | None = None) -> Configuration:
-    """Return the site's configuration, or that of `file` alone.
+def load(
+    prefix: str, uid: int, file: str | None = None, env: Mapping[str, str] = NO_VARIABLES
+) -> Configuration:
+    """Return the site's configuration, or that of `file` alone; `env` leads to slurm.conf.
 
     Root, `uid` or the owner of the engine's code must own every file, and nobody else may write
     it. Raises SiteError with every fault and its line, in one line.
     """
-    found = read(prefix, uid, file)
+    found = read(prefix, uid, file, env)
     if found.faults:
         from container_engine.site.lines import FaultsError
 
@@ -72,25 +81,79 @@ def load(prefix: str, uid: int, file: str | None = None) -> Configuration:
     return found
 
 
-def read(prefix: str, uid: int, file: str | None = None) -> Configuration:
+def read(
+    prefix: str, uid: int, file: str | None = None, env: Mapping[str, str] = NO_VARIABLES
+) -> Configuration:
     """Read as `load` does, but return the faults instead of raising SiteError."""
-    probed: list[str] = []
-    faults: list[Fault] = []
-    files = [file] if file else _files(prefix, uid, probed, faults)
+    looked = _Looked([], [], [])
+    files = [file] if file else _files(prefix, uid, looked)
+    if files and not file:
+        files += _of_cluster(files, uid, env, looked)
     merged = _Merged()
     for path in files:
-        content = _content(path, uid, faults)
+        content = _content(path, uid, looked.faults)
         if content is not None:
-            merged.add(path, content, faults)
+            merged.add(path, content, looked.faults)
     settings = SiteConfig.of(merged.values)
-    probed.extend(files)
-    return Configuration(settings, merged.origins, tuple(files), tuple(probed), tuple(faults))
+    probed, faults, variables = looked
+    return Configuration(
+        settings,
+        merged.origins,
+        tuple(files),
+        (*probed, *files),
+        tuple(faults),
+        tuple(variables),
+    )
 
 
-def _files(prefix: str, uid: int, probed: list[str], faults: list[Fault]) -> list[str]:
+class _Looked(NamedTuple):
+    """All paths examined so far, what is wrong with them, and all variables."""
+
+    probed: list[str]
+    faults: list[Fault]
+    variables: list[str]
+
+
+def of_clusters(files: Sequence[str]) -> list[str]:
+    """Return the files of all clusters beside the files of a configuration."""
+    above = os.path.dirname(files[0]) if files else ""
+    return _in_clusters(above.removesuffix(f"/{DROP_INS}")) if above else []
+
+
+def _in_clusters(directory: str) -> list[str]:
+    clusters = f"{directory}/{CLUSTERS}"
+    try:
+        names = sorted(os.listdir(clusters))
+    except OSError:
+        return []
+    return [f"{clusters}/{name}" for name in names if name.endswith(".toml")]
+
+
+def _of_cluster(
+    files: Sequence[str], uid: int, env: Mapping[str, str], looked: _Looked
+) -> list[str]:
+    """Return the file of this host's cluster if there is one."""
+    every = of_clusters(files)
+    if not every:
+        return []
+    directory = os.path.dirname(every[0])
+    _check_owner(directory, os.stat(directory), uid, looked.faults)
+    looked.variables.append("SLURM_CONF")
+    looked.probed.extend(slurm_conf.places(env))
+    configuration = slurm_conf.find(env)
+    name = slurm_conf.value(configuration, "ClusterName", looked.probed) if configuration else ""
+    if not name:
+        why = "which of these counts is unknown: this host has no slurm.conf with a ClusterName"
+        looked.faults.append(Fault(directory, why, "SLURM_CONF names one elsewhere"))
+    file = f"{directory}/{name.lower()}.toml"
+    return [file] if file in every else []
+
+
+def _files(prefix: str, uid: int, looked: _Looked) -> list[str]:
+    probed, faults, _variables = looked
     for directory in directories(prefix):
         main, drop_ins = f"{directory}/{MAIN}", f"{directory}/{DROP_INS}"
-        probed += [main, drop_ins]
+        probed += [main, drop_ins, f"{directory}/{CLUSTERS}"]
         try:
             names = sorted(os.listdir(drop_ins))
             _check_owner(drop_ins, os.stat(drop_ins), uid, faults)
@@ -106,6 +169,8 @@ def _files(prefix: str, uid: int, probed: list[str], faults: list[Fault]) -> lis
         ]
         if files:
             return files
+        for path in _in_clusters(directory):
+            faults.append(Fault(path, f"has no {MAIN} above it", f"an empty {main} will do"))
     return []
 
 
@@ -156,7 +221,7 @@ class _Merged:
     def add(self, path: str, content: dict[str, Any], faults: list[Fault]) -> None:
         """Merge one file; keys with a fault are left out and added to `faults`."""
         for key, value in content.items():
-            problems = _problems(path, key, value)
+            problems = _problems(path, key, value) or _of_nodes(path, key, value)
             faults.extend(problems)
             if problems:
                 continue
@@ -170,6 +235,15 @@ class _Merged:
             else:
                 self.values[key] = value
                 self.origins[key] = path
+
+
+def _of_nodes(path: str, key: str, value: object) -> list[Fault]:
+    """Return a fault for each key in a cluster's file that nodes read without looking there."""
+    if os.path.basename(os.path.dirname(path)) != CLUSTERS:
+        return []
+    keys = [f"{key}.{name}" for name in value] if isinstance(value, dict) else [key]
+    why = "nodes read this key again, in config.toml and conf.d only: write it there"
+    return [Fault(path, why, key=one) for one in keys if one in READ_ON_NODES]
 
 
 def _problems(path: str, key: str, value: object) -> list[Fault]:

@@ -119,6 +119,8 @@ def prepare_image(image: str, context: Context) -> Prepared:
 def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     config = configuration(context)
     inputs.files.extend(config.probed)
+    for variable in config.variables:
+        inputs.environment.get(variable)
     asking = context._replace(env=inputs.environment)
     offered = offer(asking, config, inputs.files)
     loaded = load(asking, offered)

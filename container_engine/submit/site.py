@@ -17,7 +17,7 @@ def configuration(context: Context) -> Configuration:
     """Return the site's configuration, read once. Raises SiteError with all its faults."""
     if context.site_read:
         return context.site_read[0]
-    found = load(context.prefix, context.uid, context.site_file)
+    found = load(context.prefix, context.uid, context.site_file, context.env)
     if context.site_read is not None:
         context.site_read.append(found)
     return found
@@ -36,4 +36,4 @@ def node_rules(config: Configuration) -> Rules:
 
 def with_faults(context: Context) -> Configuration:
     """Load the site's configuration and return its faults with it."""
-    return read(context.prefix, context.uid, context.site_file)
+    return read(context.prefix, context.uid, context.site_file, context.env)

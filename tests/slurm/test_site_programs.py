@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,3 +89,39 @@ def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(
         job.wait_for_lines(1)
         show = ["scontrol", "show", "job", job_id(cluster)]
         until("a comment", lambda: re.search("Comment=.*/demo.sqsh", cluster.run(show).stdout))
+
+
+@pytest.fixture
+def of_clusters(cluster: Cluster) -> Iterator[Path]:
+    """Return the directory of the clusters' own settings; the sandbox's name is ce-sandbox."""
+    directory = cluster.prefix / "etc/container-engine/clusters.d"
+    directory.mkdir()
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_a_cluster_has_settings_of_its_own_in_the_files_of_all(
+    cluster: Cluster, demo: str, of_clusters: Path
+) -> None:
+    ask = ("-n1", f"--environment={demo}", "printenv", "WHERE")
+    (of_clusters / "elsewhere.toml").write_text('[env]\nWHERE = "elsewhere"\n')
+    assert cluster.srun(*ask).stdout == ""
+    (of_clusters / "ce-sandbox.toml").write_text('[env]\nWHERE = "here"\n')
+    assert cluster.srun(*ask).stdout == "here\n"
+    # a plan that is remembered is of one cluster
+    other = of_clusters / "slurm.conf"
+    text = (cluster.dir / "etc/slurm.conf").read_text()
+    other.write_text(text.replace("ClusterName=ce-sandbox", "ClusterName=Elsewhere"))
+    done = cluster.run(
+        ["ce", "run", demo, "--", "printenv", "WHERE"], env={"SLURM_CONF": str(other)}
+    )
+    assert done.stdout == "elsewhere\n", done.stderr
+    done = cluster.run(["ce", "config", "show"])
+    assert f"{of_clusters}/ce-sandbox.toml" in done.stdout
+    (of_clusters / "elsewhere.toml").write_text("tmpfs_siz = 1\n")
+    done = cluster.run(["ce", "config", "check"])
+    assert (done.returncode, "elsewhere.toml:1: unknown key 'tmpfs_siz'" in done.stdout) == (
+        1,
+        True,
+    )
+    assert cluster.srun(*ask).stdout == "here\n"

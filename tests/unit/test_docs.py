@@ -23,7 +23,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 # The first line of an example names its file: "# ~/.edf/train.toml", "# ./train.toml".
 FILE_NAME = re.compile(r"# (?:~/\.edf/|/etc/edf/|\./)?([a-z][a-z0-9-]*\.toml)")
 HOOK_FILE = re.compile(r"# /etc/container-engine/hooks\.d/([a-z0-9_]+/hook\.toml)\n")
-SITE_FILE = re.compile(r"# /etc/container-engine/((?:conf\.d/)?[a-z0-9-]*\.toml)\n")
+SITE_FILE = re.compile(r"# /etc/container-engine/((?:(?:conf|clusters)\.d/)?[a-z0-9-]*\.toml)\n")
 KINDS = (FILE_NAME, HOOK_FILE, SITE_FILE)
 VARIABLES = {
     "HOME": "/home/alice",
@@ -79,8 +79,11 @@ def test_an_example_of_a_sites_configuration_is_valid(example: Example, tmp_path
     file = tmp_path / "etc/container-engine" / example.file
     file.parent.mkdir(parents=True)
     file.write_text(example.text, encoding="utf-8")
-    config = load_site(str(tmp_path), os.geteuid())
-    assert config.files == (str(file),)
+    main, conf = file.parents[example.file.count("/")] / "config.toml", tmp_path / "slurm.conf"
+    main.touch()
+    conf.write_text(f"ClusterName={file.stem}\n")
+    config = load_site(str(tmp_path), os.geteuid(), env={"SLURM_CONF": str(conf)})
+    assert config.files == tuple(dict.fromkeys(map(str, (main, file))))
     sitewide(config, VARIABLES)
 
 

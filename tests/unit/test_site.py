@@ -214,3 +214,74 @@ def test_the_example_shows_every_key_with_its_default(site: Site) -> None:
     shown = site.load().settings
     assert set(tomllib.loads(example.read_text())) == set(SiteConfig.__struct_fields__)
     assert replace(shown, image_store=None) == SiteConfig()
+
+
+class Cluster:
+    """A host of a cluster, by its slurm.conf."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.conf = directory / "slurm.conf"
+        self.conf.write_text(f"ClusterName={name}\n")
+        self.env = {"SLURM_CONF": str(self.conf)}
+
+
+def test_the_file_of_a_cluster_is_read_last_on_its_hosts_alone(site: Site, tmp_path: Path) -> None:
+    site.write("config.toml", 'pull = "never"\nmounts = ["/a"]\n[env]\nA = "1"\nB = "1"\n')
+    site.write("conf.d/10.toml", 'pull = "always"\n')
+    own = site.write("clusters.d/daint.toml", 'pull = "missing"\nmounts = ["/b"]\n[env]\nB = "2"\n')
+    site.write("clusters.d/eiger.toml", 'pull = "age"\nno_such_key = 1\n')
+
+    daint = load(site.prefix, UID, env=Cluster(tmp_path, "Daint").env)
+    assert daint.settings.pull == "missing"
+    assert daint.settings.mounts == ("/a", "/b")
+    assert daint.settings.env == {"A": "1", "B": "2"}
+    assert daint.origin("env.B") == f"site: {own}:env.B"
+
+    other = load(site.prefix, UID, env=Cluster(tmp_path, "santis").env)
+    assert other.settings.pull == "always"
+    with pytest.raises(SiteError, match=r"eiger\.toml:2: unknown key 'no_such_key'"):
+        load(site.prefix, UID, env=Cluster(tmp_path, "eiger").env)
+
+
+def test_what_chooses_a_clusters_file_is_known_to_those_who_remember_a_plan(
+    site: Site, tmp_path: Path
+) -> None:
+    """Otherwise a plan would be used again after the cluster, or its file, is another one."""
+    site.write("config.toml", "")
+    before = load(site.prefix, UID, env=Cluster(tmp_path, "daint").env)
+    assert before.variables == ()
+    assert f"{site.directory}/clusters.d" in before.probed
+
+    site.write("clusters.d/eiger.toml", "")
+    cluster = Cluster(tmp_path, "daint")
+    cluster.conf.write_text("include more.conf\n")
+    (tmp_path / "more.conf").write_text("ClusterName=daint\n")
+    found = load(site.prefix, UID, env=cluster.env)
+    assert found.variables == ("SLURM_CONF",)
+    wanted = {f"{site.directory}/clusters.d", str(cluster.conf), f"{tmp_path}/more.conf"}
+    assert wanted <= set(found.probed)
+
+
+def test_a_host_whose_cluster_is_unknown_starts_nothing_where_clusters_differ(
+    site: Site, tmp_path: Path
+) -> None:
+    site.write("config.toml", "")
+    site.write("clusters.d/daint.toml", "")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("SlurmctldPort=1\n")
+    (fault,) = read(site.prefix, UID, env={"SLURM_CONF": str(conf)}).faults
+    assert "which of these counts is unknown" in fault.message
+
+
+@pytest.mark.parametrize("text", ['image_stores = ["/a"]', "[policy]\nsite_images_only = true"])
+def test_what_nodes_read_again_is_of_no_cluster(site: Site, tmp_path: Path, text: str) -> None:
+    site.write("config.toml", "")
+    site.write("clusters.d/daint.toml", f"{text}\n")
+    (fault,) = read(site.prefix, UID, env=Cluster(tmp_path, "daint").env).faults
+    assert "nodes read this key again, in config.toml and conf.d only" in fault.message
+
+
+def test_files_of_clusters_alone_are_no_configuration(site: Site) -> None:
+    site.write("clusters.d/daint.toml", 'pull = "never"\n')
+    (fault,) = read(site.prefix, UID).faults
+    assert fault.message == "has no config.toml above it"

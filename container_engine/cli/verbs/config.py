@@ -16,7 +16,7 @@ from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
 from container_engine.process import reason
 from container_engine.site.lines import FaultsError, line_of, located
-from container_engine.site.load import directories
+from container_engine.site.load import directories, of_clusters
 from container_engine.submit.site import with_faults
 from container_engine.text_layout import with_origin
 from container_engine.validation_text import Fault
@@ -99,6 +99,7 @@ def _toml(value: object) -> str:
 def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
     checked = site_values.look(config)
     faults = [*config.faults, *_semantic(config, context), *checked.faults]
+    faults += _of_other_clusters(config, context)
     if as_json:
         document = {
             "files": config.files,
@@ -117,6 +118,13 @@ def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
             output.line(f"note: {located(note, config.origins)}")
     sys.stdout.flush()
     return int(bool(faults))
+
+
+def _of_other_clusters(config: Configuration, context: Context) -> Iterator[Fault]:
+    """Yield what is wrong with the files that only launches on other clusters read."""
+    for file in of_clusters(config.files):
+        if file not in config.files:
+            yield from with_faults(context._replace(site_file=file)).faults
 
 
 def _document(fault: Fault, config: Configuration) -> dict[str, object]:

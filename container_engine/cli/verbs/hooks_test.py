@@ -6,10 +6,10 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine import slurm_conf
 from container_engine.cli.printing import output
 from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
-from container_engine.node.hooks import slurm_conf
 from container_engine.node.hooks.files import ON_NODE, group_id, is_device
 from container_engine.node.hooks.node_fields import fill, known
 from container_engine.node.hooks.pattern import expand

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hooks import slurm_conf
+from container_engine import slurm_conf
+from container_engine.node import node_name
 from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
@@ -35,7 +36,7 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
     spool, step = os.path.split(server.rstrip("/"))
     configuration = slurm_conf.find(node, (f"{spool}/conf-cache/slurm.conf",))
     place = slurm_conf.value(configuration, "TmpFS") if configuration else ""
-    place = slurm_conf.on_node(place or _DEFAULT, node)
+    place = node_name.in_path(place or _DEFAULT, node)
     directory = f"{place}/spmix_appdir_{os.getuid()}_{step.partition('.')[2]}"
     if os.path.isdir(directory):
         edits.mounts.append(NodeMount("bind", directory, directory, ("rw",)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hooks import slurm_conf
+from container_engine import slurm_conf
 from container_engine.node.plan_json import image_paths
 from container_engine.node.start.container import NodeMount
 

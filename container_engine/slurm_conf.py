@@ -1,10 +1,8 @@
-"""Read values from a node's slurm.conf for hooks, without asking slurmctld."""
+"""Read values from this host's slurm.conf, without asking slurmctld."""
 
 from __future__ import annotations
 
 import os
-
-from container_engine.node import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,18 +12,28 @@ _USUAL = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 _MAX_INCLUDES = 32
 
 
-def find(node: Mapping[str, str], more: Sequence[str] = ()) -> str:
-    """Return the slurm.conf of the step's environment, else a usual one, else of `more`; or ""."""
-    for path in (node.get("SLURM_CONF", ""), *_USUAL, *more):
-        if path and os.path.isfile(path):
-            return path
-    return ""
+def places(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where to look for a slurm.conf: where the environment says, then the usual places."""
+    named = env.get("SLURM_CONF", "")
+    return (named, *_USUAL) if named else _USUAL
 
 
-def value(path: str, key: str) -> str:
-    """Return the last value of `key` in the file and its included files, or "" if it is not set."""
+def find(env: Mapping[str, str], more: Sequence[str] = ()) -> str:
+    """Return the first slurm.conf that is there, of `places` and then of `more`; or ""."""
+    return next((path for path in (*places(env), *more) if os.path.isfile(path)), "")
+
+
+def value(path: str, key: str, files: list[str] | None = None) -> str:
+    """Return the last value of `key` in the file and its included files, or "" if it is not set.
+
+    Adds to `files` what was read.
+    """
     found = ""
-    for line in _lines(path, [path]):
+    seen = [path]
+    lines = _lines(path, seen)
+    if files is not None:
+        files += seen
+    for line in lines:
         name, equals, text = line.partition("=")
         if equals and name.strip().lower() == key.lower():
             # some lines hold several settings; the values of these keys have no spaces
@@ -51,10 +59,3 @@ def _lines(path: str, seen: list[str]) -> list[str]:
             seen.append(included)
             lines += _lines(included, seen)
     return lines
-
-
-def on_node(text: str, node: Mapping[str, str]) -> str:
-    """Fill in this node's names in a path of slurm.conf."""
-    host = os.uname().nodename.partition(".")[0]
-    name = node_name.complete(node).get("SLURMD_NODENAME", host)
-    return text.replace("%n", name).replace("%h", host)
