@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.lint.gpus import gpus
 from container_engine.lint.mounts import exposure
 from container_engine.lint.network import network
 from container_engine.lint.paths import paths
@@ -30,6 +31,7 @@ MATTERS = (
     host,
     sockets,
     slurm_variables,
+    gpus,
 )
 
 

@@ -26,6 +26,7 @@ class Subject(NamedTuple):
     `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
     environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's.
     `network` returns the kind of the network file system that has a path, "" for none.
+    `site_devices` are what the site gives to all containers, somewhere or everywhere.
     """
 
     edf: Edf
@@ -37,6 +38,7 @@ class Subject(NamedTuple):
     profiles: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({})
     variables: Mapping[str, str] = MappingProxyType({})
     network: Callable[[str], str] = _nowhere
+    site_devices: tuple[str, ...] = ()
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

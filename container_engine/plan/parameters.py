@@ -33,7 +33,8 @@ def settle(
         key = f"{hook.annotation}.{name}"
         if not values.holds(hook, parameter.when):
             if key in annotations:
-                yield Refusal(key, f"has no effect, {_only(parameter)}", None, is_error=False)
+                message = f"has no effect, {_only(parameter)}"
+                yield Refusal(key, message, _remedy(hook, parameter), is_error=False)
         elif parameter.required and not annotations.get(key):
             message = f"the hook '{hook.name}' needs it, and it is not set: {parameter.help}"
             yield Refusal(key, message, f'write {key} = "..."', asked=active.asked)
@@ -50,6 +51,15 @@ def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
         if key in annotations:
             message = f"has no effect, the hook '{hook.name}' is off"
             yield Refusal(key, message, f'write {hook.switch} = "true"', is_error=False)
+
+
+def _remedy(hook: Hook, parameter: Parameter) -> str | None:
+    """Return the line that makes the parameter count, if there is one."""
+    if len(parameter.when) != 1:
+        return None
+    ((name, value),) = parameter.when.items()
+    key = f"com.hooks.{name}" if "." in name else f"{hook.annotation}.{name}"
+    return f'write {key} = "{value}"' if isinstance(value, str) else None
 
 
 def _only(parameter: Parameter) -> str:

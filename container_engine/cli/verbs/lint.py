@@ -52,6 +52,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             traced.profiles,
             context.env,
             network_file_system,
+            (*traced.offer.site.devices, *traced.offer.site.devices_if_there),
         )
         # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}

@@ -118,6 +118,22 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
             "    remove the line: srun --gpus-per-task chooses them\n",
         ),
         (
+            '[env]\nNVIDIA_VISIBLE_DEVICES = "all"\n',
+            "3: env.NVIDIA_VISIBLE_DEVICES: has no effect: neither this environment nor the site"
+            ' gives a GPU\n    devices = ["nvidia.com/gpu=all"] gives all\n',
+        ),
+        (
+            'devices = ["nvidia.com/gpu=all"]\n[env]\nNVIDIA_VISIBLE_DEVICES = "0"\n',
+            "4: env.NVIDIA_VISIBLE_DEVICES: has no effect: devices names the GPUs of this"
+            " environment\n    name there those that it shall have\n",
+        ),
+        (
+            'devices = ["nvidia.com/gpu=0"]\n[env]\n'
+            'NVIDIA_DRIVER_CAPABILITIES = "compute,utilty"\n',
+            "4: env.NVIDIA_DRIVER_CAPABILITIES: 'utilty' is no part of the driver, did you mean"
+            " 'utility'?\n    there are all, compute, display, graphics, ngx, utility, video\n",
+        ),
+        (
             'mounts = ["/usr/lib64"]\n',
             "2: mounts: hides the image's /usr/lib64 below the host's, with its libraries\n"
             "    mount only the files that you need\n",
@@ -183,6 +199,9 @@ def test_what_an_expert_would_mention(here: Path, capsys: Capture, text: str, sa
         OFI + '[env]\nNCCL_DEBUG = "INFO"\nNCCL_NET_PLUGIN = ""\n',
         'mounts = ["/home"]\n',
         '[env]\nCUDA_VISIBLE_DEVICES = ""\nPMIX_MCA_psec = "native"\n',
+        'devices = ["nvidia.com/gpu=all"]\n[env]\nNVIDIA_VISIBLE_DEVICES = "all"\n'
+        'NVIDIA_DRIVER_CAPABILITIES = "compute,utility"\n',
+        '[env]\nNVIDIA_VISIBLE_DEVICES = "void"\n',
         '[env]\nCUDA_VISIBLE_DEVICES = "${CUDA_VISIBLE_DEVICES}"\n',
         # the author who turns the hooks off has an image with network software of its own
         '[env]\nNCCL_NET = "AWS Libfabric"\n[annotations]\ncom.hooks.cxi.enabled = "false"\n',

@@ -144,6 +144,9 @@ def test_a_variant_has_no_effect_with_an_artifact_and_that_is_said(catalog: Cata
         "/e.toml:2: com.hooks.aws_ofi_nccl.variant: has no effect,"
         " it is only used if netstack.source is host"
     )
+    assert problem.hint == 'write com.hooks.netstack.source = "host"'
+    (problem,) = used(catalog, netstack__name="default").problems
+    assert problem.hint == 'write com.hooks.netstack.source = "artifact"'
 
 
 def test_a_variant_without_the_switch_enables_the_hook_that_it_is_for(catalog: Catalog) -> None:

@@ -1,0 +1,60 @@
+"""Advises on the variables by which NVIDIA's tools choose GPUs and parts of the driver. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from container_engine.did_you_mean import nearest
+from container_engine.lint.subject import advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from container_engine.edf.history import History
+    from container_engine.edf.model import Problem
+    from container_engine.edf.text import Text
+    from container_engine.lint.subject import Subject
+
+_GPU = "nvidia.com/gpu"
+_VISIBLE, _CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
+_KNOWN = ("all", "compute", "display", "graphics", "ngx", "utility", "video")
+# Values that ask for no part of the driver.
+_NOTHING = ("", "void")
+
+
+def gpus(subject: Subject) -> Iterator[Problem]:
+    """Warn of a choice where there is nothing to choose from, and of unknown parts."""
+    own = _any_gpu(device.name for device in subject.edf.devices)
+    others = (name for hook in subject.hooks for name in (*hook.cdi, *hook.cdi_if_there))
+    of_site = _any_gpu((*subject.site_devices, *others))
+    for name, history in subject.below("env"):
+        value = history.effective.value
+        if name == _VISIBLE and value not in _NOTHING:
+            yield from _choice(history, own=own, of_site=of_site)
+        elif name == _CAPABILITIES and (own or of_site):
+            yield from _parts(history)
+
+
+def _any_gpu(names: Iterable[Text]) -> bool:
+    return any(str(name).startswith(f"{_GPU}=") for name in names)
+
+
+def _choice(history: History, *, own: bool, of_site: bool) -> Iterator[Problem]:
+    origin, value = history.effective.origin, history.effective.value
+    if own and value != "all":
+        message = "has no effect: devices names the GPUs of this environment"
+        yield advice(origin, history.key, message, "name there those that it shall have")
+    elif not (own or of_site):
+        message = "has no effect: neither this environment nor the site gives a GPU"
+        yield advice(origin, history.key, message, f'devices = ["{_GPU}=all"] gives all')
+
+
+def _parts(history: History) -> Iterator[Problem]:
+    value = history.effective.value
+    for word in value.split(",") if isinstance(value, str) and value else ():
+        if word.strip() not in _KNOWN:
+            meant = nearest(word.strip(), _KNOWN)
+            suggestion = f", did you mean '{meant}'?" if meant else ""
+            message = f"'{word}' is no part of the driver{suggestion}"
+            hint = f"there are {', '.join(_KNOWN)}"
+            yield advice(history.effective.origin, history.key, message, hint)
