@@ -58,3 +58,16 @@ TEST("an answer of another form is none, and nothing of it stays open")
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
 		CHECK_INT(answer(others[i], 3), -1);
 }
+
+TEST("an answer with more images than a container can have is none")
+{
+	struct packet packets[CE_DOOR_IMAGES + 3] = { { "C", 1, 5 } };
+
+	for (size_t i = 1; i <= CE_DOOR_IMAGES + 1; i++)
+		packets[i] = (struct packet){ "/i.sqsh", 7, 1 };
+	packets[CE_DOOR_IMAGES + 1] = (struct packet)LAST;
+	CHECK_INT(answer(packets, CE_DOOR_IMAGES + 2), 0);
+	packets[CE_DOOR_IMAGES + 1] = packets[1];
+	packets[CE_DOOR_IMAGES + 2] = (struct packet)LAST;
+	CHECK_INT(answer(packets, CE_DOOR_IMAGES + 3), -1);
+}

@@ -2,10 +2,13 @@
 #define _GNU_SOURCE
 #include "node/start_memo.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -24,7 +27,7 @@ struct text {
 
 /* The fields of a memo, of which a test changes one; those with a size are several. */
 struct fields {
-	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *timeout, *end;
+	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *workdir, *timeout, *end;
 	size_t variables_size, looks_size, specification_size;
 };
 #define FIELD(name, text) .name = text, .name##_size = sizeof text
@@ -42,13 +45,13 @@ static struct fields usual(void)
 	free(now);
 	close(fd);
 	return (struct fields){ "test", "/p",	boot, ids,    .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
-				.timeout = "1000", .end = "end", FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0") };
+				.workdir = "/work", .timeout = "1000", .end = "end", FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0") };
 }
 
 /* Return the memo with these fields and the checksum that they have. */
 static struct text made_of(const struct fields *fields)
 {
-	static const char middle[] = "4\0A=1\0\0" "4\0B=1\0\0" "/work";
+	static const char middle[] = "4\0A=1\0\0" "4\0B=1\0";
 	static const char step[] = "1\0X\0/t\0{\0\"e\":1,\0/data\0" "1\0TOKEN";
 	char *rest = NULL, *whole = NULL;
 	size_t rest_size = 0, size = 0;
@@ -61,7 +64,7 @@ static struct text made_of(const struct fields *fields)
 	fwrite(fields->looks, 1, fields->looks_size, stream);
 	fwrite(fields->specification, 1, fields->specification_size, stream);
 	fwrite(middle, 1, sizeof middle, stream);
-	fprintf(stream, "%s%c0%c", fields->timeout, 0, 0);
+	fprintf(stream, "%s%c%s%c0%c", fields->workdir, 0, fields->timeout, 0, 0);
 	fwrite(step, 1, sizeof step, stream);
 	fprintf(stream, "%s%c", fields->end, 0);
 	fclose(stream);
@@ -176,6 +179,8 @@ TEST("a memo of a start that is of something else is for no start, whatever its 
 	CHECK(!WITH(boot, ""));
 	CHECK(!WITH(ids, "1 2"));
 	CHECK(!WITH(plan, "{ }"));
+	CHECK(!WITH(workdir, ""));
+	CHECK(!WITH(workdir, "work"));
 	CHECK(!WITH(timeout, "0"));
 	CHECK(!WITH(timeout, "-1"));
 	CHECK(!WITH(timeout, ""));
@@ -247,6 +252,64 @@ TEST("what a start looked at has a signature for each kind of look")
 	CHECK(!looks(look, signature));
 }
 
+static void flags_in_signatures(void)
+{
+	static const unsigned long flags[] = { MS_NOSUID, MS_NODEV, MS_NOEXEC };
+	const char *place = test_directory();
+	char look[512], signature[64];
+
+	CHECK_INT(unshare(CLONE_NEWNS), 0);
+	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	snprintf(look, sizeof look, "e%s", place);
+	for (size_t i = 0; i < 3; i++) {
+		CHECK_INT(mount("tmpfs", place, "tmpfs", flags[i], "mode=0755"), 0);
+		snprintf(signature, sizeof signature, "40000 %lu", flags[i]); /* ST_ has the same bits */
+		CHECK(looks(look, signature));
+		CHECK(!looks(look, "40000 0"));
+	}
+	_exit(0);
+}
+
+TEST("a place that is mounted with other flags has another signature")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(flags_in_signatures, &printed), 0);
+	free(printed);
+}
+
+/* Note the use of an image in a step with these variables; return the number of links that there are then. */
+static int noted(const char *directory, const char *variables, size_t size)
+{
+	char uses[512];
+	int length = snprintf(uses, sizeof uses, "1%c%s%csha256-0123456789abcdef.sqsh", 0, directory, 0), links = 0;
+	const struct ce_start_memo memo = { .uses = { uses, uses + length + 1, 0 } };
+	const struct ce_step_env env = { variables, size };
+
+	CHECK_INT(ce_start_note_images(&memo, &env), 0);
+	DIR *stream = opendir(directory);
+	for (const struct dirent *entry; (entry = readdir(stream)) != NULL;)
+		links += entry->d_name[0] != '.';
+	closedir(stream);
+	return links;
+}
+#define NOTED(directory, text) noted(directory, text, sizeof text)
+
+TEST("the use of an image is noted for a job with a number, on its first node, in the store alone")
+{
+	const char *uses = test_path(test_directory(), "uses");
+
+	CHECK_INT(mkdir(uses, 0755), 0);
+	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=../7"), 0);
+	CHECK_INT(NOTED(uses, "A=7"), 0);
+	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=7\0SLURM_CLUSTER_NAME=/../x"), 0);
+	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=7\0SLURM_NODEID=1"), 0);
+	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=7\0SLURM_CLUSTER_NAME=c\0SLURM_NODEID=0"), 1);
+	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=7\0SLURM_CLUSTER_NAME=c"), 1);
+	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=8\0SLURM_CLUSTER_NAME=c"), 2);
+}
+
 static void home_is(const char *passwd, unsigned uid, const char *wanted)
 {
 	char *home = ce_own_home(passwd, uid);
@@ -259,6 +322,7 @@ TEST("a user's home is that of the first line with the number")
 {
 	home_is("a:x:1:1::/a:/bin/sh\nb:x:12:1:,:/b:\nc:x:1:1::/c:/bin/sh\n", 1, "/a");
 	home_is("a:x:1:1::/a:/bin/sh\nb:x:12:1:,:/b:", 12, "/b");
+	home_is("b:x:12:1::/b:/bin/sh\na:x:1:1::/a:/bin/sh\n", 1, "/a");
 	home_is("a:x:1:1::/a:/bin/sh\n", 2, "none");
 	home_is("a:x:1:1::/a", 1, "/a");
 	home_is("a:x:1:1:\n", 1, "none");

@@ -257,6 +257,13 @@ static void replace_check(void)
 	submit_with_good_option();
 }
 
+static void replace_check_of_a_variable(void)
+{
+	setenv("SLURM_BCAST", "x", 1);
+	BECOME("\0--task-p\0--en");
+	submit_with_good_option();
+}
+
 static void replace_check_later(void)
 {
 	BECOME("\0--en\0x\0:\0--task-p");
@@ -277,6 +284,9 @@ TEST("a task prolog that would replace the check is refused, not an argument tha
 
 	install("echo plan; echo x");
 	CHECK_INT(WEXITSTATUS(test_in_child(replace_check, &printed)), 125);
+	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
+	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_of_a_variable, &printed)), 125);
 	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_later, &printed)), 125);
