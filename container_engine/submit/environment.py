@@ -101,14 +101,23 @@ def trace_effective(name: str, context: Context) -> Traced:
 def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
     """Return the further problems of a launch of `edf`, as far as this host knows its image.
 
-    The list is empty for an EDF without an image: it is a base of others, or it runs on the host.
+    The list is empty for an EDF without an image, which is a base of others.
     """
-    if not edf.image:
+    if edf.image is None:
         return []
+    if edf.image == "":
+        return [on_host(edf)]
     image = known_image(edf, context, whole.site)
     found = judge(edf, image, whole, __version__).problems
     refusals = refused_image(edf, context, whole.site)
     return [*refusals, *undecided_entrypoint(edf, image), *found]
+
+
+def on_host(edf: Edf) -> Problem:
+    """Return the warning of an EDF whose image is empty on purpose."""
+    origin = edf.image_origin or Origin(edf.own_file, 0)
+    message = "empty: no container, this runs on the host"
+    return Problem("warning", origin.file, origin.line, "image", message)
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:

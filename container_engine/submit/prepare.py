@@ -14,7 +14,7 @@ from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.plan.ssh_keys import SECRET
 from container_engine.submit import container_names, memo, quick
-from container_engine.submit.environment import image_alone, load_to_launch
+from container_engine.submit.environment import image_alone, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
 from container_engine.submit.refused import RefusedError
@@ -130,8 +130,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         raise RefusedError(loaded.problems)
     notices = message_text.of_problems(loaded.problems)
     if edf.image == "":
-        on_host = f"{edf.image_origin}: image: empty: no container, this runs on the host"
-        return Prepared(None, notices + message_text.of_warning(on_host))
+        return Prepared(None, notices + message_text.of_problems([on_host(edf)]))
     try:
         pull = choose("pull", edf, offered).value
         site = replace(offered.site, pull=pull)

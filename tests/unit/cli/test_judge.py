@@ -221,3 +221,11 @@ def test_an_unknown_hook_comes_with_the_way_to_what_was_meant(
     file.write_text(f'image = "{image}"\n{enabled(hook)}')
     assert main(["validate", str(file)]) == 0
     assert f"ce: hint: {hint}" in capsys.readouterr().err
+
+
+def test_all_say_of_an_empty_image_that_there_is_no_container(here: Path, capsys: Capture) -> None:
+    file = here / "e.toml"
+    file.write_text('image = ""\n')
+    refused, said = Said(file, capsys).agree()
+    assert not refused
+    assert said == f"ce: warning: {file}:1: image: empty: no container, this runs on the host\n"
