@@ -101,13 +101,9 @@ def test_a_login_that_has_come_to_its_end_is_to_be_made_again(
     assert caught.value.see == "registry-login"
 
 
-@pytest.mark.parametrize("machine", ["{address}", "127.0.0.1"])
-def test_enroots_credentials_are_used(
-    guarded: Registry, visitor: Person, home: Path, machine: str
-) -> None:
-    host = machine.format(address=guarded.address)
-    text = f"# mine\nmachine other login x password y\nmachine {host}\n  login ann password "
-    keep_for_enroot(home, f"{text}{PASSWORD}\n")
+def test_enroots_credentials_are_used(guarded: Registry, visitor: Person, home: Path) -> None:
+    machine = f"machine {guarded.address}\n  login ann password {PASSWORD}\n"
+    keep_for_enroot(home, f"# mine\nmachine other login x password y\n{machine}")
     assert listing(visitor.get(guarded.image(f"{guarded.address}/kept:1"))) == {"/a"}
 
 

@@ -292,6 +292,18 @@ def test_a_start_that_asks_the_node_is_always_pythons(node: Node, text: str) -> 
     assert node.is_python(edf)
 
 
+def test_a_container_that_is_saved_is_always_pythons(node: Node) -> None:
+    """The launcher stays until its end."""
+    saved = node.directory / "saved.sqsh"
+    edf = node.cluster.edf(f"[annotations]\ncom.ce.container_save = '{saved}'\n")
+    for _ in range(2):
+        done, is_python = node.srun(f"--environment={edf}", "true")
+        assert done.returncode == 0, done.stderr
+        assert is_python
+        assert saved.exists()
+        saved.unlink()
+
+
 def test_the_first_step_in_a_kept_container_is_always_pythons(node: Node) -> None:
     kept = node.cluster.edf("[annotations]\ncom.ce.scope = 'job'\n")
     assert node.is_python(kept)

@@ -55,13 +55,24 @@ def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, 
         yield {**env, _AUTH_FILE: f"/proc/{os.getpid()}/fd/{file.fileno()}"}
 
 
+def _names(registry: str) -> Iterator[str]:
+    """Yield the names of a login for it: with its port, and without.
+
+    On loopback each port may be another user's server, so a login without a port is for none.
+    """
+    host, colon, _port = registry.partition(":")
+    yield registry
+    if colon and host != "localhost" and not host.startswith(("127.", "[")):
+        yield host
+
+
 def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
     known = [*_podmans(image.registry, env)]
     if known and image.user in {None, *known}:
         return None  # skopeo finds the login itself
     path = _file(env)
     others = _ASKED_BY_ENROOT.get(image.registry, ())
-    machines = (image.registry, image.registry.partition(":")[0], *others)
+    machines = (*_names(image.registry), *others)
     fitting = [
         login
         for login in _read(path)

@@ -64,3 +64,26 @@ def test_passwords_that_others_may_read_are_not_used(
     (tmp_path / ".config/enroot/.credentials").chmod(mode)
     with pytest.raises(UserError, match="others may read the passwords"), logged_in(image(), env):
         pass
+
+
+@pytest.mark.parametrize(
+    ("registry", "machine", "is_used"),
+    [
+        ("reg.example:5000", "reg.example", True),
+        ("reg.example:5000", "reg.example:5000", True),
+        ("reg.example:5000", "reg.example:5001", False),
+        ("localhost:5000", "localhost:5000", True),
+        ("localhost:5000", "localhost", False),
+        ("127.0.0.1:5000", "127.0.0.1", False),
+        ("127.1.2.3:5000", "127.1.2.3", False),
+    ],
+)
+def test_a_login_for_this_host_is_for_no_port_that_anybody_may_have(
+    env: dict[str, str], tmp_path: Path, registry: str, machine: str, *, is_used: bool
+) -> None:
+    kept = tmp_path / ".config/enroot/.credentials"
+    kept.write_text(f"machine {machine} login ann password geheim\n")
+    found = parse(f"{registry}/a:1", "/")
+    assert isinstance(found, RegistryImage)
+    with logged_in(found, env) as made:
+        assert ("REGISTRY_AUTH_FILE" in made) == is_used

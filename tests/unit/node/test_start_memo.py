@@ -462,6 +462,27 @@ class Unusual:
         starts.plan["settings"]["hooks_dirs"] = ["/not/there"]
 
     @staticmethod
+    def entrypoint(starts: StartStage) -> None:
+        starts.plan["entrypoint"] = ["/entry"]
+
+    @staticmethod
+    def tracking(starts: StartStage) -> None:
+        starts.plan["settings"]["tracking_tool"] = "/bin/true"
+
+    @staticmethod
+    def processes_of_its_own(starts: StartStage) -> None:
+        starts.plan["settings"]["unshare"] = ["pid"]
+
+    @staticmethod
+    def image_of_the_step(starts: StartStage) -> None:
+        starts.plan["image"]["passing"] = True
+
+    @staticmethod
+    def mpi_server(starts: StartStage) -> None:
+        starts.plan["hooks"] = []
+        starts.node["CE_PMIX_DIR"] = "/spool"
+
+    @staticmethod
     def secret(starts: StartStage) -> None:
         (starts.home / "data?password=x").mkdir()
         starts.plan["mounts"][0]["source"] = str(starts.home / "data?password=x")
