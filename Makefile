@@ -201,7 +201,7 @@ check-pyxis: $(VENV)/.dev sandbox-engine ## pyxis's own tests against this engin
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.pyxis "$(PYXIS_SUITE)" $(T)
 
 # What they bring is installed once, from an index of Python packages. SCRIPTS is a directory with scripts of others.
-check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this engine; SCRIPTS=DIR adds each run.sub below
+check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this engine; SCRIPTS=DIR adds each run.sub and ray.sub below
 	@CE_LAUNCHER_SCRIPTS="$(SCRIPTS)" $(PYTEST) $(SLOW) $(or $(T),tests/launchers)
 
 # Those that count on crun say so themselves.

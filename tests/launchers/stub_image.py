@@ -27,6 +27,21 @@ set -eu
 echo "task $SLURM_PROCID on $SLURMD_NODENAME in $ID as $(id -u)"
 echo "$SLURM_PROCID of $SLURM_NTASKS" >"/results/task-$SLURM_PROCID"
 """
+# What a step prints that joins a container in which `ray start` ran.
+REPORT = '. /etc/os-release; echo "task 0 on $SLURMD_NODENAME in $ID"; cat /var/tmp/ray'
+# `ray` as the script of NeMo-RL calls it. Real ones cannot serve: `ray stop`, which each node calls
+# first, ends all of a host, and both nodes are one host. A unit is a file that both see.
+_RAY = """\
+#!/bin/bash
+case "$*" in
+"start --head "*) echo started here >/var/tmp/ray && touch "$STUB_UNITS/$SLURMD_NODENAME" ;;
+"start --address "*)
+    echo started here >/var/tmp/ray && touch "$STUB_UNITS/$SLURMD_NODENAME"
+    exec sleep infinity
+    ;;
+status) echo " 0.0/$(ls "$STUB_UNITS" | wc -l).0 worker_units" ;;
+esac
+"""
 _FILES = {
     **{
         f"usr/bin/{name}": _ECHO
@@ -35,6 +50,7 @@ _FILES = {
             *("mlperf-sysjson.sh", "nvidia-smi", "pip"),
         )
     },
+    "usr/bin/ray": _RAY,
     # for SkyPilot: what it installs is written down, in the container's own files
     "usr/bin/apt-get": '#!/bin/sh\necho "stub: apt-get $*" | tee -a /var/log/installed\n',
     "usr/bin/slurm2pytorch": '#!/bin/sh\nexec "$@"\n',

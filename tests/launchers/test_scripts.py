@@ -1,4 +1,4 @@
-"""Scripts of others for pyxis, unchanged: every run.sub below CE_LAUNCHER_SCRIPTS."""
+"""Scripts of others for pyxis, unchanged: every run.sub and ray.sub below CE_LAUNCHER_SCRIPTS."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import pytest
 from tests.launchers import stub_image
 from tests.launchers.user import tasks
 from tests.slurm.cluster import ALICE
+from tests.slurm.polling import until
 
 if TYPE_CHECKING:
     from tests.launchers.user import User
 
 _GIVEN = os.environ.get("CE_LAUNCHER_SCRIPTS", "")
 _SCRIPTS = sorted(Path(_GIVEN).resolve().rglob("run.sub")) if _GIVEN else []
+_CLUSTERS = sorted(Path(_GIVEN).resolve().rglob("ray.sub")) if _GIVEN else []
 _NODES, _TASKS = 2, 2
 # What a submission's config_*.sh sets, for a machine of this size.
 _SETTINGS = {
@@ -95,3 +97,37 @@ def test_a_script_for_pyxis_runs_as_it_is(user: User, stub: Path, script: Path) 
     written = sorted(path.read_text() for path in logs.rglob("task-*"))
     assert written == [f"{number} of {total}\n" for number in range(total)]
     assert "ce: error" not in text
+
+
+@pytest.mark.parametrize("script", _CLUSTERS, ids=lambda path: str(path.parent.relative_to(_GIVEN)))
+def test_a_script_that_starts_ray_can_be_attached_to(user: User, stub: Path, script: Path) -> None:
+    """Without a command the script of NeMo-RL waits, and writes one that joins its containers."""
+    shutil.copy(script, user.directory / "ray.sub")
+    units = user.directory / "units"
+    units.mkdir()
+    os.chown(units, *pwd.getpwnam(ALICE)[2:4])
+    env = {
+        "CONTAINER": str(stub),
+        "MOUNTS": str(user.directory),
+        "STUB_UNITS": str(units),
+        "GPUS_PER_NODE": "1",
+        "CPUS_PER_WORKER": "2",
+        "COMMAND": "",
+    }
+    # these stand in the script, for its user to fill in
+    own = ("--account=none", "--partition=sandbox", f"-N{_NODES}", "--output=log")
+    job = user.run("sbatch", "--parsable", *own, "ray.sub", env=env).strip()
+    attach = user.directory / f"{job}-attach.sh"
+    try:
+        until("the script that attaches", attach.exists, 300)
+        said = [
+            user.run("bash", str(attach), *which, env={"COMMAND": stub_image.REPORT})
+            for which in ((), ("1",))
+        ]
+    finally:
+        print(user.files("*log*"))
+    assert [tasks(one)[0][1:] for one in said] == [("n1", "ce-demo"), ("n2", "ce-demo")]
+    # a step joins the container: it sees what `ray start` left there, which no other has
+    assert ["started here" in one for one in said] == [True, True]
+    assert sorted(path.name for path in units.iterdir()) == ["n1", "n2"]
+    assert "ce: error" not in user.files("*log*")
