@@ -1,4 +1,4 @@
-"""Examples of each verb, for its help and its manual page."""
+"""Examples of each verb, for its help, its manual page and its errors."""
 
 from __future__ import annotations
 
@@ -46,3 +46,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config": ("ce config show", "ce config check ./new.toml"),
     "version": ("ce version",),
 }
+
+
+def hint_without_name(verb: str) -> str:
+    """Return the hint for a command line that ends too early."""
+    usage = f"'ce {verb} --help' shows how to use it"
+    return f"for example {EXAMPLES[verb][0]}; {usage}" if verb in EXAMPLES else usage

@@ -78,7 +78,12 @@ class Parser(argparse.ArgumentParser):
         return "--" not in words and not takes_command
 
     def error(self, message: str) -> NoReturn:
-        self.refuse(self._plain(message), f"'{self.prog} --help' shows how to use it")
+        from container_engine.cli.command_line.examples import hint_without_name
+
+        said, hint = self._plain(message), f"'{self.prog} --help' shows how to use it"
+        if said.endswith("missing"):
+            hint = hint_without_name(self.prog.partition(" ")[2])
+        self.refuse(said, hint)
 
     def _plain(self, message: str) -> str:
         """Reword an argparse message and put the verb's name first."""

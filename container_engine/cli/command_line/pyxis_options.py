@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from container_engine.cli.command_line.examples import hint_without_name
 from container_engine.cli.printing import messages
 from container_engine.edf.pyxis_names import OPTIONS, VARIABLES_COUNT
 
@@ -43,9 +44,7 @@ def add_container_options(parser: argparse.ArgumentParser, *, of_plugin: bool = 
 
 def refuse_nothing(verb: str) -> int:
     """Report a command line with neither an environment nor an image; return its exit code."""
-    message = f"{verb}: NAME is missing"
-    hint = f"'ce {verb} --help' shows how to use it"
-    return messages.refuse(message, hint)
+    return messages.refuse(f"{verb}: NAME is missing", hint_without_name(verb))
 
 
 def names_image(arguments: argparse.Namespace) -> bool:

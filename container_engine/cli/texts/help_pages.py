@@ -102,7 +102,7 @@ def _heading_score(wanted: list[str], text: str, empty: list[str]) -> float:
     for heading in _HEADING.findall(text):
         own = [word for word in _words(heading) if word not in empty]
         if all(any(one.startswith(word) for one in own) for word in wanted):
-            best = max(best, 20 * len(wanted) / max(len(own), 1))
+            best = max(best, 30 * len(wanted) / max(len(own), 1))
     return best
 
 

@@ -199,4 +199,5 @@ def _create(path: str, text: str) -> None:
         raise UserError(f"init: {path} exists already", hint) from None
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        raise UserError(f"init: {path}: {why}") from None
+        hint = "ce init NAME writes ~/.edf/NAME.toml; a path is for another directory of yours"
+        raise UserError(f"init: {path}: {why}", hint) from None

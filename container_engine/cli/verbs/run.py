@@ -43,6 +43,7 @@ _ONE_EACH_OF_MPIRUN = (
 _OF_MPIRUN = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
+_JOB = re.compile(r"\d+(?:_\d+)?(?:\.\d+)?")  # or one of its steps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -240,6 +241,8 @@ def _with_image_hint(refused: RefusedError, name: str) -> RefusedError:
     if problem.see != "environment-not-found" or is_similar or not _IMAGE.fullmatch(name):
         return refused
     hint = f"ce list shows the environments; for the image: ce run --image {name} -- COMMAND"
+    if _JOB.fullmatch(name):
+        hint = f"ce list shows the environments; for a shell in a running job: ce exec {name}"
     return RefusedError([replace(problem, hint=hint)])
 
 

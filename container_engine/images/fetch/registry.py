@@ -367,8 +367,11 @@ def _plainer(text: str) -> str:
 def explained(text: str, image: Imported | FileImage) -> tuple[str, str, str | None]:
     """Return a message of skopeo or Podman in plainer words, the error's code, and a hint."""
     text = _plainer(_PREAMBLE.sub("", text))
-    see = next((code for pattern, code in _CODES if pattern.search(text)), "registry-unreachable")
-    return text, see, _hint(image, text, see) if isinstance(image, RegistryImage) else None
+    see = next((code for pattern, code in _CODES if pattern.search(text)), "")
+    if isinstance(image, RegistryImage):
+        see = see or "registry-unreachable"
+        return text, see, _hint(image, text, see)
+    return text, see or "image-format", None
 
 
 def _hint(image: RegistryImage, text: str, see: str) -> str | None:

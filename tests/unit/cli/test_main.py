@@ -144,6 +144,17 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
+    ("verb", "example"), [("plan", "ce plan train"), ("diff", "ce diff train ./train-new.toml")]
+)
+def test_who_leaves_a_name_out_is_shown_a_command(
+    installed: Installed, verb: str, example: str
+) -> None:
+    done = installed.ce(verb)
+    hint = f"ce: hint: for example {example}; 'ce {verb} --help' shows how to use it"
+    assert done.stderr.splitlines()[1] == hint
+
+
+@pytest.mark.parametrize(
     ("verb", "counterpart"),
     [
         ("uname", "ce run NAME -- uname runs the command"),

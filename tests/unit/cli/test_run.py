@@ -132,6 +132,7 @@ def test_gpus_are_the_environments(installed: Installed) -> None:
             "ubuntu:24.04",
             "ce list shows the environments; for the image: ce run --image ubuntu:24.04 -- COMMAND",
         ),
+        ("117", "ce list shows the environments; for a shell in a running job: ce exec 117"),
         (
             "ubuntu",
             "ce list shows the environments; for the image: ce run --image ubuntu -- COMMAND",

@@ -22,7 +22,7 @@ from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack.budget import Budget
 from container_engine.images.pack.pack import Packer
 from container_engine.images.policy import NO_RULES, Rules
-from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.site import Policy
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
@@ -230,6 +230,12 @@ def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
         Skopeo({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 20, 20).look_up(wanted, "amd64")
     assert hint in (caught.value.hint or "")
     assert caught.value.see == "registry-unreachable"
+
+
+def test_an_archive_that_is_none_is_not_answered_with_a_registry() -> None:
+    image = LocalImage("x", "docker-archive", "/y.tar")
+    text = "loading tar component manifest.json: file does not exist"
+    assert registry.explained(text, image) == (text, "image-format", None)
 
 
 @pytest.mark.parametrize(
