@@ -52,3 +52,14 @@ def gated(cluster: Cluster) -> Iterator[str]:
     yield "gated"
     for machine in cluster.pair.machines:
         cluster.root(machine, "rm -f /etc/edf/gated.toml")
+
+
+@pytest.fixture
+def each(cluster: Cluster, gated: str) -> Iterator[str]:
+    """Yield such an environment in which each task has a container of its own."""
+    name, scope = f"{gated}-each", 'writable = true\n[annotations]\n"com.ce.scope" = "task"\n'
+    for machine in cluster.pair.machines:
+        write(machine, f"/etc/edf/{name}.toml", gated_edf("debian") + scope)
+    yield name
+    for machine in cluster.pair.machines:
+        cluster.root(machine, f"rm -f /etc/edf/{name}.toml")

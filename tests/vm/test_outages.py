@@ -9,7 +9,8 @@ from tests.vm.cluster import DROP_CACHES, STEP_S, Cluster, errors
 pytestmark = pytest.mark.vm_long
 
 _AWAY_S = 60
-_RUNS = ["-N2", "--environment=home", "sh", "-c", "echo up; exec sleep 4714"]
+_SLEEPS = ["sh", "-c", "echo up; exec sleep 4714"]
+_RUNS = ["-N2", "--environment=home", *_SLEEPS]
 
 
 def _failed_units(cluster: Cluster) -> str:
@@ -22,16 +23,19 @@ def _assert_usable(cluster: Cluster) -> None:
     assert (done.returncode, done.stdout, errors(done.stderr)) == (0, "/home/alice\n", [])
 
 
-def test_a_machine_that_loses_its_power_ends_the_step_and_comes_back_clean(
-    cluster: Cluster,
+def test_a_machine_that_loses_its_power_ends_its_steps_and_comes_back_clean(
+    cluster: Cluster, each: str
 ) -> None:
-    with cluster.started(*_RUNS) as job:
-        job.wait_for("up\nup\n")
+    of_tasks = ["-N2", f"--environment={each}", *_SLEEPS]
+    with cluster.started(*_RUNS) as one, cluster.started(*of_tasks) as other:
+        for job in (one, other):
+            job.wait_for("up\nup\n")
         cluster.second.cut_power()
         cluster.second.start()
         cluster.pair.await_login(cluster.second)
-        assert job.wait() != 0
-        assert errors(job.err) == []
+        for job in (one, other):
+            assert job.wait() != 0
+            assert errors(job.err) == []
     assert _failed_units(cluster) == ""
     _assert_usable(cluster)
 
