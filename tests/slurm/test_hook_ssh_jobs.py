@@ -71,6 +71,27 @@ def test_an_image_without_a_shell_runs_plain_commands_and_sftp(cluster: Cluster,
         assert laptop.ssh("/no/such/command").returncode == 127
 
 
+_HOSTILE = """
+Host *
+PKCS11Provider /x.so
+SecurityKeyProvider /x.so
+KnownHostsCommand /x
+PermitLocalCommand yes
+LocalCommand /x
+RemoteCommand /x
+ProxyCommand /x
+"""
+
+
+def test_an_images_ssh_config_names_nothing_for_logins_between_containers(
+    cluster: Cluster, key: Path
+) -> None:
+    with _serving(cluster, edf(cluster, key, "writable = true\n", "busybox"), key) as laptop:
+        hostile = f"echo '{_HOSTILE}' >>/etc/ssh/ssh_config"
+        done = laptop.ssh(f"{hostile}; ssh $SLURMD_NODENAME echo in")
+        assert (done.stdout, done.stderr) == ("in\n", "")
+
+
 def test_keys_lie_outside_home_also_where_home_is_mounted(cluster: Cluster, key: Path) -> None:
     home = cluster.home()
     before = sorted(path.name for path in home.glob(".ssh/*"))

@@ -28,7 +28,8 @@ _STEP_S = 0.01
 _NAMES_PER_LINE = 40
 # bytes sent to a client before it must acknowledge them; a small window makes scp slow
 _WINDOW = "1048576"
-# the image's ssh_config comes after it: of what it could name to be executed or loaded, nothing is
+# The image's ssh_config comes after it: of what it could name to be executed or loaded for these
+# hosts, nothing is, but the command of a `Match exec`.
 _IDENTITY = f"""\
     IdentityFile {JOB}/id_ed25519
     UserKnownHostsFile {JOB}/known_hosts
@@ -37,8 +38,10 @@ _IDENTITY = f"""\
     StrictHostKeyChecking yes
     CheckHostIP no
     ProxyUseFdpass yes
-    IgnoreUnknown KnownHostsCommand,SecurityKeyProvider,GSSAPIAuthentication
+    IgnoreUnknown KnownHostsCommand,SecurityKeyProvider,GSSAPIAuthentication,RemoteCommand
     PermitLocalCommand no
+    PKCS11Provider none
+    RemoteCommand none
     KnownHostsCommand none
     SecurityKeyProvider internal
     GSSAPIAuthentication no
