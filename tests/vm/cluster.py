@@ -22,6 +22,7 @@ READS = (
     "echo up; while [ ! -e /gate/go ]; do sleep 1; done;"
     " cat /usr/bin/* /usr/lib/*-linux-gnu/*.so* >/dev/null"
 )
+_OF_LOGINS = {"systemd", "(sd-pam)", "sshd-session", "dbus-daemon"}
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,17 @@ class Cluster:
         """Cancel alice's jobs, and wait until both nodes are idle."""
         self.first.ssh("scancel -u alice")
         self.pair.await_idle(600)
+
+    def placed(self, machine: Machine) -> list[tuple[str, str]]:
+        """Return name and cgroup of each process of alice but those that every login has."""
+        asked = "for p in $(pgrep -u alice); do cat /proc/$p/comm /proc/$p/cgroup | paste - -; done"
+        rows = [line.split("\t") for line in machine.ssh(asked).stdout.splitlines()]
+        # a process that has ended in between has no second part
+        return [(row[0], row[1]) for row in rows if row[1:] != [""] and row[0] not in _OF_LOGINS]
+
+    def outside(self, machine: Machine) -> list[tuple[str, str]]:
+        """Return those that are in no step of a job."""
+        return [process for process in self.placed(machine) if "/step_" not in process[1]]
 
     def left(self, machine: Machine) -> str:
         """List what remains there: processes of the user, engine mounts, cgroups of jobs."""

@@ -30,7 +30,6 @@ mounts = ["/var/lib/log-of-services:/srv-log"]
 [annotations]
 com.hooks.daemon.enabled = "true"
 """
-_OF_LOGINS = {"systemd", "(sd-pam)", "sshd-session", "dbus-daemon"}
 _SITE = 'hooks_dirs = ["/etc/oci-hooks"]\n'
 
 
@@ -100,19 +99,12 @@ def test_every_process_of_a_step_is_in_its_cgroup_and_none_is_left(cluster: Clus
     script = "setsid sleep 4712 & echo up; exec sleep 4713"
     with cluster.started("-wvm2", "-n2", "--environment=debian", "sh", "-c", script) as job:
         job.wait_for("up\nup\n")
-        listed = cluster.root(
-            cluster.second,
-            "for p in $(pgrep -u alice); do echo $(cat /proc/$p/comm) $(cat /proc/$p/cgroup); done;"
-            " for c in ce-guard ce-image; do pgrep -x $c >/dev/null && echo $c; done",
-        ).splitlines()
-        every = [line.split() for line in listed if "0::" in line]
-        placed = [process for process in every if process[0] not in _OF_LOGINS]
+        placed = cluster.placed(cluster.second)
         tasks = [cgroup for name, cgroup in placed if name == "sleep"]
-        helpers = [line for line in listed if "0::" not in line]
-        assert len(tasks) == 4, listed
+        assert len(tasks) == 4, placed
         assert all("/step_0/user/task_" in cgroup for cgroup in tasks)
-        assert {"ce-guard", "ce-image"} <= set(helpers)
-        assert [p for p in placed if "/step_0/" not in p[1] and "/step_extern/" not in p[1]] == []
+        assert {"ce-guard", "ce-image"} <= {name for name, _cgroup in placed}
+        assert cluster.outside(cluster.second) == []
         cluster.root(cluster.first, "scancel -u alice")
         assert job.wait() != 0
         assert errors(job.err) == []

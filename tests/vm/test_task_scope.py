@@ -5,7 +5,7 @@ from collections import Counter
 from tests.vm.cluster import DROP_CACHES, READS, Cluster, errors
 
 _TASKS = ["-wvm2", "-n3", "--overcommit"]
-_PLACES = "for p in $(pgrep -u alice); do echo $(cat /proc/$p/comm /proc/$p/cgroup); done"
+# of guards, one is the session's
 _OURS = {"ce-guard": 4, "ce-image": 1, ".ce-init": 3, "sleep": 6}
 
 
@@ -16,11 +16,9 @@ def test_each_task_has_a_container_in_the_cgroup_of_the_step(cluster: Cluster, e
     with cluster.started(*_TASKS, f"--environment={each}", "sh", "-c", script) as job:
         for number in range(3):
             job.wait_for(f"up {number}\n")
-        rows = [line.split() for line in cluster.root(cluster.second, _PLACES).splitlines()]
-        ours = [row for row in rows if row and row[0] in _OURS]
-        # of guards, one is the session's
-        assert Counter(name for name, _cgroup in ours) == _OURS
-        assert [cgroup for _name, cgroup in ours if "/step_0/" not in cgroup] == []
+        placed = cluster.placed(cluster.second)
+        assert Counter(name for name, _cgroup in placed if name in _OURS) == _OURS
+        assert cluster.outside(cluster.second) == []
         cluster.root(cluster.first, "scancel -u alice")
         assert job.wait() != 0
         assert errors(job.err) == []
