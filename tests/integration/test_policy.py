@@ -110,7 +110,7 @@ def test_an_image_that_is_too_large_is_not_downloaded(site: Site, tmp_path: Path
     name = site.registry.push(tmp_path / "i", "large:1", [content])
     site.says(max_image_size="1M")
     done = site.ce("pull", name)
-    assert f"{site.file}: policy.max_image_size: 1M: '{name}' has " in done.stderr
+    assert f"{site.file}:2: policy.max_image_size: 1M: '{name}' has " in done.stderr
     assert not list((site.dir / "store").glob("blobs/*/*"))
 
 
@@ -207,7 +207,7 @@ def test_a_bad_image_is_warned_of_or_refused_as_the_site_wants(site: Site) -> No
     site.scans(scanner_verdict="block")
     done = site.ce("plan", edf)
     assert done.returncode == 1
-    assert f"{edf}:1: image: {site.file}: policy.scanner: " in done.stderr
+    assert f"{edf}:1: image: {site.file}:2: policy.scanner: " in done.stderr
     assert "did not pass the scan: found: /bad\n" in done.stderr
 
 
