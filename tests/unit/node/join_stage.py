@@ -45,6 +45,8 @@ while data := os.read(spec, 1 << 20):
     text += data
 words = text.decode().split("\\0")[:-1]
 told = []
+if mode.startswith("makes "):
+    os.mkdir(mode[6:])
 if not words:
     os._exit(0)
 while words:

@@ -416,6 +416,17 @@ def test_a_guard_that_is_missing_is_explained_by_the_launcher(starts: StartStage
         starts.start()
 
 
+def test_a_start_during_which_something_has_come_is_not_remembered(starts: StartStage) -> None:
+    """The launcher looks when the container has started, but has decided before."""
+    starts.plan["mounts"] = [mount(str(starts.home / "later"), "/later", "nofail")]
+    starts.guard(f"makes {starts.home}/later")
+    starts.start()
+    assert not starts.memos
+    starts.guard("")
+    starts.start()
+    assert starts.starts_without_python()
+
+
 def test_a_damaged_memo_is_never_used(starts: StartStage) -> None:
     starts.start()
     memo, whole = starts.memo, starts.memo.read_bytes()
