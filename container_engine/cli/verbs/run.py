@@ -83,10 +83,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rest = [*([] if name is None else [name]), *(["--", *command] if command else [])]
     if (refused := refuse_foreign(arguments, rest)) != 0:
         return refused
-    if arguments.environment is not None and arguments.image is not None:
-        return refuse("run: either --environment or --image, not both", "see ce run --help")
-    if arguments.image is not None and arguments.container_options:
-        return refuse("run: --image: beside options of pyxis write --container-image", None)
+    if misuse := _misuse_of_image(name, arguments):
+        return refuse(f"run: {misuse[0]}", misuse[1])
     if _lacks_name(name, arguments):
         return refuse(
             "run: no environment is given", "ce run NAME -- COMMAND; ce list shows the environments"
@@ -168,6 +166,24 @@ def _lacks_name(name: str | None, arguments: argparse.Namespace) -> bool:
         return True
     before = len(arguments.words) - len(arguments.command or ()) - 2
     return before >= 0 and bool(arguments.words[before] == "--")
+
+
+def _misuse_of_image(
+    name: str | None, arguments: argparse.Namespace
+) -> tuple[str, str | None] | None:
+    """Return what does not go together with the option of an image, and the remedy."""
+    if arguments.environment is not None and arguments.image is not None:
+        return "either --environment or --image, not both", "see ce run --help"
+    if arguments.image is not None and arguments.container_options:
+        return "--image: beside options of pyxis write --container-image", None
+    words: list[str] = arguments.words
+    # the word where NAME would be, of which srun's users may think
+    before = words[words.index("--") - 1] if "--" in words[1:] else ""
+    if name is None and before.endswith(".toml") and not before.startswith("-"):
+        option = "--image" if arguments.image is not None else "--container-image"
+        both = f"ce run --container-image=REF --environment={before} -- COMMAND"
+        return f"'{before}': {option} takes the place of an environment", f"for both: {both}"
+    return None
 
 
 def _is_named_by_option(arguments: argparse.Namespace) -> bool:

@@ -79,6 +79,12 @@ def test_a_command_follows_the_image_of_an_option(installed: Installed) -> None:
     (installed.home / "e.toml").write_text('image = ""\n')
     done = installed.ce("run", "--container-writable", "./e.toml", "--", "echo", "-x")
     assert (done.returncode, done.stdout) == (0, "-x\n")
+    done = installed.ce("run", "--container-image=./i.sqsh", "./e.toml", "--", "echo")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "ce: error: run: './e.toml': --container-image takes the place of an environment\n"
+        "ce: hint: for both: ce run --container-image=REF --environment=./e.toml -- COMMAND\n"
+    )
     done = installed.ce("run", "--container-image=", "--environment=./e.toml", "echo", "-x")
     assert (done.returncode, done.stdout) == (0, "-x\n")
 
