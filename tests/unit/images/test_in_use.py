@@ -170,8 +170,11 @@ def lie(root: Path, name: str, target: str) -> None:
     os.chown(root / "uses" / name, OTHER, OTHER, follow_symlinks=False)
 
 
-def test_who_takes_the_name_of_a_link_before_hides_nothing(image: str, tmp_path: Path) -> None:
-    lie(tmp_path, LINK, "nothing")
+@pytest.mark.parametrize("target", ["nothing", NAME])
+def test_who_takes_the_name_of_a_link_before_hides_nothing(
+    image: str, tmp_path: Path, target: str
+) -> None:
+    lie(tmp_path, LINK, target)
     for _step in range(2):
         image_in_use.note(image, NODE)
     assert why(image, Running("alps", {"12": ME}, ME)) is not None
