@@ -157,7 +157,7 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
             "in a registry never have\n"
             "ce: hint: a path begins with / or ./; a reference is REGISTRY/NAME:TAG\n",
         ),
-        ("", ""),
+        ("", "ce: warning: {file}:1: image: empty: no container, this runs on the host\n"),
     ],
 )
 def test_an_image_is_judged_by_its_name(here: Path, capsys: Capture, image: str, said: str) -> None:
