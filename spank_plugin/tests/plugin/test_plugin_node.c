@@ -37,6 +37,8 @@ enum { USER = 54321, GROUP = 54322 };
 static const char *carried;
 /* the step's task prolog is the engine's, and this is the user's own; "" for none */
 static const char *checked;
+/* The task prolog of such a step, ours unless a test says otherwise. */
+static const char *prolog = "/x/ce-prolog";
 
 /* Another task of the node, the first that Slurm lets go on: it starts the launcher. What it prints is not looked
  * at. Behind it slurmstepd has forked all its tasks. */
@@ -69,7 +71,7 @@ static void begin_step_carrying(const char *text)
 	if (carried != NULL)
 		fake_setenv(carried, "1");
 	if (checked != NULL)
-		fake_setenv("SLURM_TASK_PROLOG", "/x/ce-prolog");
+		fake_setenv("SLURM_TASK_PROLOG", prolog);
 	if (checked != NULL && checked[0] != '\0')
 		fake_setenv(CE_CARRY_OWN_PROLOG, checked);
 	if (text != NULL) {
@@ -625,6 +627,10 @@ TEST("no task sees the check of a step whose command may bear no mark; the user'
 	checked = "";
 	begin_step("ready");
 	CHECK(fake_getenv("SLURM_TASK_PROLOG") == NULL);
+	end_step();
+	prolog = "/x/ce-prolog/mine";
+	begin_step("x");
+	CHECK_TEXT(fake_getenv("SLURM_TASK_PROLOG"), prolog);
 	end_step();
 	checked = NULL;
 }
