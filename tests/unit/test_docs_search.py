@@ -304,6 +304,13 @@ QUESTIONS = {
     # what users of MPI and of machine learning and administrators type
     "cxi": "howto/network",
     "environment.yml": "howto/python-packages",
+    "install torch": "howto/python-packages",
+    "rdma": "howto/network",
+    "mpi hello world": "quickstart/mpi",
+    "http proxy for all": "admin/configuration",
+    "kill container": "howto/short-answers",
+    "resume training": "howto/short-answers",
+    "image not found": "guide/troubleshooting",
     "conda env": "howto/python-packages",
     "dataloader workers": "howto/short-answers",
     "imagenet": "howto/datasets",
@@ -337,7 +344,7 @@ QUESTIONS = {
     "libfabric": "howto/network",
     "ngc": "howto/registries",
     "debian package": "admin/install",
-    "mpi version mismatch": "guide/mpi",
+    "mpi version mismatch": "guide/topics/mpi",
 }
 
 
