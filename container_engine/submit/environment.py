@@ -23,7 +23,12 @@ from container_engine.plan import overrides
 from container_engine.plan.build import missing_image
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.judge import judge
-from container_engine.submit.known_image import known_image, refused_image, undecided_entrypoint
+from container_engine.submit.known_image import (
+    known_image,
+    refused_image,
+    undecided_entrypoint,
+    unusable_image,
+)
 from container_engine.submit.mistaken_names import with_image_hint
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
@@ -110,6 +115,8 @@ def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
     image = known_image(edf, context, whole.site)
     found = judge(edf, image, whole, __version__).problems
     refusals = refused_image(edf, context, whole.site)
+    if image is None and not refusals:
+        refusals = unusable_image(edf, context)
     return [*refusals, *undecided_entrypoint(edf, image), *found]
 
 

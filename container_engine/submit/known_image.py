@@ -34,6 +34,22 @@ def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:
     return stacked(parts).image if parts else None
 
 
+def unusable_image(edf: Edf, context: Context) -> list[Problem]:
+    """Return the problems of image files that are here and are no images, worded as in a launch.
+
+    A file that is not here may be on the host that submits.
+    """
+    problems = []
+    for name, origin in edf.images:
+        reference = parse(name, context.cwd)
+        if isinstance(reference, FileImage) and os.path.exists(reference.path):
+            try:
+                from_file(name, reference.path, context.env)
+            except UserError as error:
+                problems.append(image_problem(origin or _named(edf), error))
+    return problems
+
+
 def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]:
     """Return the site's refusals of the images' names, worded as in a launch."""
     return [

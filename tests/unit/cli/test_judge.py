@@ -229,3 +229,19 @@ def test_all_say_of_an_empty_image_that_there_is_no_container(here: Path, capsys
     refused, said = Said(file, capsys).agree()
     assert not refused
     assert said == f"ce: warning: {file}:1: image: empty: no container, this runs on the host\n"
+
+
+@pytest.mark.parametrize("kind", ["a directory", "a file of something else", "an image cut short"])
+def test_a_file_that_is_no_image_is_refused_by_all(
+    kind: str, here: Path, image: Path, capsys: Capture
+) -> None:
+    wrong = here / "wrong.sqsh"
+    if kind == "a directory":
+        wrong.mkdir()
+    else:
+        wrong.write_bytes(b"#!/bin/sh\n" if "else" in kind else image.read_bytes()[:90])
+    file = here / "e.toml"
+    file.write_text(f'image = "{wrong}"\n')
+    refused, said = Said(file, capsys).agree()
+    assert refused
+    assert said.startswith(f"ce: error: {file}:1: image: '{wrong}': "), said
