@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import ROOT, Cluster
 from tests.slurm.error_block import Blame
 from tests.slurm.job import batch
 from tests.slurm.plugins import configured, own_stack, plugins_on
@@ -171,6 +171,24 @@ def test_the_task_prolog_of_a_site_keeps_a_batch_script_from_a_host_without_it(
     assert place.ran.where == [], said
     assert code != 0
     assert NOT_LOADED in said + (place.shared / "out").read_text()
+
+
+def test_a_task_prolog_of_a_sites_own_needs_no_engine_to_keep_a_batch_script_from_a_host(
+    cluster: Cluster, place: Place, n2: str, shared: Path, site: Site
+) -> None:
+    """The one in the documentation, on a node from which the package has been removed."""
+    page = (ROOT / "docs/admin/hooks.md").read_text()
+    (text,) = re.findall(r"```sh\n(#!/bin/sh\n# /etc/slurm/task-prolog\n.*?)```", page, re.DOTALL)
+    prolog = cluster.write(text.replace("/opt/", "/not/there/"), mode=0o755)
+    site.configure('batch_script = "inside"\n')
+    with (
+        configured(cluster, n2, f"TaskProlog={prolog}\n"),
+        plugins_on(cluster, n2, shared, NONE),
+    ):
+        code, said = place.batch(n2, str(place.ran))
+        native = cluster.srun("-w", n2, "echo", "native")
+    assert (code != 0, place.ran.where) == (True, []), said
+    assert (native.returncode, native.stdout) == (0, "native\n"), native.stderr
 
 
 def test_the_task_prolog_of_a_site_lets_everything_run_where_the_plugin_is(
