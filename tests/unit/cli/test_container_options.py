@@ -1,6 +1,8 @@
 """`ce run`, `shell`, `plan` and `validate` take the options of pyxis as srun does."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,3 +185,27 @@ def test_a_file_without_its_directory_is_asked_about(installed: Installed) -> No
         assert done.returncode == 1, words
         assert "'i.sqsh': a reference into a registry" in done.stderr, done.stderr
         assert "ce: hint: did you mean './i.sqsh'?\n" in done.stderr, done.stderr
+
+
+def test_an_image_that_this_host_lacks_is_left_to_the_nodes_only_without_a_doubt(
+    installed: Installed, prefix: Path
+) -> None:
+    squashfs.make(installed.home / "image.sqsh", {"etc/x": ""})
+    done = installed.ce("plan", "--container-image=./none.sqsh")
+    assert done.returncode == 0
+    assert "each node looks for it" in done.stderr
+    done = installed.ce("plan", "--container-image=./imgae.sqsh")
+    assert done.returncode == 1
+    assert f"did you mean '{installed.home}/image.sqsh'?" in done.stderr
+    done = installed.ce("plan", "--container-image=./none.sqsh", "--container-entrypoint")
+    assert done.returncode == 1
+    assert "and its entrypoint is read where you submit" in done.stderr
+    place = prefix / "etc/container-engine"
+    place.mkdir(parents=True)
+    try:
+        (place / "config.toml").write_text('policy.denied_images = ["/other"]\n')
+        done = installed.ce("plan", "--container-image=./none.sqsh")
+    finally:
+        shutil.rmtree(place)
+    assert done.returncode == 1
+    assert "and the site has rules for images" in done.stderr
