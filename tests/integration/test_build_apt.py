@@ -102,7 +102,7 @@ def test_the_failing_step_is_named_with_its_line(
     done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", *quiet, str(where))
     forget_podman(stranger)
     assert done.returncode == 1
-    assert "ce: error: Dockerfile:4: RUN echo one; exit 7: exit code 7: one\n" in done.stderr
+    assert "ce: error: Dockerfile:4: RUN echo one; exit 7: exit code 7 after 'one'\n" in done.stderr
     assert ("\none\n" in done.stderr) == (not quiet)
     below = re.search(r"ce: hint: (.*)\nce: details: (.*)\n", done.stderr)
     assert below is not None

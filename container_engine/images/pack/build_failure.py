@@ -38,8 +38,12 @@ _AFTERWARDS = re.compile(r"subprocess exited |process exited |exit status \d|tim
 _NOT_STARTED = re.compile(r"process failed to start with error: (?:fork/exec )?(.*?)(?:process |$)")
 _KILLED = re.compile(r"subprocess exited on killed|exit status 137")
 _KILL_STATUS = 137  # of a shell whose program was killed
-# the line that compilers, package managers and Python end with, whatever they add below it
-_REASON = re.compile(r"(?:E:|ERROR\b|error\b|fatal\b|\w+Error:)", re.IGNORECASE)
+# the line that compilers, package managers, shells and Python end with, whatever they add below it
+_REASON = re.compile(
+    r"E:|ERROR\b|fatal\b|\w+Error:|make(\[\d+\])?: \*\*\*"
+    r"|.*: (command not found|not found|No such file or directory|Permission denied|syntax error)",
+    re.IGNORECASE,
+)
 _KEPT, _LONGEST, _MOST_SHOWN = 40, 4096, 160
 _REMEDIES = tuple(
     (re.compile(words, re.IGNORECASE), hint)
@@ -105,14 +109,15 @@ class Output:
 
     @property
     def reason(self) -> str:
-        """The line in which the step itself says why it failed, "" if there is none."""
+        """How a message ends: with the line that says why the step failed, else with its last."""
         for line in self._lines:
             if found := _NOT_STARTED.match(line):
-                return found[1]
+                return f": {found[1]}"
         own = [line for line in self._lines if not _AFTERWARDS.match(line)]
         clear = [line for line in own if _REASON.match(line)]
         last = (clear or own or [""])[-1]
-        return last if len(last) <= _MOST_SHOWN else f"{last[:_MOST_SHOWN]}…"
+        last = last if len(last) <= _MOST_SHOWN else f"{last[:_MOST_SHOWN]}…"
+        return f": {last}" if clear else f" after '{last}'" if own else ""
 
     @property
     def was_killed(self) -> bool:
@@ -151,7 +156,7 @@ def _of_step(output: Output, complaint: str, status: int) -> str:
         return "killed (SIGKILL)"
     if status in {0, _PODMANS_OWN} or status < 0:
         return complaint
-    return f"exit code {status}" + (f": {output.reason}" if output.reason else "")
+    return f"exit code {status}{output.reason}"
 
 
 def _of_base(step: str, complaint: str) -> tuple[str, str, str | None]:

@@ -50,6 +50,20 @@ def _heard(text: str) -> Output:
             None,
         ),
         (
+            "[2/2] STEP 3/4: RUN make\n/bin/sh: 1: make: not found\nbye\n"
+            'Error: building at STEP "RUN make": while running runtime: exit status 127\n',
+            127,
+            "D:5: RUN make: exit code 127: /bin/sh: 1: make: not found",
+            None,
+        ),
+        (
+            "[2/2] STEP 3/4: RUN make\nall done\n"
+            'Error: building at STEP "RUN make": exit status 1\n',
+            1,
+            "D:5: RUN make: exit code 1 after 'all done'",
+            None,
+        ),
+        (
             "[2/2] STEP 3/4: RUN make\nsubprocess exited on killed\n"
             'subprocess exited with status 1\nError: building at STEP "RUN make": exit status 1\n',
             1,
