@@ -38,13 +38,20 @@ class User:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'image = "{self.image}"\n{text}\n')
 
+    def site_file(self, name: str) -> Path:
+        """Return the path of a file of the site's, in a directory that exists."""
+        path = self.prefix / "etc/container-engine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
     def context(self, later_s: float = 10) -> Context:
         """Return the context of a process that starts `later_s` from now.
 
         By default all files have settled by then.
         """
         started_ns = time.time_ns() + int(later_s * 1e9)
-        return Context(self.env, str(self.cwd), os.geteuid(), str(self.prefix), started_ns)
+        context = Context(self.env, str(self.cwd), os.geteuid(), str(self.prefix), started_ns)
+        return context._replace(site_read=[])  # read once, as by every command
 
     def plan(self, name: str = "e", later_s: float = 10) -> str:
         prepared = prepare(name, self.context(later_s))

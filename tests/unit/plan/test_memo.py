@@ -125,6 +125,30 @@ def test_a_memo_ends_when_the_site_begins_to_have_hooks(user: User) -> None:
     assert user.recalled() is None
 
 
+def _move_to(user: User, cluster: str) -> None:
+    user.env["SLURM_CONF"] = str(user.home / f"{cluster}.conf")
+
+
+OF_CLUSTER: dict[str, Change] = {
+    "the host of another cluster": lambda user: _move_to(user, "eiger"),
+    "another name": lambda user: (user.home / "daint.conf").write_text("ClusterName=eiger\n"),
+    "the file of this one": lambda user: (user.site_file("clusters.d/daint.toml")).unlink(),
+}
+
+
+@pytest.mark.parametrize("change", OF_CLUSTER.values(), ids=OF_CLUSTER.keys())
+def test_a_memo_is_of_one_cluster_where_clusters_differ(user: User, change: Change) -> None:
+    user.site_file("config.toml").touch()
+    for name in ("daint", "eiger"):
+        user.site_file(f"clusters.d/{name}.toml").write_text(f'[env]\nWHERE = "{name}"\n')
+        (user.home / f"{name}.conf").write_text(f"ClusterName={name}\n")
+    _move_to(user, "daint")
+    assert '"daint"' in user.plan()
+    assert user.recalled() is not None
+    change(user)
+    assert user.recalled() is None
+
+
 def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> None:
     user.plan()
     user.env["LINES"] = "25"
