@@ -26,6 +26,11 @@ static int server_ended(struct guard *guard, const char *image, int status)
 		return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed, replaced or overwritten",
 				  image != NULL ? image : "it");
 	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		errno = 0;
+		return guard_fail(guard, "the kernel no longer asks for the image: its FUSE file system was "
+					 "unmounted or aborted on the node");
+	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_LOADED)
 		status = W_EXITCODE(GUARD_NOT_STARTED, 0);
 	return guard_fail_ended(guard, "the process that serves the image (ce-image)", status);

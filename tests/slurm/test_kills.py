@@ -88,6 +88,31 @@ def test_a_killed_helper_ends_the_step_and_is_named_once_for_all_tasks_and_nodes
     Blame(done, "container-died", cause, exit_code=done.returncode)
 
 
+@pytest.fixture
+def fusectl(tmp_path: Path) -> Iterator[Path]:
+    """Mount the file system in which an administrator aborts FUSE connections."""
+    subprocess.run(["mount", "-t", "fusectl", "none", tmp_path], check=True)
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_step_whose_fuse_file_system_is_aborted_says_so(
+    cluster: Cluster, demo: str, fusectl: Path
+) -> None:
+    with _running(cluster, demo, "exec sleep 4321") as job:
+        until("tasks that only sleep", lambda: len(_sleeping()) == 2)
+        mounts = (procfs.PROC / str(_sleeping()[0].pid) / "mountinfo").read_text()
+        guard = _one(lambda p: p.comm == "ce-guard")
+        mounts += (procfs.PROC / str(guard.pid) / "mountinfo").read_text()
+        numbers = {row.split()[2] for row in mounts.splitlines() if " fuse.ce-image " in row}
+        (number,) = {number.partition(":")[2] for number in numbers}
+        (fusectl / number / "abort").write_text("1")
+        done = job.wait()
+    assert done.returncode in _WITHOUT_IMAGE, done.stderr
+    cause = "its FUSE file system was unmounted or aborted on the node"
+    Blame(done, "container-died", cause, exit_code=done.returncode)
+
+
 def test_a_killed_helper_on_one_node_ends_the_tasks_of_that_node(
     cluster: Cluster, demo: str
 ) -> None:
