@@ -45,9 +45,9 @@ def cluster(_machines: pair.Pair) -> Iterator[Cluster]:
 
 @pytest.fixture
 def gated(cluster: Cluster) -> Iterator[str]:
-    """Yield an environment with /gate of the second node; its file `go` lets a step continue."""
-    cluster.root(cluster.second, "install -d -m 0777 /gate; rm -f /gate/*")
+    """Yield an environment with /gate of each node; its file `go` lets a step continue."""
     for machine in cluster.pair.machines:
+        cluster.root(machine, "install -d -m 0777 /gate; rm -f /gate/*")
         write(machine, "/etc/edf/gated.toml", gated_edf("debian"))
     yield "gated"
     for machine in cluster.pair.machines:
