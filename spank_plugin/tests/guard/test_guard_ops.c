@@ -208,7 +208,7 @@ TEST("a container without a usable pid file is refused")
 
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(RUN("container\0002\0missing\0name"), -1);
-	CHECK_CONTAINS(ce_error_text(&guard.err), "there is no process id");
+	CHECK_CONTAINS(ce_error_text(&guard.err), "the process ID of the container's init is not known");
 	ce_error_clear(&guard.err);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		test_file(test_directory(), "pid", bad[i], 0644);
