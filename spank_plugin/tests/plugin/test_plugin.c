@@ -296,6 +296,27 @@ TEST("a task prolog that would replace the check is refused, not an argument tha
 	free(printed);
 }
 
+static void name_a_bundle(void)
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	test_file(test_directory(), "x.toml", "image = \"i\"\n", 0644);
+	BECOME("\0--container=./x.toml\0x");
+	fake_reset(S_CTX_LOCAL);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
+}
+
+TEST("srun whose option for bundles names an environment ends before anything runs")
+{
+	char *printed;
+
+	install("echo plan; echo x");
+	CHECK_INT(WEXITSTATUS(test_in_child(name_a_bundle, &printed)), 125);
+	CHECK_CONTAINS(printed, "ce: error: ");
+	CHECK_CONTAINS(printed, "./x.toml");
+	free(printed);
+}
+
 static void miss_components(void)
 {
 	BECOME("\0--en\0x\0x");
