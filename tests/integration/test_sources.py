@@ -178,7 +178,7 @@ def test_a_layout_as_skopeo_copies_it_is_imported_under_its_name(me: Importing) 
 def test_what_is_from_here_is_not_looked_up_in_a_registry(me: Importing) -> None:
     path = me.path("import", str(make_tree(me.root / "t")), "tools")
     assert main(["pull", "tools"]) == 0
-    assert me.said().startswith(f"{path}\nce: tools: from this host (dir:{me.root}/t), no registry")
+    assert me.said().startswith(f"{path}\nce: tools: from this host (dir:{me.root}/t); no registry")
     for pull in ("always", "age"):
         assert me.launched("tools", "--pull", pull)["path"] == path
 
