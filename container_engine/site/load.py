@@ -117,14 +117,18 @@ class _Looked(NamedTuple):
 def of_clusters(files: Sequence[str]) -> list[str]:
     """Return the files of all clusters beside the files of a configuration."""
     above = os.path.dirname(files[0]) if files else ""
-    return _in_clusters(above.removesuffix(f"/{DROP_INS}")) if above else []
+    return _in_clusters(above.removesuffix(f"/{DROP_INS}"), []) if above else []
 
 
-def _in_clusters(directory: str) -> list[str]:
+def _in_clusters(directory: str, faults: list[Fault]) -> list[str]:
+    """Return the files of all clusters; any error but their absence is a fault."""
     clusters = f"{directory}/{CLUSTERS}"
     try:
         names = sorted(os.listdir(clusters))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        faults.append(Fault(clusters, reason(error)))
         return []
     return [f"{clusters}/{name}" for name in names if name.endswith(".toml")]
 
@@ -133,7 +137,8 @@ def _of_cluster(
     files: Sequence[str], uid: int, env: Mapping[str, str], looked: _Looked
 ) -> list[str]:
     """Return the file of this host's cluster if there is one."""
-    every = of_clusters(files)
+    above = os.path.dirname(files[0]).removesuffix(f"/{DROP_INS}")
+    every = _in_clusters(above, looked.faults)
     if not every:
         return []
     directory = os.path.dirname(every[0])
@@ -169,7 +174,7 @@ def _files(prefix: str, uid: int, looked: _Looked) -> list[str]:
         ]
         if files:
             return files
-        for path in _in_clusters(directory):
+        for path in _in_clusters(directory, faults):
             faults.append(Fault(path, f"has no {MAIN} above it", f"an empty {main} will do"))
     return []
 

@@ -12,8 +12,9 @@
 
 enum { MAX_FILE = 1 << 20 };
 
+/* TOML lets a key be written with escapes: who does that may mean any of them */
 static const char *const rules[] = { "site_images_only", "image_digests", "mount_sources", "image_registries",
-				     "signed_images_only" };
+				     "signed_images_only", "\\u", "\\U" };
 static const char system_place[] = "/etc/container-engine";
 
 static int file_may_rule(const char *path)

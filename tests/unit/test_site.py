@@ -281,6 +281,16 @@ def test_what_nodes_read_again_is_of_no_cluster(site: Site, tmp_path: Path, text
     assert "nodes read this key again, in config.toml and conf.d only" in fault.message
 
 
+def test_files_of_clusters_that_cannot_be_listed_are_a_fault(site: Site) -> None:
+    site.write("config.toml", "")
+    (Path(site.directory) / "clusters.d").symlink_to("clusters.d")
+    (fault,) = read(site.prefix, UID).faults
+    assert (fault.file, fault.message) == (
+        f"{site.directory}/clusters.d",
+        "too many levels of symbolic links",
+    )
+
+
 def test_files_of_clusters_alone_are_no_configuration(site: Site) -> None:
     site.write("clusters.d/daint.toml", 'pull = "never"\n')
     (fault,) = read(site.prefix, UID).faults

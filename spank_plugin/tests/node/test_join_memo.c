@@ -113,6 +113,8 @@ TEST("a site's rule is seen wherever it stands")
 	CHECK(!ce_site_may_rule(prefix));
 	test_file(prefix, "etc/container-engine/config.toml", "policy.mount_sources = []\n", 0644);
 	CHECK(ce_site_may_rule(prefix));
+	test_file(prefix, "etc/container-engine/config.toml", "policy.\"mount\\u005fsources\" = []\n", 0644);
+	CHECK(ce_site_may_rule(prefix));
 }
 
 TEST("a configuration that cannot be read may have a rule")

@@ -289,6 +289,8 @@ static int noted(const char *directory, const char *variables, size_t size)
 
 	CHECK_INT(ce_start_note_images(&memo, &env), 0);
 	DIR *stream = opendir(directory);
+	if (stream == NULL)
+		return -1;
 	for (const struct dirent *entry; (entry = readdir(stream)) != NULL;)
 		links += entry->d_name[0] != '.';
 	closedir(stream);
