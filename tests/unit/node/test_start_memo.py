@@ -1,5 +1,6 @@
 """Starting a container again without Python does what the launcher does, or leaves it to it."""
 
+import json
 import os
 import random
 import re
@@ -7,10 +8,12 @@ import shutil
 from binascii import crc32
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from container_engine.node.start import start_memo
+from container_engine.node.start.container import SAVE
 from container_engine.node.start.environment import LAUNCHERS
 from container_engine.node.start.site_rules import _RULES
 from tests.unit.node.plans import mount
@@ -555,6 +558,29 @@ def test_nothing_is_remembered_with(
     starts.start()
     assert not starts.memos
     assert not starts.starts_without_python()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"startup": [{"line": "true", "from": "e"}]},
+        {"image": {"on_nodes": True}},
+        {"image": {"passing": "/store"}},
+        {"annotations": {SAVE: "/x.sqsh"}},
+        {"kept": {"name": "n"}},
+        {"settings": {"start": "podman"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_start_that_asks_more_of_a_node_than_ce_node_does_is_none_to_remember(
+    starts: StartStage, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    plan: Any = json.loads(json.dumps(starts.plan))
+    assert start_memo._is_plain(json.dumps(plan), plan, starts.node)
+    for key, value in change.items():
+        plan[key] = plan[key] | value if isinstance(plan.get(key), dict) else value
+    assert not start_memo._is_plain(json.dumps(plan), plan, starts.node)
 
 
 def test_ever_new_plans_are_not_all_remembered(starts: StartStage) -> None:
