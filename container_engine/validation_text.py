@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeGuard,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+from msgspec.structs import fields
 
 from container_engine.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from msgspec import Struct
 
 Place = tuple[int | str, ...]
 
@@ -52,17 +64,17 @@ class Unfit(NamedTuple):
     place: Place
     value: object
     wanted: object
-    owner: type[Struct] | None = None
+    owner: type[msgspec.Struct] | None = None
     is_missing: bool = False
     example: tuple[str, object] | None = None
 
 
-def unfit(model: type[Struct], value: object) -> Iterator[Unfit]:
+def unfit(model: type[msgspec.Struct], value: object) -> Iterator[Unfit]:
     """Yield all that does not fit `model`, in the order of its keys; unknown keys come last."""
     yield from _unfit(model, value, ())
 
 
-def misfits(model: type[Struct], value: object, table: str) -> Iterator[Misfit]:
+def misfits(model: type[msgspec.Struct], value: object, table: str) -> Iterator[Misfit]:
     """Yield the same for the user; `table` is what the format calls one."""
     for one in _unfit(model, value, ()):
         yield Misfit("", _unknown(one)) if one.owner else _described(one, table)
@@ -92,8 +104,6 @@ def _unfit(
 
 
 def _fits(kind: object, value: object) -> bool:
-    import msgspec
-
     try:
         msgspec.convert(value, kind, dec_hook=from_text)
     except msgspec.ValidationError:
@@ -106,10 +116,10 @@ def _of_shape(kind: object, value: object) -> object:
     kind = _bare(kind)
     if get_origin(kind) not in (Union, types.UnionType):
         return kind
-    shape = Mapping if isinstance(value, dict) else list | tuple
+    shape = (Mapping, msgspec.Struct) if isinstance(value, dict) else (list, tuple)
     for one in map(_bare, get_args(kind)):
         origin = get_origin(one) or one
-        if isinstance(origin, type) and (issubclass(origin, shape) or _is_model(origin, value)):
+        if isinstance(origin, type) and issubclass(origin, shape):
             return one
     return kind
 
@@ -118,7 +128,7 @@ def _inside(
     kind: object, value: object, place: Place, example: tuple[str, object] | None
 ) -> Iterator[Unfit]:
     if isinstance(value, dict):
-        if isinstance(kind, type) and _is_model(kind, value):
+        if _is_model(kind):
             yield from _keys(kind, value, place)
         elif get_origin(kind) is dict:
             name_kind, inner = get_args(kind)
@@ -130,9 +140,7 @@ def _inside(
             yield from _unfit(get_args(kind)[0], one, (*place, index), example)
 
 
-def _keys(model: type[Struct], value: dict[str, object], place: Place) -> Iterator[Unfit]:
-    from msgspec.structs import fields
-
+def _keys(model: type[msgspec.Struct], value: dict[str, object], place: Place) -> Iterator[Unfit]:
     known = {field.encode_name: field for field in fields(model)}
     for name, field in known.items():
         example = _example(name, field.type)
@@ -146,8 +154,8 @@ def _keys(model: type[Struct], value: dict[str, object], place: Place) -> Iterat
                 yield Unfit((*place, name), one, None, model)
 
 
-def _is_model(kind: type, value: object) -> bool:
-    return isinstance(value, dict) and hasattr(kind, "__struct_config__")
+def _is_model(kind: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _bare(kind: object) -> object:
@@ -192,12 +200,8 @@ def _unknown(one: Unfit) -> str:
 
 def _keys_of(kind: object) -> dict[str, object]:
     """Return the keys of a model with the types of their values; none for another type."""
-    from msgspec.structs import fields
-
     kind = _bare(kind)
-    if not (isinstance(kind, type) and _is_model(kind, {})):
-        return {}
-    return {field.encode_name: field.type for field in fields(kind)}
+    return {field.encode_name: field.type for field in fields(kind)} if _is_model(kind) else {}
 
 
 def _message(kind: object, value: object, table: str) -> str:
@@ -237,7 +241,7 @@ _NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 def _noun(kind: Any, table: str) -> str:  # noqa: ANN401  # any type
     origin = get_origin(kind) or kind
-    if origin is dict or hasattr(origin, "__struct_config__"):
+    if origin is dict or _is_model(origin):
         return table
     return _NOUNS.get(origin, "a string")
 

@@ -30,12 +30,6 @@ def main(argv: Sequence[str]) -> int:
     except CeError as error:
         sys.stdout.write(json.dumps({"reason": str(error), "hint": error.hint, "see": error.see}))
         return 1
-    said = found.image
-    image = {
-        "env": said.env,
-        "workdir": said.workdir,
-        "content": said.content,
-        "source": said.source,
-    }
+    image = {name: getattr(found.image, name) for name in ("env", "workdir", "content", "source")}
     sys.stdout.write(json.dumps({**image, "notices": found.notices}))
     return 0

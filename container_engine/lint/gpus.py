@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.lint.subject import advice
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _choice(history: History, *, own: bool, of_site: bool) -> Iterator[Problem]:
     origin, value = history.effective.origin, history.effective.value
     if own and value != "all":
         message = "has no effect: devices names the GPUs of this environment"
-        yield advice(origin, history.key, message, "name there those that it shall have")
+        yield advice(origin, history.key, message, "name there the ones that it needs")
     elif not (own or of_site):
         message = "has no effect: neither this environment nor the site gives a GPU"
         yield advice(origin, history.key, message, f'devices = ["{_GPU}=all"] gives all')
@@ -53,8 +53,7 @@ def _parts(history: History) -> Iterator[Problem]:
     value = history.effective.value
     for word in value.split(",") if isinstance(value, str) and value else ():
         if word.strip() not in _KNOWN:
-            meant = nearest(word.strip(), _KNOWN)
-            suggestion = f", did you mean '{meant}'?" if meant else ""
-            message = f"'{word}' is no part of the driver{suggestion}"
+            meant = did_you_mean(nearest(word.strip(), _KNOWN))
+            message = f"'{word}' is no part of the driver{meant}"
             hint = f"there are {', '.join(_KNOWN)}"
             yield advice(history.effective.origin, history.key, message, hint)

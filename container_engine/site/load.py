@@ -116,8 +116,12 @@ class _Looked(NamedTuple):
 
 def of_clusters(files: Sequence[str]) -> list[str]:
     """Return the files of all clusters beside the files of a configuration."""
-    above = os.path.dirname(files[0]) if files else ""
-    return _in_clusters(above.removesuffix(f"/{DROP_INS}"), []) if above else []
+    return _in_clusters(_above(files), []) if files else []
+
+
+def _above(files: Sequence[str]) -> str:
+    """Return the directory of a configuration whose only files may be in conf.d."""
+    return os.path.dirname(files[0]).removesuffix(f"/{DROP_INS}")
 
 
 def _in_clusters(directory: str, faults: list[Fault]) -> list[str]:
@@ -137,8 +141,7 @@ def _of_cluster(
     files: Sequence[str], uid: int, env: Mapping[str, str], looked: _Looked
 ) -> list[str]:
     """Return the file of this host's cluster if there is one."""
-    above = os.path.dirname(files[0]).removesuffix(f"/{DROP_INS}")
-    every = _in_clusters(above, looked.faults)
+    every = _in_clusters(_above(files), looked.faults)
     if not every:
         return []
     directory = os.path.dirname(every[0])

@@ -1,4 +1,4 @@
-/* What a start without Python reads of the site's configuration on this node. */
+/* The part of the site's configuration on this node that a start without Python reads. */
 #ifndef CE_SITE_WORDS_H
 #define CE_SITE_WORDS_H
 

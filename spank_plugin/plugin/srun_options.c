@@ -160,8 +160,9 @@ int ce_srun_may_hide_command(void)
 	size_t size = 0;
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
-	return line == NULL || next_component(line, line, size) != NULL || getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc") ||
-	       has_word(line, size, "--as") || has_word(line, size, "--het") || has_word(line, size, "--pack");
+	return line == NULL || next_component(line, line, size) != NULL || getenv("SLURM_BCAST") != NULL ||
+	       has_word(line, size, "--bc") || has_word(line, size, "--as") || has_word(line, size, "--het") ||
+	       has_word(line, size, "--pack");
 }
 
 int ce_srun_hides_command(void)

@@ -109,7 +109,7 @@ class Output:
 
     @property
     def reason(self) -> str:
-        """How a message ends: with the line that says why the step failed, else with its last."""
+        """The end of a message: the line that says why the step failed, else its last one."""
         for line in self._lines:
             if found := _NOT_STARTED.match(line):
                 return f": {found[1]}"
@@ -127,12 +127,15 @@ class Output:
 def failure(name: str, containerfile: str, output: Output, error: CommandError) -> UserError:
     """Return the error of a build. `name` is the Containerfile's in messages."""
     complaint = output.complaint or error.complaint
+    number = (
+        line_of(output.step, output.number, containerfile)
+        if output.step
+        else line_of_complaint(complaint, containerfile)
+    )
+    where = f"{name}:{number}" if number else name
     if not output.step:
-        number = line_of_complaint(complaint, containerfile)
-        where = f"{name}:{number}" if number else name
         hint = _remedy(complaint)
         return UserError(complaint, hint, _CODE, where=where, details=error.details)
-    number = line_of(output.step, output.number, containerfile)
     if output.step.startswith("FROM "):
         reason, see, hint = _of_base(output.step, complaint)
     else:
@@ -144,7 +147,7 @@ def failure(name: str, containerfile: str, output: Output, error: CommandError) 
         reason,
         hint,
         see,
-        where=f"{name}:{number}" if number else name,
+        where=where,
         key=shortened(output.step),
         details=error.details,
     )

@@ -125,7 +125,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             'devices = ["nvidia.com/gpu=all"]\n[env]\nNVIDIA_VISIBLE_DEVICES = "0"\n',
             "4: env.NVIDIA_VISIBLE_DEVICES: has no effect: devices names the GPUs of this"
-            " environment\n    name there those that it shall have\n",
+            " environment\n    name there the ones that it needs\n",
         ),
         (
             'devices = ["nvidia.com/gpu=0"]\n[env]\n'
