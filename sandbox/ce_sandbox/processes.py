@@ -23,8 +23,13 @@ def _argv(pid: int) -> list[str]:
 
 
 def running(command_lines: list[list[str]]) -> list[int]:
-    """Return the processes that run exactly one of these command lines."""
-    return [pid for pid in _all_pids() if _argv(pid) in command_lines]
+    """Return the processes that run exactly one of these command lines, in this PID namespace.
+
+    Another namespace has a sandbox of its own, whose directory has the same name (`tests/apart`).
+    """
+    here = os.readlink("/proc/self/ns/pid")
+    pids = (pid for pid in _all_pids() if _argv(pid) in command_lines)
+    return [pid for pid in pids if _link(f"/proc/{pid}/ns/pid") == here]
 
 
 def belonging_to(layout: Layout) -> set[int]:

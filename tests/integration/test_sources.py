@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -292,6 +293,31 @@ def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine)
     assert (other.returncode, other.stderr) == (0, "")
     assert other.stdout != built.stdout
     forget_podman(stranger)
+
+
+def test_a_build_does_not_mind_that_the_host_gets_a_new_user(stranger: Engine) -> None:
+    """Programs like useradd replace /etc/passwd, which takes away what is mounted over the file."""
+    where, etc = context(stranger), stranger.scratch / "etc"
+    shutil.copytree("/etc", etc, symlinks=True)
+    person = ("--reuid", str(stranger.user.uid), "--regid", str(stranger.user.gid))
+    build = ("setpriv", *person, "--clear-groups", stranger.prefix / "bin/ce", "build", str(where))
+    (home := stranger.scratch / "home").mkdir()
+    os.chown(home, stranger.user.uid, stranger.user.gid)
+    own = {"HOME": str(home), "TMPDIR": str(home), "EDF_IMAGESTORE": str(home / "store")}
+    with subprocess.Popen(
+        ("unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc; exec "$@"', etc, *build),
+        env=stranger.environment(own),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None:
+            shutil.copy(etc / "passwd", etc / "passwd+")
+            (etc / "passwd+").replace(etc / "passwd")
+            time.sleep(0.02)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    forget_podman(stranger)
+    assert process.returncode == 0, said
 
 
 def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:

@@ -1,11 +1,14 @@
-"""The sandbox's configuration files, and its changes to a machine."""
+"""The sandbox's configuration files, its changes to a machine, and its processes."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
-from ce_sandbox import config, machine
+from ce_sandbox import config, machine, processes
 from ce_sandbox.layout import MAX_NODES, Layout, from_environment
 from ce_sandbox.up import chosen_tracking, configured_nodes
+
+from tests.slurm.polling import until
 
 HOST = config.Host("host", is_loopback=True)
 WITHOUT = config.Engine(plugin_id=None, has_epilog=False)
@@ -103,3 +106,18 @@ def test_a_machine_without_hierarchies_of_version_1_has_no_cgroups_for_the_clust
     tmp_path: Path,
 ) -> None:
     assert not machine.has_controllers(tmp_path)
+
+
+def test_a_daemon_of_a_sandbox_in_another_pid_namespace_is_not_this_ones() -> None:
+    here, there = ["sleep", "61.25"], ["sleep", "61.26"]
+    apart = ("unshare", "-Urpf", "--kill-child")
+    with subprocess.Popen(here) as one, subprocess.Popen((*apart, *there)) as other:
+        try:
+            children = Path(f"/proc/{other.pid}/task/{other.pid}/children")
+            child = until("the process there", lambda: children.read_text().strip())
+            line = Path(f"/proc/{child}/cmdline")
+            until("its program", lambda: line.read_bytes().startswith(b"sleep"))
+            assert processes.running([here, there]) == [one.pid]
+        finally:
+            one.kill()
+            other.kill()

@@ -31,10 +31,16 @@ for path in /usr /bin /sbin /lib /lib32 /lib64 /libx32; do
         bind "$path" "$path"
     fi
 done
-for path in /etc /dev /sys /proc; do
+for path in /dev /sys /proc; do
     bind "$path" "$path"
 done
-mount --bind "$users" ./etc/passwd
+# Links, because the kernel takes away a file that is mounted over /etc/passwd as soon as the host replaces its own, as
+# useradd does.
+bind host-etc /etc
+mkdir etc
+(cd etc && ln -s ../host-etc/* .)
+rm -f etc/passwd
+cp "$users" etc/passwd
 mount -t tmpfs tmpfs ./dev/shm
 # apt.py names it to the steps: apt-get fails if it cannot become another user
 echo 'APT::Sandbox::User "root";' >./dev/shm/container-engine-apt.conf
