@@ -459,6 +459,40 @@ TEST("who waits for a save and is stopped by its user does not hold slurmstepd w
 	CHECK(end_during_save(1) < 40000);
 }
 
+/* The end of a session that is to be saved, by a launcher that has saved it. */
+static void end_saved(void)
+{
+	static const char text[] = "R/\0\0\0\0save", saved[] = "Sto /image.sqsh, 2 MiB";
+
+	connect_launcher();
+	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, done, done, done };
+	CHECK_INT(ce_send(their_reply, text, sizeof text - 1, fds, 6), 0);
+	CHECK_INT(ce_send(their_reply, saved, sizeof saved - 1, NULL, 0), 0);
+	ce_session_end(&launcher);
+}
+
+/* The end of a session of which nobody has asked that it be saved. */
+static void end_unsaved(void)
+{
+	connect_launcher();
+	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
+	answer_and_end(ended);
+}
+
+TEST("a container is saved if somebody has asked for that, and its user reads where; no other one is")
+{
+	char *printed = NULL;
+
+	CHECK_INT(test_in_child(end_saved, &printed), 0);
+	CHECK_CONTAINS(printed, "saved: ");
+	CHECK_CONTAINS(printed, "to /image.sqsh, 2 MiB");
+	free(printed);
+	CHECK_INT(test_in_child(end_unsaved, &printed), 0);
+	CHECK_TEXT(printed, "");
+	free(printed);
+}
+
 TEST("a guard that does not hear is killed at the end, and its end is waited for")
 {
 	char byte;
@@ -503,6 +537,37 @@ static void enter_mount_namespace(void)
 {
 	if (unshare(CLONE_NEWNS) < 0)
 		_exit(1);
+}
+
+/* End a session with this answer, and return whether a process in the container outlives that. */
+static int outlives(const char *text, size_t size)
+{
+	char path[64];
+	int status;
+
+	connect_launcher();
+	pid_t pid = test_idle_process(enter_mount_namespace);
+	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+	CE_AUTO_FD namespace = open(path, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FD process = ce_pidfd_open(pid);
+	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
+	int fds[] = { STDIN_FILENO, namespace, STDIN_FILENO, done, done, done };
+	CHECK_INT(ce_send(their_reply, text, size, fds, 6), 0);
+	ce_session_end(&launcher);
+	/* of a process that was killed, a busy machine may take its time to say so */
+	int lives = !ce_wait_readable(process, ce_now_ms() + 1000);
+	kill(pid, SIGKILL);
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	return lives;
+}
+
+TEST("what a task has left in the container is killed, unless the container lives with its job")
+{
+	static const char own[] = "R/", kept[] = "R/\0\0\0kept";
+
+	test_needs_root();
+	CHECK(!outlives(own, sizeof own - 1));
+	CHECK(outlives(kept, sizeof kept - 1));
 }
 
 TEST("processes of somebody else in a mount namespace that came as the container's live on")
