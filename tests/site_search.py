@@ -2,9 +2,9 @@
 
 The site (mkdocs-material 9) searches in the browser: its worker gives each section of each page to
 lunr, with a thousandfold weight for titles and none for the length of a text. It looks for every
-word of the query as the beginning of a word, prefers pages to their sections, and sections that
-have more of the words; pages of the project weigh less (docs/weights.py). This is the same in
-Python, over the Markdown sources, without mkdocs and Node.
+word of the query that docs/site.js leaves in it as the beginning of a word, prefers pages to their
+sections, and sections that have more of the words; pages of the project weigh less
+(docs/weights.py). This is the same in Python, over the Markdown sources, without mkdocs and Node.
 """
 
 import math
@@ -31,17 +31,13 @@ _MKDOCS = Path(__file__).parents[1] / "docs/mkdocs.yml"
 _SEPARATOR = re.compile(re.search(r"separator: '(.*)'", _MKDOCS.read_text())[1])  # type: ignore[index]
 _TITLE_BOOST = 1000.0
 _K1 = 1.2
-# The stop words of lunr, which the index lacks.
-_WORDS = (
-    "a able about across after all almost also am among an and any are as at be because "
-    "been but by can cannot could dear did do does either else ever every for from get got "
-    "had has have he her hers him his how however i if in into is it its just least let "
-    "like likely may me might most must my neither no nor not of off often on only or other "
-    "our own rather said say says she should since so some than that the their them then "
-    "there these they this tis to too twas us wants was we were what when where which while "
-    "who whom why will with would yet you your"
+# The stop words of lunr, which the index lacks and the site takes out of a question.
+_SCRIPT = (_MKDOCS.parent / "site.js").read_text(encoding="utf-8")
+_STOP_WORDS = frozenset(
+    re.search(r"STOP_WORDS = new Set\(`(.*?)`", _SCRIPT, re.DOTALL)[1].split()  # type: ignore[index]
 )
-_STOP_WORDS = frozenset(_WORDS.split())
+
+_ENDING = re.compile(re.search(r"ENDING = /(.*)/;", _SCRIPT)[1])  # type: ignore[index]
 
 
 class Section(NamedTuple):
@@ -62,7 +58,10 @@ class Index:
 
     def search(self, query: str) -> list[str]:
         """Return the pages that have any of the words, the best first."""
-        wanted = [word for word in _SEPARATOR.split(query.lower()) if word]
+        words = query.lower().split()
+        asked = [word for word in words if word not in _STOP_WORDS] or words
+        begun = " ".join(_ENDING.sub(r"\1", word) for word in asked)
+        wanted = [word for word in _SEPARATOR.split(begun) if word]
         best: dict[str, float] = {}
         for section in self._sections:
             score = weight(section.page) * self._score(section, wanted)
