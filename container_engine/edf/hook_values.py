@@ -125,9 +125,7 @@ def _integer(value: str, rule: ValueRule) -> Doubt | None:
 def _port(value: str, _rule: ValueRule) -> Doubt | None:
     if value.isascii() and value.isdigit() and len(value) < 6 and 1 <= int(value) <= 65535:
         return None
-    return Doubt(
-        "error", f"'{value}' is not the number of a port", "write for example port = 15263"
-    )
+    return Doubt("error", f"'{value}' is not the number of a port", 'write for example "15263"')
 
 
 def _file(value: str, _rule: ValueRule) -> Doubt | None:

@@ -50,7 +50,7 @@ FAULTS = {
     "edf-value": Fault(
         "a key of the environment file has an invalid value",
         YOU,
-        "correct the key named in the error; ce validate shows all problems of the file at once",
+        "correct the key named in the error; ce validate reads the file again and starts nothing",
     ),
     "edf-unknown-key": Fault(
         "the environment file has an unknown key, which has no effect",

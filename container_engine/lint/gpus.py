@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _GPU = "nvidia.com/gpu"
 _VISIBLE, _CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
-_KNOWN = ("all", "compute", "display", "graphics", "ngx", "utility", "video")
+_KNOWN = ("all", "compat32", "compute", "display", "graphics", "ngx", "utility", "video")
 # Values that ask for no part of the driver.
 _NOTHING = ("", "void")
 

@@ -11,12 +11,13 @@ from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from container_engine.edf.model import Annotation, Edf, Origin
     from container_engine.plan.offer import Offer
 
 PREFIX = "com.ce."
+_REMEDY = "correct it, or remove the line: 'ce config show' prints the site's values"
 NAME_FORM = "NAME[:auto|create|exec|no_exec], a name of letters, digits, '.', '_' and '-'"
 _NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})(?::(auto|create|exec|no_exec))?")
 
@@ -101,8 +102,13 @@ def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
 
 def problems(edf: Edf, offer: Offer) -> list[Problem]:
     """Return invalid values, unknown names, and overrides that the site refuses, by line."""
-    found = [problem for entry in edf.annotations for problem in _annotation(entry, offer)]
-    return sorted([*found, *_refused(edf, offer)], key=lambda problem: problem.line)
+    found = [*of_annotations(edf.annotations, offer), *_refused(edf, offer)]
+    return sorted(found, key=lambda problem: problem.line)
+
+
+def of_annotations(entries: Iterable[Annotation], offer: Offer) -> list[Problem]:
+    """Return what is wrong with settings in annotations, also of an EDF that has other errors."""
+    return [problem for entry in entries for problem in _annotation(entry, offer)]
 
 
 def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
@@ -118,7 +124,8 @@ def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
         hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
         yield Problem("warning", entry.origin.file, entry.origin.line, "", message, hint)
     elif setting.read(entry.value) is None:
-        yield _problem(key, entry.origin, f"expected {setting.wanted}, found '{entry.value}'")
+        message = f"expected {setting.wanted}, found '{entry.value}'"
+        yield _problem(key, entry.origin, message, _REMEDY)
     elif (
         own is None
         and setting.read(entry.value) != getattr(offer.site, name)

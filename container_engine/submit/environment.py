@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Layer
-    from container_engine.edf.model import Loaded, Severity
+    from container_engine.edf.model import Annotation, Loaded, Severity
     from container_engine.plan.model import HookUse
     from container_engine.plan.offer import Offer
     from container_engine.site import SiteConfig
@@ -148,9 +148,19 @@ def _load(
     if name is not None and not files:
         found = with_image_hint(loaded.problems, name, context, site)
         loaded = replace(loaded, problems=found)
-    others = [] if loaded.edf is None else overrides.problems(loaded.edf, whole)
     layers = [*(file.layer for file in files), over.layer]
+    others = _setting_problems(loaded.edf, layers, whole)
     return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers
+
+
+def _setting_problems(edf: Edf | None, layers: Sequence[Layer], whole: Offer) -> list[Problem]:
+    """Return the problems of settings; of an environment with errors those of its annotations."""
+    if edf is not None:
+        return overrides.problems(edf, whole)
+    entries: dict[str, Annotation] = {}
+    for layer in layers:
+        entries |= layer.annotations
+    return overrides.of_annotations(entries.values(), whole)
 
 
 def _overlay(name: str | None, words: Sequence[str], context: Context, whole: Offer) -> Overlay:

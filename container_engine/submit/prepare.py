@@ -14,7 +14,7 @@ from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.plan.ssh_keys import SECRET
 from container_engine.submit import container_names, memo, quick
-from container_engine.submit.environment import image_alone, load_to_launch, on_host
+from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
 from container_engine.submit.refused import RefusedError
@@ -24,6 +24,7 @@ from container_engine.submit.site_offer import offer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from container_engine.edf.model import Edf, Problem
     from container_engine.plan.model import LaunchPlan
     from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
@@ -110,6 +111,16 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     return prepared
 
 
+def _judged_early(
+    edf: Edf, loaded: Loaded, context: Context, offered: Offer
+) -> tuple[Problem, ...]:
+    """Return the warnings that need no image. Raises RefusedError, before a long download."""
+    found = judge(edf, None, offered, __version__).problems
+    if any(problem.severity == "error" for problem in found):
+        raise RefusedError((*loaded.problems, *judged(edf, context, offered)))
+    return found
+
+
 def prepare_image(image: str, context: Context) -> Prepared:
     """Plan the environment that has only this image, and remember nothing. Raises CeError."""
     alone = Loaded(image_alone(image), (), ())
@@ -131,20 +142,21 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     notices = message_text.of_problems(loaded.problems)
     if edf.image == "":
         return Prepared(None, notices + message_text.of_problems([on_host(edf)]))
+    early = _judged_early(edf, loaded, context, offered)
     try:
         pull = choose("pull", edf, offered).value
         site = replace(offered.site, pull=pull)
         resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
     except UserError as error:
         origin = edf.image_origin or Origin(edf.own_file, 0)
-        problems = (*loaded.problems, image_problem(origin, error))
+        problems = (*loaded.problems, *early, image_problem(origin, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
         edf = with_pytorch(edf, resolved.image.env)
-    judged = judge(edf, resolved.image, offered, __version__)
-    if judged.plan is None:
-        raise RefusedError((*loaded.problems, *judged.problems))
+    built = judge(edf, resolved.image, offered, __version__)
+    if built.plan is None:
+        raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(message_text.of_warning, resolved.notices))
-    notices += message_text.of_problems(judged.problems)
-    return Prepared(judged.plan, notices, resolved.not_after)
+    notices += message_text.of_problems(built.problems)
+    return Prepared(built.plan, notices, resolved.not_after)

@@ -16,7 +16,7 @@ from container_engine.node.hooks.pattern import expand, matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from container_engine.node.hooks.edits import HookEdits
@@ -25,6 +25,8 @@ _ORIGIN = "devices_if_there of the site"
 _VISIBLE, _CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 _NVIDIA = "nvidia.com/gpu"
 _USUAL = "compute,utility"
+# Neither names files here: `all` means every one, `compat32` libraries for programs of 32 bits.
+_OTHERS = ("all", "compat32")
 _GRAPHICS = (
     *("libEGL_nvidia.so*", "libGLESv*_nvidia.so*", "libGLX_nvidia.so*", "libnvidia-egl*.so*"),
     *("libnvidia-gl*.so*", "libnvidia-tls.so*", "libnvidia-rtcore.so*", "libnvidia-fbc.so*"),
@@ -77,6 +79,8 @@ def add(
         edits.warnings.append(f"{_ORIGIN}: none of them is given: {error}")
         return
     variables = {**node, **plan["image"]["env"], **edf}
+    if any(name.startswith(f"{_NVIDIA}=") and registry.find(name) for name in names):
+        edits.warnings.extend(_unknown_parts(variables))
     for name in names:
         _add(name, registry, variables, edits)
 
@@ -133,6 +137,17 @@ def _of_nvidia(part: Mapping[str, Any], variables: Mapping[str, str | None]) -> 
     mounts = [mount for mount in part.get("mounts", ()) if _is_wanted(mount, capabilities)]
     nodes = () if said == "none" else part.get("deviceNodes", ())
     return {**part, "mounts": mounts, "deviceNodes": nodes}
+
+
+def _unknown_parts(variables: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a warning of the words that choose no file of the driver, which nobody would miss."""
+    known = (*_PARTS, *_OTHERS)
+    words = [word.strip() for word in (variables.get(_CAPABILITIES) or "").split(",")]
+    unknown = [word for word in words if word and word not in known]
+    if unknown:
+        named = ", ".join(f"'{word}'" for word in unknown)
+        parts = ", ".join(sorted(known))
+        yield f"{_CAPABILITIES}: the driver has no part {named} (its parts are {parts})"
 
 
 def _is_wanted(mount: Mapping[str, Any], capabilities: Sequence[str]) -> bool:

@@ -245,3 +245,45 @@ def test_a_file_that_is_no_image_is_refused_by_all(
     refused, said = Said(file, capsys).agree()
     assert refused
     assert said.startswith(f"ce: error: {file}:1: image: '{wrong}': "), said
+
+
+def test_a_launch_names_what_validate_names_beside_an_image_that_is_missing(
+    here: Path, capsys: Capture
+) -> None:
+    """A user who has fixed the image must not meet the next message only then."""
+    file = here / "e.toml"
+    file.write_text('image = "/nowhere.sqsh"\n[annotations]\ncom.hooks.pytorch.master_port = "1"\n')
+    said = Said(file, capsys)
+    assert said.validate[1].startswith(f"ce: warning: {file}:3: com.hooks.pytorch.master_port: ")
+    missing = f"ce: error: {file}:1: image: '/nowhere.sqsh': no such file or directory\n"
+    assert said.plan == (True, said.validate[1] + missing)
+
+
+@pytest.mark.parametrize("name", ["/nowhere.sqsh", "127.0.0.1:9/none:1"])
+def test_what_needs_no_image_is_refused_before_an_image_is_fetched(
+    name: str, here: Path, capsys: Capture
+) -> None:
+    file = here / "e.toml"
+    file.write_text(f'image = "{name}"\n{enabled("ssh")}{KEY}')
+    refused, said = Said(file, capsys).agree()
+    assert refused
+    assert said == f"ce: error: {file}:4: com.hooks.ssh.authorize_ssh_key: '/nowhere.pub': " + (
+        "does not exist\n"
+    )
+
+
+def test_wrong_settings_are_named_beside_the_other_errors_of_a_file(
+    here: Path, image: Path, capsys: Capture
+) -> None:
+    file = here / "e.toml"
+    file.write_text(
+        f'image = "{image}"\nworkdir = "rel"\n[annotations]\ncom.ce.tmpfs_size = "big"\n'
+        'com.ce.scope = "x"\n'
+    )
+    refused, said = Said(file, capsys).agree()
+    assert refused
+    assert [line.split(": ")[3] for line in said.splitlines()] == [
+        "workdir",
+        "annotations.com.ce.tmpfs_size",
+        "annotations.com.ce.scope",
+    ]

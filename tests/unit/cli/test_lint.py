@@ -131,7 +131,8 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
             'devices = ["nvidia.com/gpu=0"]\n[env]\n'
             'NVIDIA_DRIVER_CAPABILITIES = "compute,utilty"\n',
             "4: env.NVIDIA_DRIVER_CAPABILITIES: 'utilty' is no part of the driver, did you mean"
-            " 'utility'?\n    there are all, compute, display, graphics, ngx, utility, video\n",
+            " 'utility'?\n    there are all, compat32, compute, display, graphics, ngx, utility,"
+            " video\n",
         ),
         (
             'mounts = ["/usr/lib64"]\n',

@@ -141,6 +141,18 @@ def test_capabilities_choose_parts_of_the_driver(node: Node, said: str, parts: l
     assert driver(edits) == [*parts, "other"]
 
 
+def test_a_capability_that_is_none_is_named_once_where_there_is_a_driver(node: Node) -> None:
+    said = {**HAS_ALL, "NVIDIA_DRIVER_CAPABILITIES": "compute,utilty,compat32"}
+    wanted = (*GPUS, "nvidia.com/gpu=0")
+    assert node.edits(said, wanted=wanted).warnings == []
+    node.with_gpus()
+    (warning,) = node.edits(said, wanted=wanted).warnings
+    assert warning == (
+        "NVIDIA_DRIVER_CAPABILITIES: the driver has no part 'utilty' (its parts are all, compat32,"
+        " compute, display, graphics, ngx, utility, video)"
+    )
+
+
 def test_a_list_chooses_devices_and_an_unknown_one_is_refused(node: Node) -> None:
     node.with_gpus()
     edits = node.edits({"NVIDIA_VISIBLE_DEVICES": "1"})
