@@ -25,6 +25,7 @@ MAIN, DROP_INS, CLUSTERS = "config.toml", "conf.d", "clusters.d"
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
+_TOML = 'a line is KEY = "TEXT", KEY = ["TEXT", "TEXT"], KEY = true or KEY = 60'
 _APPENDED = ("devices", "devices_if_there", "mounts")
 
 
@@ -203,10 +204,14 @@ def _content(path: str, uid: int, faults: list[Fault]) -> dict[str, Any] | None:
             if not _check_owner(path, os.fstat(file.fileno()), uid, faults):
                 return None
             return tomllib.load(file)
+    except PermissionError as error:
+        faults.append(
+            Fault(path, reason(error), f"users must be able to read it: chmod a+r {path}")
+        )
     except OSError as error:
         faults.append(Fault(path, reason(error)))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(Fault(path, f"not valid TOML: {error}"))
+        faults.append(Fault(path, f"not valid TOML: {error}", _TOML))
     return None
 
 
@@ -259,15 +264,16 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
         SiteConfig.of({key: value})
     except MisfitError as error:
         return [
-            Fault(path, misfit.message, misfit.example or _top_level(misfit.message), misfit.key)
+            Fault(path, misfit.message, misfit.example or _of_unknown(misfit.message), misfit.key)
             for misfit in error.misfits
         ]
     return []
 
 
-def _top_level(message: str) -> str | None:
-    """Return a hint for an unknown key of a table that the top level has."""
+def _of_unknown(message: str) -> str | None:
+    """Return a hint for an unknown key, unless the message suggests another one."""
     name = message.partition("unknown key '")[2].partition("'")[0].rpartition(".")[2]
-    if f".{name}'" not in message or name not in SiteConfig.__struct_fields__:
-        return None
-    return "it is a key of the top level: write it above the first [table]"
+    if f".{name}'" in message and name in SiteConfig.__struct_fields__:
+        return "it is a key of the top level: write it above the first [table]"
+    is_alone = name != "" and message.endswith(f"{name}'") and "did you mean" not in message
+    return "'ce config show' prints all keys that there are" if is_alone else None

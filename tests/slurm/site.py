@@ -23,18 +23,18 @@ class Site:
             path.mkdir()
             path.chmod(0o755)
         self.shared.chmod(0o1777)
-        self._file = cluster.prefix / "etc/container-engine/conf.d/90-hooks-of-a-test.toml"
+        self.file = cluster.prefix / "etc/container-engine/conf.d/90-hooks-of-a-test.toml"
         self.configure()
 
     def configure(self, text: str = "") -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(
             f'hook_catalog = ["{self.catalog}"]\ncdi_dirs = ["{self.cdi}"]\n'
             f'hooks_dirs = ["{self.oci}"]\n{text}'
         )
 
     def remove(self) -> None:
-        self._file.unlink(missing_ok=True)
+        self.file.unlink(missing_ok=True)
 
     def hook(self, name: str, text: str, *, whole: bool = True) -> Path:
         file = self.catalog / name / "hook.toml"

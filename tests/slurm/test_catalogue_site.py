@@ -121,6 +121,14 @@ def test_a_configuration_with_a_fault_starts_nothing(provoked: Provoked, site: S
     Blame(provoked.srun(provoked.edf("")), "site-configuration", ".toml:4: ", "no_such_key")
 
 
+def test_a_configuration_that_users_cannot_read_starts_nothing(
+    provoked: Provoked, site: Site
+) -> None:
+    site.file.chmod(0o600)
+    blame = Blame(provoked.srun(provoked.edf("")), "site-configuration", "permission denied")
+    assert blame.parts["hint"] == f"users must be able to read it: chmod a+r {site.file}"
+
+
 def test_an_oci_hook_that_fails(provoked: Provoked, site: Site) -> None:
     program = site.program("licence", "echo no licence left >&2; exit 3")
     site.oci_hook("50-licence", str(program), "createRuntime")

@@ -1,4 +1,4 @@
-"""Verbs of other container tools, and the counterpart of each in `ce`."""
+"""Verbs and actions of other tools, and the counterpart of each in `ce`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,36 @@ _SERVICES = (
     "one 'srun --overlap -n1 --environment=NAME COMMAND &' for each service in a job script, then"
     " 'wait': ce help docker"
 )
+
+_BY_HAND = (
+    "settings are changed by hand: as root edit the file that 'ce config show' names, then run"
+    " 'ce config check'"
+)
+_ALL_SHOWN = (
+    "'ce config show' prints every setting with its file, 'ce config check FILE' checks a file"
+)
+_HOOK_KEY = (
+    'an environment decides that: com.hooks.NAME.enabled = "true" or "false" in [annotations]'
+)
+
+# What is typed after a verb that takes an action; "" is all else.
+FOREIGN_ACTIONS: dict[str, dict[str, str]] = {
+    "config": {
+        "": _ALL_SHOWN,
+        **dict.fromkeys(("add", "edit", "remove", "rm", "set", "unset"), _BY_HAND),
+        **dict.fromkeys(("dump", "get", "list", "ls", "print"), _ALL_SHOWN),
+        **dict.fromkeys(("lint", "test", "validate", "verify"), "'ce config check' does that"),
+    },
+    "hooks": {
+        **dict.fromkeys(("add", "disable", "enable", "remove", "set"), _HOOK_KEY),
+        **dict.fromkeys(("info", "inspect"), "'ce hooks show NAME' does that"),
+    },
+    "store": {
+        **dict.fromkeys(("list", "ls", "show"), "'ce images' lists the images of the store"),
+        **dict.fromkeys(("clean", "gc", "prune"), "'ce gc' removes unused images"),
+        **dict.fromkeys(("fix", "mend"), "'ce store repair' does that"),
+    },
+}
 
 FOREIGN_VERBS: dict[str, str] = {
     "activate": "srun --environment=NAME COMMAND; ce shell NAME opens a shell in a container",

@@ -85,6 +85,21 @@ class Parser(argparse.ArgumentParser):
             hint = hint_without_name(self.prog.partition(" ")[2])
         self.refuse(said, hint)
 
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        """Answer an unknown action with what was meant, where that is known."""
+        if action.dest == "action" and value not in (action.choices or ()):
+            from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
+            from container_engine.did_you_mean import nearest
+
+            verb = self.prog.partition(" ")[2]
+            known = FOREIGN_ACTIONS.get(verb, {})
+            hint = known.get(value)
+            if hint is None and (meant := nearest(value, action.choices or ())):
+                hint = f"did you mean 'ce {verb} {meant}'?"
+            if (hint := hint or known.get("")) is not None:
+                self.refuse(f"{verb}: there is no action '{value}'", hint)
+        super()._check_value(action, value)
+
     def _plain(self, message: str) -> str:
         """Reword an argparse message and put the verb's name first."""
         verb = self.prog.partition(" ")[2]

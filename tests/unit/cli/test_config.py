@@ -232,3 +232,15 @@ def test_a_key_of_the_top_level_below_a_table_is_explained(
     done = installed.ce("config", "check")
     assert f"{site}/config.toml:2: unknown key 'policy.trace_dir'" in done.stdout
     assert "it is a key of the top level: write it above the first [table]" in done.stdout
+
+
+def test_each_fault_of_a_file_has_its_remedy(installed: Installed, site: Path) -> None:
+    (site / "config.toml").write_text('registry = "x"\n')
+    (site / "conf.d/1.toml").write_text("trace_dir = /x\n")
+    done = installed.ce("config", "check")
+    assert done.stdout.replace(f"{site}/", "").splitlines() == [
+        "config.toml:1: unknown key 'registry'",
+        "    'ce config show' prints all keys that there are",
+        "conf.d/1.toml:1: not valid TOML: Invalid value (at column 13)",
+        '    a line is KEY = "TEXT", KEY = ["TEXT", "TEXT"], KEY = true or KEY = 60',
+    ]

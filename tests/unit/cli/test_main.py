@@ -11,7 +11,7 @@ import pytest
 
 from container_engine.cli.command_line import pull_option
 from container_engine.cli.command_line.examples import EXAMPLES
-from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
+from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS, FOREIGN_VERBS
 from container_engine.cli.command_line.parser import build, help_of
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
@@ -128,7 +128,7 @@ def test_colours_are_for_people_who_want_them(
         (["plan", "e", "f"], "ce: error: plan: too many words: f\n"),
         (["gc", "--unused"], "ce: error: gc: --unused needs a value\n"),
         (["build", "-f"], "ce: error: build: --file needs a value\n"),
-        (["store", "ls"], "ce: error: store: 'ls' is not one of check, repair\n"),
+        (["store", "x"], "ce: error: store: 'x' is not one of check, repair\n"),
         (["pull", "--arch"], "ce: error: pull: --arch needs a value\n"),
         (["run"], "ce: error: run: no environment is given"),
     ],
@@ -184,9 +184,38 @@ def test_a_verb_of_another_tool_is_answered_with_ours(
     assert counterpart in hint
 
 
+@pytest.mark.parametrize(
+    ("words", "counterpart"),
+    [
+        (("config", "set", "trace_dir", "/x"), "as root edit the file that 'ce config show' names"),
+        (("config", "get", "trace_dir"), "'ce config show' prints every setting with its file"),
+        (("config", "trace_dir"), "'ce config show' prints every setting with its file"),
+        (("config", "./new.toml"), "'ce config check FILE' checks a file"),
+        (("config", "sho"), "did you mean 'ce config show'?"),
+        (("config", "validate"), "'ce config check' does that"),
+        (("hooks", "enable", "pmix"), 'com.hooks.NAME.enabled = "true"'),
+        (("hooks", "chek"), "did you mean 'ce hooks check'?"),
+        (("store", "ls"), "'ce images' lists the images of the store"),
+        (("store", "chek"), "did you mean 'ce store check'?"),
+    ],
+)
+def test_an_unknown_action_is_answered_with_what_was_meant(
+    words: tuple[str, ...], counterpart: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    error, hint = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2
+    assert error == f"ce: error: {words[0]}: there is no action '{words[1]}'"
+    assert counterpart in hint
+
+
 def test_the_counterparts_name_verbs_that_exist() -> None:
     assert not set(FOREIGN_VERBS) & set(VERBS)
-    for text in FOREIGN_VERBS.values():
+    for text in (
+        *FOREIGN_VERBS.values(),
+        *(t for a in FOREIGN_ACTIONS.values() for t in a.values()),
+    ):
         assert "\n" not in text
         assert set(re.findall(r"(?:^|\W)ce ([a-z-]+)", text)) - {"only", "does"} <= set(VERBS)
 
@@ -477,8 +506,11 @@ def test_help_about_any_words_names_the_pages_about_them(
     [
         ("docker", "Come from Docker or Podman"),
         ("howto/docker", "Come from Docker or Podman"),
-        ("guide/images", "Images"),
-        ("mpi", "MPI: ranks of Open MPI or MPICH do not find one another, mpirun hangs"),
+        ("guide/images", "Images: pull them, where they are stored, pin one"),
+        (
+            "mpi",
+            "MPI: ranks of Open MPI or MPICH do not find one another, MPI_Init fails, mpirun hangs",
+        ),
     ],
 )
 def test_help_prints_a_page_by_its_name(installed: Installed, name: str, title: str) -> None:
