@@ -91,6 +91,14 @@ static const char *help_for_no_command(const char *command)
 	return NULL;
 }
 
+/* Return whether the word is a file of the current directory, which no shell looks in. */
+static int is_file_here(const char *command)
+{
+	struct stat st;
+
+	return strchr(command, '/') == NULL && stat(command, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 const char *ce_not_found_help(const char *command)
 {
 	const char *other = help_for_no_command(command);
@@ -111,6 +119,9 @@ const char *ce_not_found_help(const char *command)
 				return special[i].help;
 		}
 	}
+	if (is_file_here(command))
+		return NOT_FOUND("it is a file of the directory where the task starts: write ./ before it, or "
+				 "name the program that reads it: bash FILE, python3 FILE");
 	return CE_HELP_COMMAND_NOT_FOUND;
 }
 

@@ -10,7 +10,7 @@
 enum { CE_SCRIPT_LINE = 1024 };
 
 /* Return the lines to print below "command not found" (help.h), static; special ones for commands that are
- * never in an image, or rarely. */
+ * never in an image, or rarely, and for files of the current directory. In the container. */
 const char *ce_not_found_help(const char *command);
 
 /* The lines to print below a file of which nobody has the permission to execute it. */

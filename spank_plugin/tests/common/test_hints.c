@@ -48,6 +48,18 @@ TEST("what stands in the place of a command has a hint that says where it belong
 	helps("/data:/data:ro", "mounts = [\"SOURCE:DESTINATION\"]");
 }
 
+TEST("a file of the current directory has a hint to write ./ before its name")
+{
+	const char *top = test_directory();
+
+	test_file(top, "train.py", "", 0644);
+	CHECK_INT(chdir(top), 0);
+	helps("train.py", "write ./ before it");
+	helps("toool", "looked up in the image");
+	CHECK_INT(chdir("/"), 0);
+	helps("train.py", "looked up in the image");
+}
+
 TEST("all other commands have the usual hint")
 {
 	static const char *const others[] = { "toool", "ap", "=x", "9=x", "a.b=x", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get" };
