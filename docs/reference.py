@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
+from container_engine.cli.command_line.examples import EXAMPLES
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.edf.document import Document
@@ -28,15 +30,15 @@ def pages() -> dict[str, str]:
 _EDF = """\
 # Keys of an EDF
 
-Made from the model that reads EDFs; what the keys mean together is in [the guide](../guide/edf.md).
-All are optional. In every string variables are expanded.
+Generated from the model that reads EDFs; [the guide](../guide/edf.md) explains how the keys work
+together. All are optional. In every string variables are expanded.
 
 """
 _CONFIGURATION = """\
 # Keys of the site's configuration
 
-Made from the model that reads `config.toml`, `conf.d/*.toml` and `clusters.d/*.toml`; how the files
-go together is in [the site's configuration](../admin/configuration.md). All are optional.
+Generated from the model that reads `config.toml`, `conf.d/*.toml` and `clusters.d/*.toml`; how the
+files go together is in [the site's configuration](../admin/configuration.md). All are optional.
 
 """
 _BOTH, _SUBMIT = "submit host, and again each node", "submit host"
@@ -124,19 +126,52 @@ def _name(name: str) -> str:
 
 
 def commands() -> str:
-    """Return each verb with its usage and options, as `--help` prints them."""
+    """Return a section for each verb: usage, options and examples, as `--help` has them.
+
+    Its columns would be unreadable where a phone wraps them: options are rows of a table.
+    """
     text = (
-        "# Commands\n\nMade from the command line's own parser; `ce VERB --help` prints the same.\n"
+        "# Commands\n\nGenerated from the command line's own parser; `ce VERB --help` prints the"
+        " same.\n"
     )
     for verb, parser in parsers().items():
-        parser.formatter_class = _Wide
-        text += f"\n## `ce {verb}`\n\n```text\n{parser.format_help()}```\n"
+        usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+        text += (
+            f"\n## `ce {verb}`\n\n{_purpose(parser)}\n\n```text\n{usage}\n```\n{_options(parser)}"
+        )
+        if examples := EXAMPLES.get(verb):
+            shown = "".join(f"$ {example}\n" for example in examples)
+            text += f"\n```console\n{shown}```\n"
     return text
 
 
-class _Wide(argparse.HelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=82, max_help_position=28)
+def _purpose(parser: argparse.ArgumentParser) -> str:
+    """Return the description; lines of it that are columns become a list."""
+    lines = (parser.description or "").splitlines()
+    if len(lines) < 2:
+        return "".join(lines)
+    parts = [re.split(r" {2,}|(?<=\]) ", line, maxsplit=1) for line in lines]
+    return "\n".join(f"- `{name}`: {what[0] if what else ''}" for name, *what in parts)
+
+
+def _options(parser: argparse.ArgumentParser) -> str:
+    rows = [_option(action) for action in parser._actions if _is_shown(action)]  # noqa: SLF001
+    return "\n| option | what it does |\n|---|---|\n" + "".join(rows) if rows else ""
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    hidden = action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+    return not hidden and action.dest != "help"
+
+
+def _option(action: argparse.Action) -> str:
+    value = str(action.metavar or "|".join(map(str, action.choices or ())) or action.dest.upper())
+    name = ", ".join(action.option_strings)
+    if not name or action.nargs != 0:
+        name += f"{' ' if name else ''}{value}"
+    # the site's Markdown takes no bar within code for the border of a cell
+    text = (action.help or "").strip().replace("|", "\\|")
+    return f"| `{name}` | {text} |\n"
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:

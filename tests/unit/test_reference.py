@@ -1,5 +1,7 @@
 """The pages generated from the models and the command line are complete."""
 
+import argparse
+import re
 from pathlib import Path
 
 from container_engine.cli.command_line.verb_table import VERBS
@@ -49,6 +51,24 @@ def test_the_keys_that_nodes_read_are_those_of_the_launcher() -> None:
 def test_every_verb_has_a_section_with_its_help() -> None:
     assert [name for name in parsers() if " " not in name] == list(VERBS)
     assert headings("docs/reference/commands.md") == [f"ce {name}" for name in parsers()]
+
+
+def test_options_are_rows_since_columns_of_a_terminal_do_not_fit_on_a_phone() -> None:
+    text = PAGES["docs/reference/commands.md"]
+    section = text[text.index("## `ce lint`") : text.index("## `ce init`")]
+    parser = parsers()["lint"]
+    options = {
+        name
+        for action in parser._actions
+        if action.help != argparse.SUPPRESS
+        for name in action.option_strings
+    }
+    assert all(
+        re.search(rf"^\| `.*{name}\b.*` \| \S", section, re.MULTILINE)
+        for name in options - {"-h", "--help"}
+    )
+    assert "$ ce lint " in section
+    assert not re.search(r"^ +\S", text, re.MULTILINE)
 
 
 def test_a_key_is_described_in_the_words_of_toml() -> None:
