@@ -7,6 +7,39 @@ import os
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
 SETTLED_NS = 2_000_000_000
+_OTHERS = 0o077
+
+
+def signature(path: str) -> str:
+    """Return what changes with a file's content and place, even if the file is absent.
+
+    Raise ValueError for a path that is not absolute.
+    """
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError("not an absolute path")
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return f"errno {error.errno}"
+    return (
+        f"{found.st_dev} {found.st_ino} {found.st_mode:o} {found.st_size}"
+        f" {found.st_mtime_ns} {found.st_ctime_ns}"
+    )
+
+
+def own_directory(path: str, at: int | None = None) -> int:
+    """Open a directory that is this user's alone, and make it if there is none. Raise OSError."""
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.mkdir(path, 0o700, dir_fd=at)
+    except FileExistsError:
+        pass
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, dir_fd=at)
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+        os.close(fd)
+        raise PermissionError(f"{path} is not this user's alone")
+    return fd
 
 
 def write_private(directory: str, name: str, content: bytes) -> None:

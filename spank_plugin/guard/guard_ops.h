@@ -50,6 +50,13 @@ guard_operation guard_op_root_first;
 /* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
+/* root-write ROOT PATH CONTENT: put a new file in place of the image's, which is not copied first; no symlink in PATH leads
+ * anywhere else. In CONTENT a byte 1 precedes two others: 1, which stands for a NUL, and 2, which stands for 1. */
+guard_operation guard_op_root_write;
+
+/* root-remove ROOT PATH: remove a file of the image. */
+guard_operation guard_op_root_remove;
+
 /* keep LOCK DOOR: let other steps of the job join this container, by a socket with the path DOOR. LOCK is the
  * descriptor of a locked file, whose lock this process holds from now on. */
 guard_operation guard_op_keep;

@@ -206,6 +206,51 @@ int guard_op_root_setting(struct guard *guard, char **args)
 	return 0;
 }
 
+/* Undo in place what keeps NULs out of an argument, and return the number of bytes. */
+static size_t unescape(char *text)
+{
+	size_t size = 0;
+
+	for (const char *from = text; *from != '\0'; from++) {
+		if (*from == 1 && from[1] != '\0')
+			text[size++] = *++from == 1 ? '\0' : 1;
+		else
+			text[size++] = *from;
+	}
+	return size;
+}
+
+int guard_op_root_write(struct guard *guard, char **args)
+{
+	const char *path = args[1], *slash = strrchr(path, '/');
+	CE_AUTO_FREE char *draft = NULL;
+	CE_AUTO_FD root = open_root(args[0]);
+	CE_AUTO_FD dir = root >= 0 && slash != NULL ? open_parent(root, path) : -1;
+
+	if (dir < 0 || asprintf(&draft, "%s.ce-new", slash + 1) < 0)
+		return guard_fail(guard, "cannot make '%s' in the image", path);
+	CE_AUTO_FD file =
+		openat(dir, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+	if (file < 0 || ce_write_all(file, args[2], unescape(args[2])) < 0 ||
+	    renameat(dir, draft, dir, slash + 1) < 0)
+		return guard_fail(guard, "cannot write '%s' in the image", path);
+	return 0;
+}
+
+int guard_op_root_remove(struct guard *guard, char **args)
+{
+	const char *path = args[1], *slash = strrchr(path, '/');
+	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+	CE_AUTO_FD root = open_root(args[0]);
+	CE_AUTO_FD dir = root >= 0 && parent != NULL
+				 ? open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0)
+				 : -1;
+
+	if (dir < 0 || unlinkat(dir, slash + 1, 0) < 0)
+		return guard_fail(guard, "cannot remove '%s' from the image", path);
+	return 0;
+}
+
 /* Return whether the text has a line `name:x:ID:…` with this id. */
 static int has_id(const char *text, const char *id)
 {

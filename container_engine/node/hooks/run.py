@@ -8,7 +8,8 @@ from container_engine.errors import LaunchError
 from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
-from container_engine.node.plan_json import parse_json, to_json
+from container_engine.node.libraries import memo
+from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.report.failure import refuse
 from container_engine.node.start.container import HOOKS_REQUEST
 from container_engine.node.start.environment import apply
@@ -115,13 +116,20 @@ class HooksOnNode:
         container.mounts = [*by_target.values(), *container.mounts]
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
-    def operations(self, paths: Paths) -> list[Operation]:
-        """Return what the guard does for hooks between the image's overlay and the container."""
+    def operations(self, paths: Paths, *, has_rules: bool = False) -> list[Operation]:
+        """Return what the guard does for hooks between the image's overlay and the container.
+
+        Where the site has rules for mounts, nothing counts that the user could have written.
+        """
         edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
         if edits.tree:
-            steps.append(("file", [request, to_json(self._request(paths))]))
-            steps.append(("more", [f"{edits.libexec}/inject", request]))
+            asked = self._request(paths, "" if has_rules else self._memos())
+            text = to_json(asked)
+            steps += memo.recall(asked["memos"], asked["images"], text) or (
+                ("file", [request, text]),
+                ("more", [f"{edits.libexec}/inject", request]),
+            )
         return steps
 
     def last_operations(self, paths: Paths) -> list[Operation]:
@@ -132,7 +140,7 @@ class HooksOnNode:
         """Return the error for the guard's report of a failure."""
         return self._oci.explain(report)
 
-    def _request(self, paths: Paths) -> dict[str, Any]:
+    def _request(self, paths: Paths, memos: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
         search = self._settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self._settings:
@@ -146,8 +154,19 @@ class HooksOnNode:
             "binds": self._binds,
             "mounted": [mount.target for mount in self._edits.mounts],
             "explain": self._explain,
+            "images": image_paths(self._plan),
+            "memos": memos,
             "hooks": self._edits.tree,
         }
+
+    def _memos(self) -> str:
+        """Return the directory of what is remembered, "" where nothing is.
+
+        What earlier steps wrote into the container of a job, only a look can tell.
+        """
+        if self._explain or self._plan.get("kept"):
+            return ""
+        return memo.place(self._node.get("HOME", ""))
 
     def hear(self, note: str) -> None:
         """Process a line of the program that looks into the image. Raise LaunchError for errors."""

@@ -10,6 +10,7 @@ import os
 import sys
 
 from container_engine.node.hooks.pattern import matches
+from container_engine.node.libraries import memo
 from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
 from container_engine.node.libraries.image import Image
@@ -31,7 +32,8 @@ _CONFIGURATIONS = "/etc/ld.so.conf.d"
 def main(argv: Sequence[str]) -> int:
     """inject REQUEST: a file written by hooks/run.py."""
     with open(argv[0], encoding="utf-8", errors="surrogateescape") as file:
-        request = parse_json(file.read())
+        text = file.read()
+    request = parse_json(text)
     try:
         work = _Work(request)
         work.run()
@@ -41,20 +43,27 @@ def main(argv: Sequence[str]) -> int:
     parts: list[str] = []
     for name, *arguments in work.operations:
         parts += [name, str(len(arguments)), *arguments]
-    text = "".join(part + "\0" for part in parts)
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    printed = "".join(part + "\0" for part in parts)
+    sys.stdout.buffer.write(printed.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()
+    if request["memos"] and work.is_clean:
+        operations = [*work.written, *work.operations]
+        memo.remember(request["memos"], request["images"], text, work.asked, operations)
     return 0
 
 
 class _Work:
-    """One request. `operations` are for the guard, in order."""
+    """One request. `operations` are for the guard, in order.
+
+    `written` are those that would change the image as has been done here.
+    """
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._request = request
         self._hooks: Sequence[Mapping[str, Any]] = request["hooks"]
         self._root: str = request["root"]
         self.operations: list[tuple[str, ...]] = []
+        self.written: list[tuple[str, ...]] = []
         self._tree = ImageTree(self._root)
         self._host = Host(MACHINES.get(os.uname().machine, 0))
         self._binds = [(target, source) for source, target in request["binds"]]
@@ -62,6 +71,17 @@ class _Work:
         self._decider = Decider(self._host, self._image)
         self._search: dict[str, str] = {}
         self._errors: list[str] = []
+        self._failed = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether another start does the same: nothing was refused, and each change was made."""
+        return not self._errors and not self._failed
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The node's files on which the result depends."""
+        return list(self._host.tree.asked)
 
     def _note(self, **fields: object) -> None:
         self.operations.append(("note", to_json(fields)))
@@ -130,8 +150,10 @@ class _Work:
         """
         for place in decision.places:
             try:
-                self._tree.remove(place)
+                gone = self._tree.remove(place)
+                self.written.append(("root-remove", self._root, gone))
             except OSError as error:
+                self._failed = True
                 text = f"the image's {place} stays before the hook's: {error.strerror}"
                 self._record({"name": decision.hook}, "warn", text)
 
@@ -154,6 +176,7 @@ class _Work:
         try:
             self._write_for_loader(directories)
         except OSError as error:
+            self._failed = True
             # the image may have anything there; tasks, and likely their children, work without
             before = self._request["library_path"]
             path = ":".join([*directories, before] if before else directories)
@@ -166,13 +189,17 @@ class _Work:
             # after the image's own directories: libraries for glibc must not hide them
             known = [d for d in self._image.default_directories if d not in directories]
             text = "".join(f"{directory}\n" for directory in [*known, *directories])
-            self._tree.replace(self._image.musl_path, text.encode("utf-8", "surrogateescape"))
+            self._replace(self._image.musl_path, text.encode("utf-8", "surrogateescape"))
             return
-        self._tree.replace(CACHE, self._image.cache.with_entries(self._search))
+        self._replace(CACHE, self._image.cache.with_entries(self._search))
         if self._tree.exists(_CONFIGURATIONS):
             # for a user who runs ldconfig in the container
             text = "".join(f"{directory}\n" for directory in directories)
-            self._tree.replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
+            self._replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
+
+    def _replace(self, path: str, content: bytes) -> None:
+        place = self._tree.replace(path, content)
+        self.written.append(("root-write", self._root, place, memo.escaped(content)))
 
     # ---- pre-flight --------------------------------------------------------------------------
 

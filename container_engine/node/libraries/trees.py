@@ -20,29 +20,36 @@ _MOST_OPEN = 128
 
 
 class Tree:
-    """The node's files. Every path is absolute."""
+    """The node's files. Every path is absolute; `asked` are those that answers depend on."""
 
     def __init__(self) -> None:
         self._links = Links()
+        self.asked: dict[str, None] = {}
 
     def open(self, path: str) -> int:
         """Open for reading; never wait for a FIFO. Raise OSError."""
+        self.asked[path] = None
         return os.open(path, _READ)
 
     def real(self, path: str) -> str:
         """Return the path without symlinks, as os.path.realpath."""
-        return self._links.real(path)
+        real = self._links.real(path)
+        self.asked |= {path: None, real: None}
+        return real
 
     def readlink(self, path: str) -> str:
         """Return a symlink's target. Raise OSError if the path is not a symlink."""
+        self.asked[path] = None
         return os.readlink(path)
 
     def exists(self, path: str) -> bool:
         """Check whether the path exists; a dangling symlink does."""
+        self.asked[path] = None
         return os.path.lexists(path)
 
     def names(self, path: str) -> list[str]:
         """List a directory. Raise OSError."""
+        self.asked[path] = None
         return os.listdir(path)
 
     def content(self, path: str, most: int) -> bytes:
@@ -109,8 +116,11 @@ class ImageTree(Tree):
         finally:
             os.close(fd)
 
-    def replace(self, path: str, content: bytes) -> None:
-        """Put a new file in place of the image's, which is not copied first. Raise OSError."""
+    def replace(self, path: str, content: bytes) -> str:
+        """Put a new file in place of the image's, which is not copied first; return where it is.
+
+        Raise OSError.
+        """
         directory, _slash, name = self._end(path).rpartition("/")
         self._make(directory)
         new = f"{directory}/{name}.ce-new"
@@ -122,14 +132,19 @@ class ImageTree(Tree):
             os.replace(f"{name}.ce-new", name, src_dir_fd=place, dst_dir_fd=place)
         except OSError as error:
             raise _named(error, f"{directory}/{name}") from None
+        return f"{directory}/{name}"
 
-    def remove(self, path: str) -> None:
-        """Remove the file to which a path leads, through all symlinks. Raise OSError."""
+    def remove(self, path: str) -> str:
+        """Remove the file to which a path leads through all symlinks, and return where it was.
+
+        Raise OSError.
+        """
         directory, _slash, name = self._resolve(path).rpartition("/")
         try:
             os.unlink(name, dir_fd=self._directory(directory))
         except OSError as error:
             raise _named(error, f"{directory}/{name}") from None
+        return f"{directory}/{name}"
 
     def _end(self, path: str) -> str:
         """Return the end of a path, or its own last symlink if the symlinks form a loop."""

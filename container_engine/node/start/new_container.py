@@ -146,7 +146,7 @@ class NewContainer:
             self._given,
             person_of(self._settings),
             self._plan["settings"],
-            () if hooks is None else hooks.operations(paths),
+            () if hooks is None else hooks.operations(paths, has_rules=self._rules is not None),
             () if kept is None else kept.again(paths.server, paths.at("root")),
         )
         last = [] if hooks is None else hooks.last_operations(paths)

@@ -15,7 +15,7 @@ import stat
 import time
 from binascii import crc32
 
-from container_engine import __version__
+from container_engine import __version__, private_files
 from container_engine.errors import LaunchError
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
@@ -24,7 +24,7 @@ from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
-from container_engine.private_files import forget_oldest, is_young, write_private
+from container_engine.private_files import forget_oldest, is_young, own_directory, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _MOST, _LONGEST = 16, 1 << 20
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # of texts that the next step does not have, or that it has to evaluate
 _NOT_AGAIN = ('"var"', '"secret":"')
-_OTHERS = 0o077
 _MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 
 
@@ -156,15 +155,12 @@ def signature(look: str) -> str:
     Raise ValueError for a path that cannot be in a memo.
     """
     kind, path = look[0], look[1:]
+    if kind == "f":
+        return private_files.signature(path)
     if not path.startswith("/") or "\0" in path:
         raise ValueError("not an absolute path")
     try:
         found = os.stat(path)
-        if kind == "f":
-            return (
-                f"{found.st_dev} {found.st_ino} {found.st_mode:o} {found.st_size}"
-                f" {found.st_mtime_ns} {found.st_ctime_ns}"
-            )
         flags = os.statvfs(path).f_flag & _MOUNT_FLAGS
     except OSError as error:
         return f"errno {error.errno}"
@@ -257,9 +253,9 @@ def _publish(home: str, name: str, fields: bytes) -> None:
         return
     place = f"{home}/{_PLACE}"
     os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
-    starts = _own_directory(place)
+    starts = own_directory(place)
     try:
-        directory = _own_directory(os.uname().nodename, starts)
+        directory = own_directory(os.uname().nodename, starts)
     finally:
         os.close(starts)
     try:
@@ -269,18 +265,3 @@ def _publish(home: str, name: str, fields: bytes) -> None:
         forget_oldest(here, _MOST)
     finally:
         os.close(directory)
-
-
-def _own_directory(path: str, at: int | None = None) -> int:
-    """Open a directory that is this user's alone, and make it if there is none. Raise OSError."""
-    try:  # noqa: SIM105  # importing contextlib costs more
-        os.mkdir(path, 0o700, dir_fd=at)
-    except FileExistsError:
-        pass
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, dir_fd=at)
-    found = os.fstat(fd)
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
-        os.close(fd)
-        raise PermissionError(f"{path} is not this user's alone")
-    return fd

@@ -406,3 +406,84 @@ TEST("a setting never leaves the image, and no pipe of the image's holds it up")
 	CHECK_TEXT(ce_error_text(&guard.err), "'/etc/pipe' in the image is not a regular file");
 	ce_error_clear(&guard.err);
 }
+
+/* ---- what was remembered of a look into an image ------------------------------------------------- */
+
+static int put(const char *path, const char *escaped)
+{
+	char text[64] = "";
+	char *args[] = { (char *)"root", (char *)path, text, NULL };
+
+	snprintf(text, sizeof text, "%s", escaped);
+	return guard_op_root_write(&guard, args);
+}
+
+static int drop(const char *path)
+{
+	char *args[] = { (char *)"root", (char *)path, NULL };
+
+	return guard_op_root_remove(&guard, args);
+}
+
+TEST("a file is put in place of the image's, byte by byte")
+{
+	static const char wanted[] = "a\0b\1c";
+	size_t size = 0;
+
+	make_root();
+	test_file("root/etc", "cache", "the image's, which is longer\n", 0600);
+	CHECK_INT(put("/etc/cache", "a\1\1b\1\2c"), 0);
+	CE_AUTO_FD file = open("root/etc/cache", O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *found = ce_read_all(file, 1 << 10, &size);
+	CHECK_INT(size, sizeof wanted - 1);
+	CHECK(memcmp(found, wanted, size) == 0);
+	CHECK_INT(access("root/etc/cache.ce-new", F_OK), -1);
+	CHECK_INT(put("/etc/deep/conf", "text\1"), 0);
+	char *made = content("root/etc/deep/conf");
+	CHECK_TEXT(made, "text\1");
+	free(made);
+}
+
+TEST("a file in place of the image's stays inside, and leads nowhere else")
+{
+	make_root();
+	CHECK_INT(mkdir("outside", 0755), 0);
+	test_file("outside", "kept", "kept\n", 0644);
+	CHECK_INT(symlink("../../outside", "root/etc/away"), 0);
+	CHECK_INT(symlink(test_path(test_directory(), "outside/kept"), "root/etc/link"), 0);
+	CHECK_INT(symlink(test_path(test_directory(), "outside/kept"), "root/etc/x.ce-new"), 0);
+	CHECK_INT(put("/etc/link", "new"), 0);
+	char *here = content("root/etc/link");
+	CHECK_TEXT(here, "new");
+	free(here);
+	CHECK_INT(put("/etc/away/own", "new"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(put("/etc/x", "new"), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot write '/etc/x' in the image");
+	ce_error_clear(&guard.err);
+	CHECK_INT(put("nothing", "new"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(access("outside/own", F_OK), -1);
+	char *kept = content("outside/kept");
+	CHECK_TEXT(kept, "kept\n");
+	free(kept);
+}
+
+TEST("a file is removed from the image and from nowhere else")
+{
+	make_root();
+	CHECK_INT(mkdir("outside", 0755), 0);
+	test_file("outside", "kept", "kept\n", 0644);
+	test_file("root/etc", "gone", "", 0644);
+	CHECK_INT(symlink("../../outside", "root/etc/away"), 0);
+	CHECK_INT(drop("/etc/gone"), 0);
+	CHECK_INT(access("root/etc/gone", F_OK), -1);
+	CHECK_INT(drop("/etc/gone"), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot remove '/etc/gone' from the image");
+	ce_error_clear(&guard.err);
+	CHECK_INT(drop("/etc/away/kept"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(drop("nothing"), -1);
+	ce_error_clear(&guard.err);
+	CHECK_INT(access("outside/kept", F_OK), 0);
+}

@@ -1,0 +1,160 @@
+"""The memo of looking into an image for hooks: with it, the container is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.libraries import Place, build, edf_text
+from tests.integration.prepared import LIBRARIES, image
+from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.engine import Engine
+
+# All that a task can see of it: what is mounted, what the loader reads, and what it finds.
+SCRIPT = """
+while read -r _ _ _ root target flags _; do
+    case $target in */lib* | /etc* | /.container*) echo "$root $target $flags" ;; esac
+done </proc/self/mountinfo
+for file in /etc/ld.so.cache /etc/ld.so.conf.d/000* /etc/ld-musl*.path; do
+    [ ! -e "$file" ] || { ls -ln "$file" | cut -c1-10; sha256sum "$file"; }
+done
+[ ! -e /.container-engine ] || ls -R /.container-engine
+echo "$LD_LIBRARY_PATH"
+"""
+MINE = '[edits.x]\nlibraries = [{{ files = ["{}"] }}]\n'
+
+
+class Starting:
+    """A user with an empty cache who starts containers of one environment."""
+
+    def __init__(self, engine: Engine, place: Place, text: str, file: Path) -> None:
+        self._home = place.dir / f"home-{file.stem}-{len(os.listdir(place.dir))}"
+        self._home.mkdir()
+        os.chown(self._home, engine.user.uid, engine.user.gid)
+        self._engine, self._edf = place.engine(engine), engine.edf(text, file)
+
+    def look(self) -> tuple[str, str]:
+        """Start once; return what the task saw and what the user read."""
+        done = self._engine.run(self._edf, "sh", "-c", SCRIPT, env={"HOME": str(self._home)})
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
+
+    @property
+    def memos(self) -> list[Path]:
+        return sorted(self._home.glob(".cache/container-engine/libraries/*/*"))
+
+    def mark(self) -> None:
+        """Let the memo say something that only it can say."""
+        [memo] = self.memos
+        content = json.loads(memo.read_text())
+        content["operations"].append(["note", '{"warning":"remembered"}'])
+        memo.write_text(json.dumps(content))
+
+    def is_remembered(self) -> bool:
+        return "remembered" in self.look()[1]
+
+
+def settle() -> None:
+    """Wait until what was just made is not too young to be judged by its times."""
+    time.sleep(2.1)
+
+
+@pytest.mark.parametrize("kind", ["none", "older", "newer", "odd", "musl", "musl-with-path"])
+def test_a_remembered_look_makes_the_same_container(
+    engine: Engine, place: Place, kind: str
+) -> None:
+    search = "/opt/own" if kind.endswith("path") else ""
+    file = musl_image(place, search) if kind.startswith("musl") else image(place, kind)
+    text = FABRIC_HOOK
+    if search:
+        made = build(place.node / "libmine.so.1", "libmine.so.1")
+        text = MINE.format(made)
+    place.hook(text)
+    settle()
+    starting = Starting(engine, place, edf_text("fabric"), file)
+    first = starting.look()
+    assert len(starting.memos) == 1
+    assert starting.look() == first
+    starting.mark()
+    seen, said = starting.look()
+    assert seen == first[0]
+    assert said == f"{first[1]}ce: warning: remembered\n"
+
+
+def test_another_library_of_the_node_is_looked_at(engine: Engine, place: Place) -> None:
+    """Also one that only was looked for: the newer of two, in a place that was empty."""
+    here = place.node / "changing"
+    made = build(here / "liba.so.1.0", "liba.so.1")
+    (here / "liba.so.1").symlink_to(made.name)
+    place.hook(MINE.format(f"{here}/liba.so.1"))
+    settle()
+    starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))
+    starting.look()
+    starting.mark()
+    assert starting.is_remembered()
+    build(here / "liba.so.1.1", "liba.so.1")
+    (here / "liba.so.1").unlink()
+    (here / "liba.so.1").symlink_to("liba.so.1.1")
+    assert "liba.so.1.1" in starting.look()[0]
+    assert not starting.is_remembered()
+
+
+def test_another_image_at_the_same_path_is_looked_into(engine: Engine, place: Place) -> None:
+    place.hook(FABRIC_HOOK)
+    file = place.dir / "replaced.sqsh"
+    shutil.copy(image(place, "none"), file)
+    settle()
+    starting = Starting(engine, place, edf_text("fabric"), file)
+    before = starting.look()
+    starting.mark()
+    assert starting.is_remembered()
+    shutil.copy(image(place, "older"), file.with_suffix(".new"))
+    file.with_suffix(".new").replace(file)
+    after = starting.look()
+    assert f"/{LIBRARIES}/libfabric.so.1.10.0" in after[0]
+    assert after[0] != before[0]
+    assert "remembered" not in after[1]
+
+
+def test_what_has_just_changed_is_not_remembered(engine: Engine, place: Place) -> None:
+    made = build(place.node / "young/libyoung.so.1", "libyoung.so.1")
+    place.hook(MINE.format(made))
+    starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))
+    os.utime(made)
+    starting.look()
+    assert starting.memos == []
+
+
+@pytest.mark.parametrize("fault", ["mode", "link", "garbage", "version", "fifo"])
+def test_a_memo_that_is_not_the_users_own_or_damaged_does_not_count(
+    engine: Engine, place: Place, fault: str
+) -> None:
+    place.hook(FABRIC_HOOK)
+    image(place, "none")
+    settle()
+    starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))
+    first = starting.look()
+    starting.mark()
+    [memo] = starting.memos
+    if fault == "mode":
+        memo.chmod(0o640)
+    elif fault == "link":
+        memo.rename(memo.with_name("there"))
+        memo.symlink_to("there")
+    elif fault == "garbage":
+        memo.write_text('{"about": []')
+    elif fault == "version":
+        memo.write_text(memo.read_text().replace('"version": "', '"version": "x'))
+    else:
+        memo.unlink()
+        os.mkfifo(memo)
+    assert starting.look() == first
