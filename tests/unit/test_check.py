@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +49,14 @@ def summary(done: Completed) -> dict[str, str]:
     return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
 
 
+def has_ended(pid: str) -> bool:
+    """Return whether it is gone, or has only not been waited for."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def test_all_that_passed_is_named(check: Check) -> None:
     done = check()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -84,10 +94,11 @@ def test_an_outcome_that_cannot_be_written_down_is_a_failure(check: Check, targe
     assert summary(done)[target] == "not run to its end"
 
 
-def test_a_killed_row_is_a_failure(check: Check) -> None:
+def test_a_killed_row_is_a_failure_and_nothing_of_it_runs_on(check: Check, tmp_path: Path) -> None:
     """The kernel does this when memory is short."""
-    done = check({"unit": "kill -9 $PPID"})
+    done = check({"unit": f"echo $$ >{tmp_path}/row; kill -9 $PPID; sleep 300"})
     assert done.returncode == 1
+    assert has_ended((tmp_path / "row").read_text().strip())
     for target in ("unit", "c-tests", "test-packaging"):
         assert summary(done)[target] == "not run to its end"
     assert summary(done)["test-podman"].startswith("ok")
@@ -97,6 +108,52 @@ def test_a_killed_make_is_a_failure(check: Check) -> None:
     done = check({"test-podman": "kill -9 $$"})
     assert done.returncode == 1
     assert summary(done)["test-podman"].startswith("FAILED")
+
+
+@pytest.mark.parametrize(
+    ("target", "hangs"),
+    [("test-slurm-1", "kill -STOP $$"), ("unit", "trap '' TERM; sleep 300 & wait")],
+)
+def test_a_row_that_hangs_is_ended_at_the_limit_and_fails(
+    check: Check, tmp_path: Path, target: str, hangs: str
+) -> None:
+    begin = time.monotonic()
+    hangs = f"echo $$ >{tmp_path}/row; {hangs}"
+    done = check({target: hangs}, CHECK_LIMIT_S="8", CHECK_MERCY_S="1")
+    assert has_ended((tmp_path / "row").read_text().strip())
+    assert done.returncode == 1
+    assert time.monotonic() - begin < 50
+    assert summary(done)[target] == "not run to its end"
+    assert summary(done)["test-slurm-2"].startswith("ok")
+    assert "not over after 8 s (CHECK_LIMIT_S)" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str) -> None:
+    make = tmp_path / "make"
+    make.write_text(
+        f"#!/bin/sh\ncase $2 in lint|unit) echo $$ >>{tmp_path}/rows; sleep 300;; esac\n"
+    )
+    make.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KEEP_GOING": "1"}
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", ROOT / "tests" / "check"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as running:
+        rows = tmp_path / "rows"
+        until = time.monotonic() + 20
+        while not rows.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        (pid,) = rows.read_text().split()
+        running.send_signal(signal.Signals[f"SIG{name}"])
+        try:
+            assert running.wait(20) == 130
+        finally:
+            running.kill()
+    assert has_ended(pid)
 
 
 def test_without_room_for_outcomes_nothing_is_begun(check: Check, tmp_path: Path) -> None:
