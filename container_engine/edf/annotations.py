@@ -133,5 +133,5 @@ def _check_hook(key: str, text: str, path: Path, rule: HookRule, report: Report)
         known = rule.names()
         meant = nearest(parameter, known)
         suggestion = f", did you mean '{rule.prefix}.{meant}'?" if meant else ""
-        hint = f"the hook '{rule.name}' knows {', '.join(known)}"
+        hint = f"the hook '{rule.name}' has these: {', '.join(known)}"
         report.unknown(path, f"unknown annotation '{key}'{suggestion}", hint)

@@ -99,7 +99,7 @@ def no_container(over: Overlay) -> Problem:
     hint = "add --container-image=IMAGE or --environment=NAME"
     named = next((one for one in over.given if one.name == "container-name"), None)
     if named is not None:
-        message = f"this job has no container '{named.value}' to go on with"
+        message = f"this job has no container '{named.value}' to continue"
         return _problem(named.origin, message, f"to make it, {hint}")
     return _problem(where, "there is no container to apply it to", hint)
 

@@ -76,7 +76,7 @@ def refuse_bare_file(text: str, cwd: str) -> None:
     """Raise UserError if `text` is a reference but a file of that name exists in `cwd`."""
     if looks_like_file(text) and os.path.exists(os.path.join(cwd, text)):
         raise UserError(
-            "a reference into a registry, for a path begins with '/' or '.'",
+            "a reference to a registry, since a path begins with '/' or '.'",
             f"did you mean './{text}'?",
             "image-reference",
             name=text,

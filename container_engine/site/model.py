@@ -90,8 +90,8 @@ class Policy(Model):
     signed_images_only: Annotated[
         bool,
         about(
-            "launches use images only that the present signature_policy has accepted, as a "
-            "store keeps it beside an image; nodes look at that again, too",
+            "launches use only images that the present signature_policy has accepted, which a "
+            "store records beside each image; nodes check that again",
             examples=[True],
         ),
     ] = False

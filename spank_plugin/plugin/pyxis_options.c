@@ -108,8 +108,8 @@ int ce_pyxis_has_variables(void)
 static int refuse(const char *what, struct ce_error *err)
 {
 	return ce_fail_below(err, CE_HELP_PYXIS_TOO,
-			     "%s asks pyxis for a container, --environment or CE_ENVIRONMENT another plugin: "
-			     "a step has one",
+			     "%s asks pyxis for a container, and --environment or CE_ENVIRONMENT asks "
+			     "another plugin: a step has only one",
 			     what);
 }
 

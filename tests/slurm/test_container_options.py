@@ -147,7 +147,7 @@ def test_variables_of_pyxis_ask_for_a_container(cluster: Cluster) -> None:
     done = srun(cluster, "true", env={"PYXIS_CONTAINER_NAME": "never-made"})
     assert done.returncode == 125
     (cause,) = causes(done)
-    none = "this job has no container 'never-made' to go on with"
+    none = "this job has no container 'never-made' to continue"
     assert cause == f"ce: error: PYXIS_CONTAINER_NAME: {none}"
     done = srun(cluster, "pwd", env={"PYXIS_CONTAINER_WORKDIR": "/tmp"})
     assert done.stdout == f"{cluster.home()}\n"
@@ -207,7 +207,8 @@ def test_beside_pyxis_its_options_are_its_own(
     done = srun(cluster, f"--environment={demo}", "pwd", env=env)
     assert (done.returncode, done.stderr) == (0, "")
     sentence = (
-        "asks pyxis for a container, --environment or CE_ENVIRONMENT another plugin: a step has one"
+        "asks pyxis for a container, and --environment or CE_ENVIRONMENT asks another plugin:"
+        " a step has only one"
     )
     for words, more, what in (
         (["--container-image=x"], {}, "--container-image"),

@@ -223,7 +223,7 @@ def test_a_name_alone_needs_a_container_of_the_job(cluster: Cluster) -> None:
     done = job(cluster, "srun --container-name=never-made true")
     assert done.returncode == 125
     assert causes(done) == [
-        "ce: error: --container-name: this job has no container 'never-made' to go on with"
+        "ce: error: --container-name: this job has no container 'never-made' to continue"
     ]
 
 

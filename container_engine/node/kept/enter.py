@@ -84,7 +84,7 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
         raise refusal(reason, hint, wanted)
     if earlier and wanted["mode"] == "create":
         reason = "this job has it on this node already"
-        raise refusal(reason, "leave ':create' out to go on with it", wanted)
+        raise refusal(reason, "leave ':create' out to continue it", wanted)
     if earlier:
         kept.records.check_image(image)
         kept.records.check_files(image_paths(plan))

@@ -258,8 +258,8 @@ TEST("an environment and a container of pyxis are refused with one sentence")
 	for (size_t i = 0; i < 3; i++) {
 		setenv(names[i], "x", 1);
 		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
-		CHECK_CONTAINS(printed, "asks pyxis for a container, --environment or CE_ENVIRONMENT another "
-					"plugin: a step has one\n" CE_HELP_PYXIS_TOO "\n");
+		CHECK_CONTAINS(printed, "asks pyxis for a container, and --environment or CE_ENVIRONMENT asks "
+					"another plugin: a step has only one\n" CE_HELP_PYXIS_TOO "\n");
 		CHECK_CONTAINS(printed, i < 2 ? names[i] : "--container-image");
 		free(printed);
 		unsetenv(names[i]);

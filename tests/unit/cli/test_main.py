@@ -235,7 +235,7 @@ def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> 
     ("image", "error"),
     [
         ('image = "A B"', ":1: image: 'A B' is not a valid name in a registry"),
-        ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference into a registry, for a path"),
+        ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference to a registry, since a path"),
         ("", ": image: missing, so this environment can only serve as a base of others"),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_wrong_image_is_told_beside_all_other_errors(
         ("", ": image: missing, so this environment can only serve as a base of others"),
         ('image = "./no.sqsh"', ":1: image: '{home}/no.sqsh': no such file or directory"),
         ('image = "./e.toml"', ":1: image: '{home}/e.toml': not a SquashFS file but {kind}"),
-        ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference into a registry, {path}"),
+        ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference to a registry, {path}"),
         (
             'image = "./i.sqsh"\n[env]\nA = "${image:NO}"',
             ":3: env.A: ${{image:NO}}: the image does not define it",
@@ -274,7 +274,7 @@ def test_what_cannot_be_planned_is_refused_by_every_verb_alike(
     command = ["--", "true"] if words == ["run"] else []
     done = installed.ce(*words, "./e.toml", *command)
     known = {"home": installed.home, "kind": "something unknown"}
-    expected = error.format(**known, path="for a path begins with '/' or '.'")
+    expected = error.format(**known, path="since a path begins with '/' or '.'")
     assert done.stderr.splitlines()[0] == f"ce: error: {file}{expected}"
     assert (done.returncode, done.stdout) == (125 if words == ["run"] else 1, "")
 
