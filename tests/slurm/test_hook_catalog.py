@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 from collections.abc import Callable
 
 import pytest
@@ -223,8 +224,11 @@ devices:
 def test_devices_of_the_site_are_given_where_the_node_has_them(
     cluster: Cluster, site: Site
 ) -> None:
-    site.configure('devices_if_there = ["nvidia.com/gpu=all", "/dev/full", "/dev/none"]\n')
-    words = ("sh", "-c", "ls -d /dev/full /dev/gpu; echo ${DRIVER-none}")
+    roots = site.programs / "of-root"
+    os.mknod(roots, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    wanted = f'["nvidia.com/gpu=all", "/dev/full", "/dev/none", "{roots}"]'
+    site.configure(f"devices_if_there = {wanted}\n")
+    words = ("sh", "-c", f"ls -d /dev/full {roots} /dev/gpu 2>/dev/null; echo ${{DRIVER-none}}")
     done = cluster.srun(f"--environment={site.edf()}", *words)
     assert done.stdout == "/dev/full\nnone\n", done.stderr
     edits = {
