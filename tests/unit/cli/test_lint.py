@@ -88,6 +88,13 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
             "launch\n",
         ),
         (
+            """[env]\nA = "''"\nB = '"b"'\nC = "it's 'c'"\n""",
+            "3: env.A: its value is '', with the quotes: no shell takes them away\n"
+            '    write A = "", which removes the variable\n'
+            '4: env.B: its value is "b", with the quotes: no shell takes them away\n'
+            '    write B = "b"\n',
+        ),
+        (
             f'startup = ["login {HF}"]\n',
             "2: startup: a secret is written into the file\n"
             "    let the line read it from a file that only you can read\n",
