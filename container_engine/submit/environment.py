@@ -149,18 +149,23 @@ def _load(
         found = with_image_hint(loaded.problems, name, context, site)
         loaded = replace(loaded, problems=found)
     layers = [*(file.layer for file in files), over.layer]
-    others = _setting_problems(loaded.edf, layers, whole)
+    others = _setting_problems(loaded, layers, whole)
     return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers
 
 
-def _setting_problems(edf: Edf | None, layers: Sequence[Layer], whole: Offer) -> list[Problem]:
-    """Return the problems of settings; of an environment with errors those of its annotations."""
-    if edf is not None:
-        return overrides.problems(edf, whole)
+def _setting_problems(loaded: Loaded, layers: Sequence[Layer], whole: Offer) -> list[Problem]:
+    """Return the problems of settings; of an environment with errors those of its annotations.
+
+    An option that was refused for its own words is not refused once more for its annotation.
+    """
+    if loaded.edf is not None:
+        return overrides.problems(loaded.edf, whole)
     entries: dict[str, Annotation] = {}
     for layer in layers:
         entries |= layer.annotations
-    return overrides.of_annotations(entries.values(), whole)
+    known = {(problem.file, problem.line) for problem in loaded.problems}
+    found = overrides.of_annotations(entries.values(), whole)
+    return [problem for problem in found if (problem.file, problem.line) not in known]
 
 
 def _overlay(name: str | None, words: Sequence[str], context: Context, whole: Offer) -> Overlay:

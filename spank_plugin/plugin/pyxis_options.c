@@ -16,7 +16,7 @@ static const struct {
 	const char *name, *argument, *usage;
 } known[] = {
 	{ "container-image", "[USER@][REGISTRY#]IMAGE[:TAG]|PATH",
-	  "[pyxis] the image of the container: a reference into a registry, or the path of a SquashFS file" },
+	  "[pyxis] the image of the container: a reference to a registry, or the path of a SquashFS file" },
 	{ "container-mounts", "SRC:DST[:FLAGS][,SRC:DST...]",
 	  "[pyxis] bind mounts inside the container; flags are separated with \"+\", e.g. \"ro+rprivate\"" },
 	{ "container-workdir", "PATH", "[pyxis] working directory inside the container" },

@@ -69,13 +69,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         os.path.join(context.cwd, arguments.image)
     ):
         raise UserError(
-            "a reference into a registry, a path begins with '/' or '.'",
+            "a reference to a registry, a path begins with '/' or '.'",
             f"did you mean './{arguments.image}'?",
             name=arguments.image,
         )
     if isinstance(image, RegistryImage) and arguments.image.endswith(_FILES):
         raise UserError(
-            "a reference into a registry, and there is no such file here",
+            "a reference to a registry, and there is no such file here",
             f"for a file: ./{arguments.image}; for the registry: docker://{arguments.image}",
             name=arguments.image,
         )

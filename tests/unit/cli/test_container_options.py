@@ -139,7 +139,7 @@ def test_a_file_without_a_path_is_not_looked_for_in_a_registry(installed: Instal
     assert "write './x.sqsh' for a file" in done.stderr
     squashfs.make(installed.home / "x.sqsh", {"etc/x": ""})
     done = installed.ce("plan", "--container-image=x.sqsh")
-    assert "ce: error: --container-image: image: 'x.sqsh': a reference into a reg" in done.stderr
+    assert "ce: error: --container-image: image: 'x.sqsh': a reference to a reg" in done.stderr
     assert "ce: hint: did you mean './x.sqsh'?" in done.stderr
 
 
@@ -183,7 +183,7 @@ def test_a_file_without_its_directory_is_asked_about(installed: Installed) -> No
     for words in commands:
         done = installed.ce(*words)
         assert done.returncode == 1, words
-        assert "'i.sqsh': a reference into a registry" in done.stderr, done.stderr
+        assert "'i.sqsh': a reference to a registry" in done.stderr, done.stderr
         assert "ce: hint: did you mean './i.sqsh'?\n" in done.stderr, done.stderr
 
 
