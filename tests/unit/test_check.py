@@ -128,6 +128,21 @@ def test_a_row_that_hangs_is_ended_at_the_limit_and_fails(
     assert "not over after 8 s (CHECK_LIMIT_S)" in done.stderr
 
 
+def test_a_row_may_set_the_terminal_that_the_check_was_started_from(tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    make.write_text("#!/bin/sh\ncase $2 in lint|unit) stty -F /dev/tty sane;; esac\n")
+    make.chmod(0o755)
+    done = subprocess.run(
+        ["script", "-qec", str(ROOT / "tests" / "check"), "/dev/null"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "CHECK_LIMIT_S": "20"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("name", ["INT", "TERM"])
 def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str) -> None:
     make = tmp_path / "make"
