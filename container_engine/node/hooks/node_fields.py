@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.plan_types import HookUse
 
-_BEGIN, _END = "{node.", "}"
+BEGIN, _END = "{node.", "}"
 _VARIABLES = {
     "user": "USER",
     "home": "HOME",
@@ -28,9 +28,9 @@ def fill(text: str, hook: HookUse, node: Mapping[str, str]) -> str:
 
     Raise LaunchError for a field that this step does not have.
     """
-    if _BEGIN not in text:
+    if BEGIN not in text:
         return text
-    before, _begin, rest = text.partition(_BEGIN)
+    before, _begin, rest = text.partition(BEGIN)
     name, end, after = rest.partition(_END)
     if not end:
         return text
@@ -53,7 +53,7 @@ def leave_out(*names: str) -> str:
 
 def known(text: str, node: Mapping[str, str]) -> bool:
     """Check whether this step has every field that `fill` would look up."""
-    names = (part.partition(_END)[0] for part in text.split(_BEGIN)[1:])
+    names = (part.partition(_END)[0] for part in text.split(BEGIN)[1:])
     return all(_value(name, node) is not None for name in names)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.hooks.exec_inside import Place
+    from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.start.container import Container, NodeMount, Operation, Paths
 
@@ -64,6 +65,8 @@ class HooksOnNode:
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}
+        # what a look into the image depended on, None if there must be another look
+        self._looked: Sequence[str] | None = ()
         self._node = node
         self._place: Place | None = None
         self._end: socket | None = None
@@ -126,11 +129,21 @@ class HooksOnNode:
         if edits.tree:
             asked = self._request(paths, "" if has_rules else self._memos())
             text = to_json(asked)
-            steps += memo.recall(asked["memos"], asked["images"], text) or (
-                ("file", [request, text]),
-                ("more", [f"{edits.libexec}/inject", request]),
-            )
+            found = memo.recall(asked["memos"], asked["images"], text)
+            more = ("more", [f"{edits.libexec}/inject", request])
+            steps += found[0] if found else (("file", [request, text]), more)
+            # what such an operation says is for Python to hear
+            says = found is None or any(name == "note" for name, _arguments in found[0])
+            self._looked = None if found is None or says else found[1]
         return steps
+
+    def repeatable(self) -> Repeatable | None:
+        """Return on what a repetition of these operations depends, None if only Python can tell."""
+        if self._looked is None or self._plan["settings"].get("devices_if_there"):
+            return None
+        from container_engine.node.hooks.repeat import repeatable
+
+        return repeatable(self._plan, self._node, self._edits, self._edf, self._looked)
 
     def last_operations(self, paths: Paths) -> list[Operation]:
         """Return what the guard does between the creation and its report."""
@@ -195,6 +208,11 @@ class HooksOnNode:
         """Variables that differ between the tasks of this node; the EDF's take precedence."""
         per_task = self._edits.per_task.items()
         return {name: other for name, other in per_task if name not in self._edf}
+
+    @property
+    def has_services(self) -> bool:
+        """Whether anything of the hooks runs beside or after the tasks."""
+        return bool(self._edits.services or self._oci.hooks)
 
     def start_services(
         self,

@@ -42,8 +42,13 @@ def place(home: str) -> str:
     return f"{home}/{_PLACE}/{os.uname().nodename}" if home.startswith("/") else ""
 
 
-def recall(directory: str, images: Sequence[str], request: str) -> list[Operation] | None:
-    """Return the guard's operations, or None if the result is not known or no longer right."""
+def recall(
+    directory: str, images: Sequence[str], request: str
+) -> tuple[list[Operation], list[str]] | None:
+    """Return the guard's operations, and the paths that have been looked at.
+
+    None if the result is not known or no longer right.
+    """
     if not directory:
         return None
     try:
@@ -52,7 +57,7 @@ def recall(directory: str, images: Sequence[str], request: str) -> list[Operatio
             return None
         if any(signature(path) != found for path, found in memo["looks"].items()):
             return None
-        return [(name, arguments) for name, *arguments in memo["operations"]]
+        return [(name, arguments) for name, *arguments in memo["operations"]], [*memo["looks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

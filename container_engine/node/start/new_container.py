@@ -112,8 +112,10 @@ class NewContainer:
             made.warnings, made.attended = hooks.warnings, hooks.attended
         if kept is not None:
             made.joinable = kept.directory, block
-        elif hooks is None and self._rules is None:
-            made.started = encoded, self._decided_again, block, records
+        elif self._rules is None:
+            repeatable = None if hooks is None else hooks.repeatable()
+            if hooks is None or repeatable is not None:
+                made.started = encoded, self._decided_again, block, records, repeatable
         return made
 
     def _start_guard(self, watch: Watch, encoded: bytes) -> socket:
@@ -185,8 +187,9 @@ class NewContainer:
         if hooks is not None:
             changes |= hooks.for_tasks()
             marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
-            marks.mark("services")
-            changes |= hooks.start_services(fds, self._workdir, changes)
+            if hooks.has_services:
+                marks.mark("services")
+                changes |= hooks.start_services(fds, self._workdir, changes)
         if plan["startup"]:
             marks.mark("startup")
             place = (*fds[:2], self._workdir)

@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from container_engine.node.hooks.repeat import Repeatable
+
 
 class Session:
     """A running container. The descriptors belong to the caller.
@@ -31,4 +33,6 @@ class Session:
         # the directory of a container that other steps may join, its first process's environment
         self.joinable: tuple[str, bytes] | None = None
         # of a start that the next step may do again without Python: start_memo.Started
-        self.started: tuple[bytes, Callable[[], bytes], bytes, bytes] | None = None
+        self.started: tuple[bytes, Callable[[], bytes], bytes, bytes, Repeatable | None] | None = (
+            None
+        )

@@ -30,6 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.plan_types import LaunchPlan
 
 MAGIC = b"container-engine start memo 1\n"
@@ -47,14 +48,20 @@ class Started:
     """A start that worked, as the launcher knows it.
 
     `specification` is the guard's, `again` decides it again and raises LaunchError. `block` is the
-    environment of the container's first process, `records` those of the tasks' environment.
+    environment of the container's first process, `records` those of the tasks' environment,
+    `hooks` what theirs depends on, None without hooks.
     """
 
     def __init__(
-        self, specification: bytes, again: Callable[[], bytes], block: bytes, records: bytes
+        self,
+        specification: bytes,
+        again: Callable[[], bytes],
+        block: bytes,
+        records: bytes,
+        hooks: Repeatable | None = None,
     ) -> None:
         self.specification, self.again = specification, again
-        self.block, self.records = block, records
+        self.block, self.records, self.hooks = block, records, hooks
 
 
 def remember(
@@ -74,7 +81,10 @@ def remember(
             return
         # before anything is looked at: a change in between is one after it
         now = time.time_ns()
-        looks = {look: signature(look) for look in _looks(plan, libexec)}
+        wanted = _looks(plan, libexec)
+        if started.hooks is not None:
+            wanted += started.hooks.looks
+        looks = {look: signature(look) for look in wanted}
         if any(look[0] == "f" and is_young(look[1:], now) for look in looks):
             return
         if started.again() != started.specification:
@@ -233,6 +243,9 @@ def _fields(
         boot = file.read().strip()
     ids = f"{os.geteuid()} {os.getegid()}"
     names = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
+    if started.hooks is not None:
+        conditions += started.hooks.without
+        names["hooks"] = [*started.hooks.names]
     uses = filter(None, map(image_in_use.record_of, image_paths(plan)))
     yield from map(field, (__version__, prefix, os.uname().nodename, boot, ids))
     yield from table(_variables(node))

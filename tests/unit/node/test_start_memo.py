@@ -43,6 +43,12 @@ def test_the_second_start_is_the_first_one_without_python(starts: StartStage) ->
     assert starts.word == b"K"
 
 
+def _apply(starts: StartStage, **edits: object) -> None:
+    """Give the plan one hook, which applies."""
+    always = {"automatic_when": None, "release": "1", "reason": "enabled"}
+    starts.plan["hooks"][0] |= {**always, **edits}
+
+
 class Changes:
     """Changes after which both still start a container in the same way."""
 
@@ -88,6 +94,16 @@ class Changes:
     @staticmethod
     def hook_without_its_variable(starts: StartStage) -> None:
         starts.plan["hooks"][0]["automatic_when"] = ["NOT_THERE=x"]
+
+    @staticmethod
+    def hook_of_data(starts: StartStage) -> None:
+        _apply(
+            starts,
+            env={"OF_HOOK": "1", "GONE": None},
+            prepend={"MY_PATH": ["/mine"]},
+            mounts=[{"source": "/usr/bi*", "target": "/of/hook", "options": ["ro"]}],
+            devices=[{"path": "/dev/nul*"}, {"path": "/dev/not-there*", "optional": True}],
+        )
 
     @staticmethod
     def site_without_rules(starts: StartStage) -> None:
@@ -468,8 +484,27 @@ class Unusual:
         starts.plan["devices"] = [{"name": "/dev/null", "cdi": False, "from": "e"}]
 
     @staticmethod
-    def hook(starts: StartStage) -> None:
-        starts.plan["hooks"][0] |= {"automatic_when": None, "release": "1", "reason": "enabled"}
+    def hook_with_code(starts: StartStage) -> None:
+        _apply(starts, code="pytorch")
+
+    @staticmethod
+    def hook_that_names_the_job(starts: StartStage) -> None:
+        _apply(starts, env={"JOB": "{node.job}"})
+
+    @staticmethod
+    def hook_that_warns(starts: StartStage) -> None:
+        check = {"kind": "device", "severity": "warn", "subject": "/dev/not-there", "hint": ""}
+        _apply(starts, checks=[check])
+
+    @staticmethod
+    def hook_that_asks_for_a_group(starts: StartStage) -> None:
+        check = {"kind": "group", "severity": "warn", "subject": "us", "hint": ""}
+        _apply(starts, checks=[check])
+
+    @staticmethod
+    def hook_that_extends_a_variable_of_the_step(starts: StartStage) -> None:
+        starts.node["MY_PATH"] = "/own"
+        _apply(starts, prepend={"MY_PATH": ["/mine"]})
 
     @staticmethod
     def hooks_of_the_site(starts: StartStage) -> None:

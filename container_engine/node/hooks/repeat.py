@@ -1,0 +1,113 @@
+"""Judge whether the next start on this node can do what hooks did without Python.
+
+It can if their data say everything: what they asked the node is looked at again by ce-node, and
+nothing else of the step has a part in it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.node.hooks.conditions import may_apply
+from container_engine.node.hooks.files import is_device
+from container_engine.node.hooks.node_fields import BEGIN
+from container_engine.node.hooks.pattern import expand
+from container_engine.node.plan_json import to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.plan_types import HookUse, LaunchPlan
+
+# what a check of these kinds finds depends on the step or its user
+_OF_STEP = frozenset(["group", "variable", "mpi"])
+_SEARCHED = "LD_LIBRARY_PATH"
+
+
+class Repeatable:
+    """Conditions under which hooks do the same again.
+
+    `looks` are at the node's files, as start_memo.py has them; `without` are variables that the
+    step must not have, `names` those that the hooks set.
+    """
+
+    __slots__ = ("looks", "names", "without")
+
+    def __init__(self, looks: Sequence[str], without: Sequence[str], names: Sequence[str]) -> None:
+        self.looks, self.without, self.names = looks, without, names
+
+
+def repeatable(
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    edits: HookEdits,
+    edf: Mapping[str, str | None],
+    looked: Sequence[str],
+) -> Repeatable | None:
+    """Return what a repetition depends on, None if only Python can tell.
+
+    `looked` are the paths on which the result of looking into the image depends.
+    """
+    hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
+    if not _are_data(edits) or not all(map(_is_data, hooks)):
+        return None
+    without = _open_ends(plan, edits, edf)
+    if any(name in node for name in without):
+        return None
+    asked = dict.fromkeys(looked)
+    for hook in hooks:
+        for pattern in _patterns(hook):
+            asked |= _asked(pattern)
+    names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
+    return Repeatable([_look(path) for path in asked], without, list(dict.fromkeys(names)))
+
+
+def _look(path: str) -> str:
+    """Return how a path is looked at: the times of a device change when somebody writes to it."""
+    return f"p{path}" if is_device(path) else f"f{path}"
+
+
+def _are_data(edits: HookEdits) -> bool:
+    for_python = (edits.services, edits.oci_hooks, edits.cdi, edits.cdi_if_there, edits.per_task)
+    return not any((*for_python, edits.operations, edits.warnings))
+
+
+def _is_data(hook: HookUse) -> bool:
+    checks = hook.get("checks", ())
+    return (
+        not hook.get("code")
+        and not hook.get("automatic_when")
+        and not any(check["kind"] in _OF_STEP for check in checks)
+        and BEGIN not in to_json(hook)
+    )
+
+
+def _open_ends(plan: LaunchPlan, edits: HookEdits, edf: Mapping[str, str | None]) -> list[str]:
+    """Return the variables that would be the step's own, because nothing else sets them."""
+    wanted = [*edits.prepend, *([_SEARCHED] if edits.tree else [])]
+    known = {**plan["image"]["env"], **edits.env, **edf}
+    return [name for name in dict.fromkeys(wanted) if name not in known]
+
+
+def _patterns(hook: HookUse) -> Iterator[str]:
+    yield from (device["path"] for device in hook.get("devices", ()))
+    yield from (mount["source"] for mount in hook.get("mounts", ()))
+    yield from (file for library in hook.get("libraries", ()) for file in library["files"])
+    yield from (c["subject"] for c in hook.get("checks", ()) if c["kind"] == "device")
+
+
+def _asked(pattern: str) -> dict[str, None]:
+    """Return all paths that matching a pattern looks at."""
+    asked: dict[str, None] = {}
+
+    def exists(path: str) -> bool:
+        asked[path] = None
+        return os.path.lexists(path)
+
+    def names(path: str) -> list[str]:
+        asked[path] = None
+        return os.listdir(path)
+
+    return asked | dict.fromkeys(expand(pattern, (exists, names)))

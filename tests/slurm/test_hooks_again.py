@@ -1,0 +1,164 @@
+"""Hooks in a start that an earlier one has shown: the same container, and no Python on the node.
+
+The first start looks into the image, the second does what that came to, and the third does all of
+it without Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.libraries import build
+from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node
+from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.slurm.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_HOOK = """
+version = 1
+release = "1"
+summary = "s"
+help = "h"
+[edits.x]
+devices = [{ path = "/dev/nul*" }]
+mounts = [{ source = "DIR/shown", target = "/shown" }]
+libraries = [{ files = ["DIR/libs/lib*.so.1"] }]
+refresh = true
+env = { MINE = "yes" }
+prepend = { MY_PATH = ["/mine"] }
+[checks.x]
+kind = "loadable"
+subject = "libmine.so.1"
+"""
+_SCRIPT = (
+    f"{_ALL}; sha256sum /etc/ld.so.cache; ls -R /.container-engine /shown; stat -c %t /dev/nul*"
+)
+
+
+class Site:
+    """A site with one hook, and an environment that has it."""
+
+    def __init__(self, node: Node, cluster: Cluster) -> None:
+        self.node, self.directory = node, node.directory
+        self.catalog = cluster.prefix / "share/container-engine/hooks-of-a-test"
+        (self.directory / "libs").mkdir()
+        (self.directory / "shown").mkdir()
+        self.library = build(self.directory / "libs/libmine.so.1", "libmine.so.1")
+        image = self.directory / "image.sqsh"
+        shutil.copy(cluster.image("debian"), image)
+        image.chmod(0o644)
+        node.configure(f'hook_catalog = ["{self.catalog}"]\n')
+        text = "[annotations]\ncom.hooks.mine.enabled = 'true'\n"
+        self.edf = cluster.edf(f'image = "{image}"\n{text}', image=None)
+        self.hook(_HOOK)
+
+    def hook(self, text: str) -> None:
+        file = self.catalog / "mine/hook.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("DIR", str(self.directory)))
+        time.sleep(_SETTLED_S)
+
+    def is_python(self, *argv: str) -> bool:
+        return self.node.is_python(self.edf, *argv)
+
+    def know(self) -> None:
+        """Start until the next step starts no Python."""
+        assert [self.is_python(), self.is_python(), self.is_python()] == [True, True, False]
+
+
+@pytest.fixture
+def site(node: Node, cluster: Cluster) -> Iterator[Site]:
+    site = Site(node, cluster)
+    yield site
+    shutil.rmtree(site.catalog)
+
+
+def test_the_container_is_the_same_without_a_look_and_without_python(site: Site) -> None:
+    told = [site.node.srun(f"--environment={site.edf}", "bash", "-c", _SCRIPT) for _ in range(3)]
+    assert [is_python for _done, is_python in told] == [True, True, False]
+    first, again, last = (done for done, _is_python in told)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "MINE=yes" in first.stdout
+    assert "libmine.so.1" in first.stdout
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    assert (last.stdout, last.stderr) == (first.stdout, "")
+
+
+def test_a_trace_tells_of_the_hooks_all_the_same(site: Site, cluster: Cluster) -> None:
+    site.know()
+    done, is_python = site.node.srun(f"--environment={site.edf}", "printenv", "SLURM_JOB_ID")
+    assert not is_python
+    ce = str(cluster.prefix / "bin/ce")
+    told = json.loads(cluster.run([ce, "trace", done.stdout.strip(), "--json"]).stdout)
+    [here] = told["nodes"]
+    assert [hook["name"] for hook in here["hooks"]] == ["mine"]
+    assert here["variables"]["hooks"] == ["MINE", "MY_PATH"]
+
+
+def _another_library(site: Site) -> None:
+    build(site.library, "libmine.so.1", symbol="new")
+
+
+def _one_more(site: Site) -> None:
+    build(site.library.with_name("libmore.so.1"), "libmore.so.1")
+
+
+def _another_source(site: Site) -> None:
+    (site.directory / "shown").rename(site.directory / "aside")
+    (site.directory / "shown").mkdir()
+
+
+@pytest.mark.parametrize("change", [_another_library, _one_more, _another_source])
+def test_what_hooks_find_differently_on_the_node_starts_python(site: Site, change: object) -> None:
+    site.know()
+    assert callable(change)
+    change(site)
+    assert site.is_python()
+
+
+def test_a_device_that_has_come_starts_python(site: Site) -> None:
+    site.know()
+    os.mknod("/dev/null-of-a-test", 0o20666, os.makedev(1, 3))
+    try:
+        done, is_python = site.node.srun(f"--environment={site.edf}", "ls", "/dev")
+        assert ("null-of-a-test" in done.stdout.split(), is_python) == (True, True)
+    finally:
+        os.unlink("/dev/null-of-a-test")
+
+
+def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> None:
+    site.know()
+    done, is_python = site.node.srun(
+        "--export=ALL,MY_PATH=/own", f"--environment={site.edf}", "printenv", "MY_PATH"
+    )
+    assert (done.stdout, is_python) == ("/mine:/own\n", True)
+    assert site.is_python("--export=ALL,LD_LIBRARY_PATH=/own")
+    assert not site.is_python()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '[checks.y]\nkind = "loadable"\nsubject = "libnone.so.1"\n',
+        '[checks.y]\nkind = "group"\nsubject = "ce-alice"\n',
+        '[edits.y]\nenv = { JOB = "{node.job}" }\n',
+        '[services.y]\ncommand = ["true"]\n',
+    ],
+    ids=["warning", "group", "job", "service"],
+)
+def test_hooks_that_have_something_to_say_or_to_ask_are_always_pythons(
+    site: Site, more: str
+) -> None:
+    site.hook(_HOOK + more)
+    assert [site.is_python() for _ in range(4)] == [True] * 4
