@@ -72,6 +72,11 @@ class Site:
     def is_python(self, *argv: str) -> bool:
         return self.node.is_python(self.edf, *argv)
 
+    def memos(self) -> list[Path]:
+        """Return the memos of looks into this test's image."""
+        place = self.node.cluster.home() / ".cache/container-engine/libraries"
+        return [path for path in place.glob("*/*") if str(self.directory) in path.read_text()]
+
     def know(self) -> None:
         """Start until the next step starts no Python."""
         assert [self.is_python(), self.is_python(), self.is_python()] == [True, True, False]
@@ -145,6 +150,21 @@ def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> N
     assert (done.stdout, is_python) == ("/mine:/own\n", True)
     assert site.is_python("--export=ALL,LD_LIBRARY_PATH=/own")
     assert not site.is_python()
+
+
+def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: Site) -> None:
+    site.know()
+    [memo] = site.memos()
+    content = json.loads(memo.read_text())
+    root = next(words[-2] for words in content["operations"] if words[0] == "root-bind")
+    content["operations"].append(["root-bind", "/etc/shells", root, "/made-up"])
+    memo.write_text(json.dumps(content))
+    rule = f'[policy]\nmount_sources = ["{site.directory}"]\n'
+    command = (f"--environment={site.edf}", "sh", "-c", "ls / | grep made-up")
+    for more, printed in ("", "made-up\n"), (rule, ""):
+        site.node.configure(f'hook_catalog = ["{site.catalog}"]\n{more}')
+        done, is_python = site.node.srun(*command)
+        assert (done.stdout, is_python) == (printed, True), done.stderr
 
 
 @pytest.mark.parametrize(
