@@ -20,6 +20,7 @@ from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.slurm.cluster import Cluster
 
