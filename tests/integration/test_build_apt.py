@@ -54,7 +54,7 @@ def test_apt_get_works_in_every_stage_and_nothing_of_that_stays(
     stranger: Engine, where: Path
 ) -> None:
     stages = "FROM scratch AS base\nCOPY tree /\nRUN apt-get update\n"
-    (where / "Dockerfile").write_text(f"{stages}FROM base\nENV MADE=here\nRUN apt-get update\n")
+    (where / "Dockerfile").write_text(f"{stages}FROM base\nRUN apt-get update\nENV MADE=here\n")
     done = finished(stranger, str(stranger.prefix / "bin/ce"), "build", str(where))
     forget_podman(stranger)
     assert done.returncode == 0, done.stderr

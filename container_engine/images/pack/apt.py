@@ -2,7 +2,8 @@
 
 apt-get becomes the user `_apt` for its downloads, looks whether it has, and gives up if not. A
 variable names a file that tells it not to. The file is in the build's /dev/shm, which no layer has;
-Podman writes its variables into the image's configuration, from where `leave_out` removes this one.
+a line of each stage sets the variable, and `leave_out` removes both from the image's configuration.
+Podman's --env does not: it has no effect on the first step of a stage.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # smallroot.sh writes the file
 VARIABLE = "APT_CONFIG=/dev/shm/container-engine-apt.conf"
+LINE = f"ENV {VARIABLE}"
 
 
 def leave_out(layout: str) -> None:
@@ -30,10 +32,16 @@ def leave_out(layout: str) -> None:
         if kept == (own.get("Env") or []):
             continue
         own["Env"] = kept
+        config["history"] = [past for past in config.get("history") or () if not _is_line(past)]
         manifest["config"] = _written(layout, manifest["config"], config)
         entry.update(_written(layout, entry, manifest))
     with open(f"{layout}/index.json", "w", encoding="utf-8") as file:
         json.dump(index, file)
+
+
+def _is_line(past: Mapping[str, Any]) -> bool:
+    """Check whether an entry of an image's history is of `LINE`, which makes no layer."""
+    return bool(past.get("empty_layer")) and str(past.get("created_by", "")).endswith(LINE)
 
 
 def _blob(layout: str, descriptor: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from container_engine.images.fetch.netrc import auth_files
 from container_engine.images.pack import apt
 from container_engine.images.pack.base import write_layout
 from container_engine.images.pack.build_failure import Output, failure
+from container_engine.images.pack.containerfile_lines import with_after_from
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
 from container_engine.images.store.files import publish, sha256
 from container_engine.ownership import fault
@@ -127,7 +128,6 @@ class Builder(NamedTuple):
             words += ["--tag", name, "--file", _file(recipe, os.path.dirname(layout))]
             arguments, secrets = self._arguments(recipe)
             words += [f"--build-arg={argument}" for argument in arguments]
-            words += [f"--env={apt.VARIABLE}"]
             words += [f"--target={recipe.target}"] if recipe.target else []
             words += ["--no-cache"] if fresh else []
             # Podman would ask a registry for images of this host, too
@@ -274,12 +274,16 @@ class Builder(NamedTuple):
 
 
 def _file(recipe: Recipe, directory: str) -> str:
-    """Return the file for Podman, which is in `directory` if it is not the recipe's own."""
-    if not recipe.text:
-        return recipe.containerfile
+    """Write the file for Podman to `directory` and return its path.
+
+    A line of each stage names apt-get's configuration (apt.py).
+    """
     path = os.path.join(directory, "Containerfile")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(recipe.text)
+        file.write(with_after_from(recipe.whole, apt.LINE))
+    for ending in (".containerignore", ".dockerignore"):
+        if os.path.isfile(f"{recipe.containerfile}{ending}"):
+            shutil.copyfile(f"{recipe.containerfile}{ending}", f"{path}{ending}")
     return path
 
 

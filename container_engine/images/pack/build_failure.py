@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.errors import UserError
 from container_engine.images.fetch.registry import explained
+from container_engine.images.pack import apt
 from container_engine.images.pack.containerfile_lines import (
     INSTRUCTIONS,
     line_of,
@@ -79,7 +80,8 @@ class Output:
 
     def __init__(self) -> None:
         self.step = ""
-        self.number = 0
+        self.number = 0  # as in the user's file, without the line that apt.py adds
+        self._added = 0
         self._lines: deque[str] = deque(maxlen=_KEPT)
         self._rest = b""
 
@@ -92,7 +94,10 @@ class Output:
     def _add(self, line: str) -> None:
         text = _COLOURS.sub("", line).strip()
         if found := _STEP.match(text):
-            self.number, self.step = int(found[1]), found[2].strip()
+            self.step = found[2].strip()
+            if self.step.startswith("FROM ") or self.step == apt.LINE:
+                self._added = int(self.step == apt.LINE)
+            self.number = int(found[1]) - self._added
             self._lines.clear()
         elif text:
             self._lines.append(text)

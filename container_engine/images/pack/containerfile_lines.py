@@ -94,6 +94,19 @@ def with_names(containerfile: str, froms: Sequence[From]) -> str:
     return "".join(lines)
 
 
+def with_after_from(containerfile: str, line: str) -> str:
+    """Return the text with a line below each FROM instruction."""
+    lines = containerfile.splitlines(keepends=True)
+    escape = _escape(lines)
+    for number in reversed([n for n, text in _instructions(containerfile) if _FROM.match(text)]):
+        end = number
+        while end < len(lines) and lines[end - 1].rstrip().endswith(escape):
+            end += 1
+        ended = lines[end - 1].rstrip("\r\n")
+        lines[end - 1] = f"{ended}\n{line}\n"
+    return "".join(lines)
+
+
 def _declare(line: str, arguments: Mapping[str, str], values: dict[str, str]) -> None:
     """Add the variables of an ARG line, with the values of the command line or their defaults."""
     for found in _ARGUMENT.finditer(line):
@@ -171,7 +184,7 @@ def shortened(step: str) -> str:
 def _instructions(containerfile: str) -> Iterator[tuple[int, str]]:
     """Yield line number and text of each instruction, with single spaces; no here-documents."""
     lines = containerfile.splitlines()
-    escape = "`" if lines and _ESCAPE.fullmatch(lines[0].strip()) else "\\"
+    escape = _escape(lines)
     begun, parts, until = 0, [], ""
     for number, line in enumerate(lines, start=1):
         text = line.strip()
@@ -188,6 +201,10 @@ def _instructions(containerfile: str) -> Iterator[tuple[int, str]]:
             begun, parts, until = 0, [], _here_document(whole)
     if parts:
         yield begun, " ".join(" ".join(parts).split())
+
+
+def _escape(lines: Sequence[str]) -> str:
+    return "`" if lines and _ESCAPE.fullmatch(lines[0].strip()) else "\\"
 
 
 def _name(instruction: str) -> str:

@@ -14,6 +14,7 @@ from container_engine.images.pack.containerfile_lines import (
     line_of,
     line_of_complaint,
     shortened,
+    with_after_from,
     with_names,
     without_effect,
 )
@@ -157,3 +158,16 @@ def test_a_message_without_a_line_gets_that_of_the_one_instruction_it_begins_wit
 def test_instructions_that_no_launch_reads_are_listed_once() -> None:
     text = "FROM a\nUSER x\nENV A=1\ncmd x\nCMD y\nWORKDIR /\nENTRYPOINT x\n"
     assert without_effect(text) == ["CMD", "USER"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FROM a\nRUN b\n", "FROM a\nENV X=1\nRUN b\n"),
+        ("ARG V=1\nFROM a AS b\nfrom b", "ARG V=1\nFROM a AS b\nENV X=1\nfrom b\nENV X=1\n"),
+        ("FROM \\\n  a\nRUN <<E\nFROM c\nE\n", "FROM \\\n  a\nENV X=1\nRUN <<E\nFROM c\nE\n"),
+        ("# escape=`\nFROM `\na\r\nRUN b\r\n", "# escape=`\nFROM `\na\nENV X=1\nRUN b\r\n"),
+    ],
+)
+def test_a_line_is_set_below_each_from(text: str, expected: str) -> None:
+    assert with_after_from(text, "ENV X=1") == expected
