@@ -26,7 +26,7 @@ static const struct operation {
 	{ "root-first", 3, guard_op_root_first },
 	{ "root-link", 3, guard_op_root_link },
 	{ "root-setting", 3, guard_op_root_setting },
-	{ "root-write", 3, guard_op_root_write },
+	{ "root-copy", 3, guard_op_root_copy },
 	{ "root-remove", 2, guard_op_root_remove },
 	{ "bind", 2, guard_op_bind },
 	{ "more", 1, guard_op_more },

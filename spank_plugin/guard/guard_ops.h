@@ -50,9 +50,9 @@ guard_operation guard_op_root_first;
 /* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
-/* root-write ROOT PATH CONTENT: put a new file in place of the image's, which is not copied first; no symlink in PATH leads
- * anywhere else. In CONTENT a byte 1 precedes two others: 1, which stands for a NUL, and 2, which stands for 1. */
-guard_operation guard_op_root_write;
+/* root-copy SOURCE ROOT PATH: put a copy of a file of the host in place of the image's, which is not copied first; PATH has
+ * no symlinks. */
+guard_operation guard_op_root_copy;
 
 /* root-remove ROOT PATH: remove a file of the image. */
 guard_operation guard_op_root_remove;

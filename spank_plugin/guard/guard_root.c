@@ -206,33 +206,32 @@ int guard_op_root_setting(struct guard *guard, char **args)
 	return 0;
 }
 
-/* Undo in place what keeps NULs out of an argument, and return the number of bytes. */
-static size_t unescape(char *text)
+/* Write a file of the image beside the one at `name`, and put it in its place; -1 with errno. */
+static int replace_file(int dir, const char *name, const char *content, size_t size)
 {
-	size_t size = 0;
-
-	for (const char *from = text; *from != '\0'; from++) {
-		if (*from == 1 && from[1] != '\0')
-			text[size++] = *++from == 1 ? '\0' : 1;
-		else
-			text[size++] = *from;
-	}
-	return size;
-}
-
-int guard_op_root_write(struct guard *guard, char **args)
-{
-	const char *path = args[1], *slash = strrchr(path, '/');
 	CE_AUTO_FREE char *draft = NULL;
-	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 && slash != NULL ? open_parent(root, path) : -1;
 
-	if (dir < 0 || asprintf(&draft, "%s.ce-new", slash + 1) < 0)
-		return guard_fail(guard, "cannot make '%s' in the image", path);
+	if (asprintf(&draft, "%s.ce-new", name) < 0)
+		return -1;
 	CE_AUTO_FD file =
 		openat(dir, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
-	if (file < 0 || ce_write_all(file, args[2], unescape(args[2])) < 0 ||
-	    renameat(dir, draft, dir, slash + 1) < 0)
+	if (file < 0 || ce_write_all(file, content, size) < 0)
+		return -1;
+	return renameat(dir, draft, dir, name);
+}
+
+int guard_op_root_copy(struct guard *guard, char **args)
+{
+	const char *source = args[0], *path = args[2], *slash = strrchr(path, '/');
+	size_t size = 0;
+	CE_AUTO_FD from = open(source, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	CE_AUTO_FREE char *content = from >= 0 ? ce_read_all(from, MAX_FILE, &size) : NULL;
+
+	if (content == NULL)
+		return guard_fail(guard, "cannot read '%s'", source);
+	CE_AUTO_FD root = open_root(args[1]);
+	CE_AUTO_FD dir = root >= 0 && slash != NULL ? open_parent(root, path) : -1;
+	if (dir < 0 || replace_file(dir, slash + 1, content, size) < 0)
 		return guard_fail(guard, "cannot write '%s' in the image", path);
 	return 0;
 }

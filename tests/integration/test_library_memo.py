@@ -50,7 +50,7 @@ class Starting:
 
     @property
     def memos(self) -> list[Path]:
-        return sorted(self._home.glob(".cache/container-engine/libraries/*/*"))
+        return sorted(self._home.glob(".cache/container-engine/libraries/nodes/*/*"))
 
     def mark(self) -> None:
         """Let the memo say something that only it can say."""

@@ -75,7 +75,7 @@ class Site:
 
     def memos(self) -> list[Path]:
         """Return the memos of looks into this test's image."""
-        place = self.node.cluster.home() / ".cache/container-engine/libraries"
+        place = self.node.cluster.home() / ".cache/container-engine/libraries/nodes"
         return [path for path in place.glob("*/*") if str(self.directory) in path.read_text()]
 
     def know(self) -> None:

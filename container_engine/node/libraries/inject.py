@@ -47,15 +47,15 @@ def main(argv: Sequence[str]) -> int:
     sys.stdout.buffer.write(printed.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()
     if request["memos"] and work.is_clean:
-        operations = [*work.written, *work.operations]
-        memo.remember(request["memos"], request["images"], text, work.asked, operations)
+        memo.remember(request, text, work.asked, work.changes, work.operations)
     return 0
 
 
 class _Work:
     """One request. `operations` are for the guard, in order.
 
-    `written` are those that would change the image as has been done here.
+    `changes` are what has been done to the image: the paths of files with their new content, None
+    for a file that was removed.
     """
 
     def __init__(self, request: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class _Work:
         self._hooks: Sequence[Mapping[str, Any]] = request["hooks"]
         self._root: str = request["root"]
         self.operations: list[tuple[str, ...]] = []
-        self.written: list[tuple[str, ...]] = []
+        self.changes: list[tuple[str, bytes | None]] = []
         self._tree = ImageTree(self._root)
         self._host = Host(MACHINES.get(os.uname().machine, 0))
         self._binds = [(target, source) for source, target in request["binds"]]
@@ -150,8 +150,7 @@ class _Work:
         """
         for place in decision.places:
             try:
-                gone = self._tree.remove(place)
-                self.written.append(("root-remove", self._root, gone))
+                self.changes.append((self._tree.remove(place), None))
             except OSError as error:
                 self._failed = True
                 text = f"the image's {place} stays before the hook's: {error.strerror}"
@@ -198,8 +197,7 @@ class _Work:
             self._replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())
 
     def _replace(self, path: str, content: bytes) -> None:
-        place = self._tree.replace(path, content)
-        self.written.append(("root-write", self._root, place, memo.escaped(content)))
+        self.changes.append((self._tree.replace(path, content), content))
 
     # ---- pre-flight --------------------------------------------------------------------------
 

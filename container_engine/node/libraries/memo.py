@@ -27,12 +27,15 @@ from container_engine.private_files import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from container_engine.node.start.container import Operation
 
-_PLACE = ".cache/container-engine/libraries"
-# of one user and node
-_MOST, _LONGEST = 16, 4 << 20
+_PLACE = ".cache/container-engine/libraries/nodes"
+# beside the directories of the nodes: what is written into images, mostly the loader's cache
+_FILES = "files"
+# memos of one user and node, files of one user
+_MOST, _MOST_FILES, _LONGEST = 16, 64, 1 << 20
 _OTHERS = 0o077
 _OF_KERNEL = ("/proc/", "/sys/", "/dev/")
 
@@ -63,17 +66,19 @@ def recall(
 
 
 def remember(
-    directory: str,
-    images: Sequence[str],
-    request: str,
+    request: Mapping[str, Any],
+    text: str,
     asked: Iterable[str],
+    changes: Sequence[tuple[str, bytes | None]],
     operations: Sequence[Sequence[str]],
 ) -> None:
     """Write the memo, unless what it depends on cannot be judged. Failure is not an error.
 
-    `asked` are the node's files that the result depends on, directories included.
+    `asked` are the node's files that the result depends on, directories included. `changes` have
+    been made to the image: paths with the new content, or None for what was removed.
     """
     now = time.time_ns()
+    directory, images = request["memos"], request["images"]
     paths = list(dict.fromkeys([*images, *asked]))
     if any(f"{os.path.normpath(path)}/".startswith(_OF_KERNEL) for path in paths):
         return
@@ -81,36 +86,50 @@ def remember(
         looks = {path: signature(path) for path in paths}
         if any(is_young(path, now) or _leads_nowhere(path) for path in paths):
             return
-        about = _about(images, request)
-        text = to_json({"about": about, "looks": looks, "operations": operations})
-        if len(text) > _LONGEST:
-            return
-        above, _slash, name = directory.rpartition("/")
-        os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
-        first = own_directory(above)
-        try:
-            here = own_directory(name, first)
-        finally:
-            os.close(first)
-        try:
-            at = f"/proc/self/fd/{here}"
-            write_private(at, _name(images, request), text.encode())
-            forget_oldest(at, _MOST)
-        finally:
-            os.close(here)
+        files = os.path.join(os.path.dirname(os.path.dirname(directory)), _FILES)
+        steps = [_again(change, request["root"], files) for change in changes]
+        looks |= {step[1]: signature(step[1]) for step in steps if step[0] == "root-copy"}
+        memo = {"about": _about(images, text), "looks": looks, "operations": [*steps, *operations]}
+        content = to_json(memo).encode()
+        if len(content) <= _LONGEST:
+            _publish(directory, _name(images, text), content, _MOST)
     except (OSError, ValueError):
         return
+
+
+def _again(change: tuple[str, bytes | None], root: str, files: str) -> list[str]:
+    """Return the operation that makes a change, whose content all nodes have in one file."""
+    path, content = change
+    if content is None:
+        return ["root-remove", root, path]
+    from hashlib import sha256
+
+    source = f"{files}/{sha256(content).hexdigest()}"
+    if not os.path.exists(source):
+        _publish(files, os.path.basename(source), content, _MOST_FILES)
+    return ["root-copy", source, root, path]
+
+
+def _publish(directory: str, name: str, content: bytes, most: int) -> None:
+    """Write a file into a directory that is this user's alone, as are those above it."""
+    above, _slash, last = directory.rpartition("/")
+    os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
+    first = own_directory(above)
+    try:
+        here = own_directory(last, first)
+    finally:
+        os.close(first)
+    try:
+        at = f"/proc/self/fd/{here}"
+        write_private(at, name, content)
+        forget_oldest(at, most)
+    finally:
+        os.close(here)
 
 
 def _leads_nowhere(path: str) -> bool:
     """Check for a symlink that exists, and looks as if it did not."""
     return os.path.lexists(path) and not os.path.exists(path)
-
-
-def escaped(content: bytes) -> str:
-    """Return bytes as an argument for the guard, which cannot have NULs (root-write)."""
-    text = content.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _about(images: Sequence[str], request: str) -> Mapping[str, object]:

@@ -409,13 +409,11 @@ TEST("a setting never leaves the image, and no pipe of the image's holds it up")
 
 /* ---- what was remembered of a look into an image ------------------------------------------------- */
 
-static int put(const char *path, const char *escaped)
+static int put(const char *path, const char *source)
 {
-	char text[64] = "";
-	char *args[] = { (char *)"root", (char *)path, text, NULL };
+	char *args[] = { (char *)source, (char *)"root", (char *)path, NULL };
 
-	snprintf(text, sizeof text, "%s", escaped);
-	return guard_op_root_write(&guard, args);
+	return guard_op_root_copy(&guard, args);
 }
 
 static int drop(const char *path)
@@ -425,48 +423,64 @@ static int drop(const char *path)
 	return guard_op_root_remove(&guard, args);
 }
 
-TEST("a file is put in place of the image's, byte by byte")
+TEST("a copy is put in place of the image's file, byte by byte")
 {
 	static const char wanted[] = "a\0b\1c";
 	size_t size = 0;
 
 	make_root();
 	test_file("root/etc", "cache", "the image's, which is longer\n", 0600);
-	CHECK_INT(put("/etc/cache", "a\1\1b\1\2c"), 0);
+	CE_AUTO_FD source = open("source", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK_INT(ce_write_all(source, wanted, sizeof wanted - 1), 0);
+	CHECK_INT(put("/etc/cache", "source"), 0);
 	CE_AUTO_FD file = open("root/etc/cache", O_RDONLY | O_CLOEXEC);
 	CE_AUTO_FREE char *found = ce_read_all(file, 1 << 10, &size);
 	CHECK_INT(size, sizeof wanted - 1);
 	CHECK(memcmp(found, wanted, size) == 0);
 	CHECK_INT(access("root/etc/cache.ce-new", F_OK), -1);
-	CHECK_INT(put("/etc/deep/conf", "text\1"), 0);
-	char *made = content("root/etc/deep/conf");
-	CHECK_TEXT(made, "text\1");
-	free(made);
+	CHECK_INT(put("/etc/deep/conf", "source"), 0);
+	CHECK_INT(access("root/etc/deep/conf", F_OK), 0);
 }
 
-TEST("a file in place of the image's stays inside, and leads nowhere else")
+TEST("a copy stays inside the image, and leads nowhere else")
 {
 	make_root();
 	CHECK_INT(mkdir("outside", 0755), 0);
 	test_file("outside", "kept", "kept\n", 0644);
+	test_file(test_directory(), "source", "new", 0644);
 	CHECK_INT(symlink("../../outside", "root/etc/away"), 0);
 	CHECK_INT(symlink(test_path(test_directory(), "outside/kept"), "root/etc/link"), 0);
 	CHECK_INT(symlink(test_path(test_directory(), "outside/kept"), "root/etc/x.ce-new"), 0);
-	CHECK_INT(put("/etc/link", "new"), 0);
+	CHECK_INT(put("/etc/link", "source"), 0);
 	char *here = content("root/etc/link");
 	CHECK_TEXT(here, "new");
 	free(here);
-	CHECK_INT(put("/etc/away/own", "new"), -1);
+	CHECK_INT(put("/etc/away/own", "source"), -1);
 	ce_error_clear(&guard.err);
-	CHECK_INT(put("/etc/x", "new"), -1);
+	CHECK_INT(put("/etc/x", "source"), -1);
 	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot write '/etc/x' in the image");
 	ce_error_clear(&guard.err);
-	CHECK_INT(put("nothing", "new"), -1);
+	CHECK_INT(put("nothing", "source"), -1);
 	ce_error_clear(&guard.err);
 	CHECK_INT(access("outside/own", F_OK), -1);
 	char *kept = content("outside/kept");
 	CHECK_TEXT(kept, "kept\n");
 	free(kept);
+}
+
+TEST("what is to be copied is a file, which no link leads to")
+{
+	make_root();
+	test_file(test_directory(), "source", "new", 0644);
+	CHECK_INT(symlink("source", "link"), 0);
+	CHECK_INT(mkfifo("fifo", 0600), 0);
+	for (const char *const *source = (const char *const[]){ "none", "link", ".", NULL }; *source; source++) {
+		CHECK_INT(put("/etc/cache", *source), -1);
+		CHECK_CONTAINS(ce_error_text(&guard.err), "cannot read '");
+		ce_error_clear(&guard.err);
+	}
+	/* an empty file, not a wait */
+	CHECK_INT(put("/etc/cache", "fifo"), 0);
 }
 
 TEST("a file is removed from the image and from nowhere else")
