@@ -48,7 +48,7 @@ def repeatable(
 ) -> Repeatable | None:
     """Return what a repetition depends on, None if only Python can tell.
 
-    `looked` are the paths on which the result of looking into the image depends.
+    `looked` are the looks on which the result of looking into the image depends.
     """
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not _are_data(edits) or not all(map(_is_data, hooks)):
@@ -56,12 +56,13 @@ def repeatable(
     without = _open_ends(plan, edits, edf)
     if any(name in node for name in without):
         return None
-    asked = dict.fromkeys(looked)
+    asked: dict[str, None] = {}
     for hook in hooks:
         for pattern in _patterns(hook):
             asked |= _asked(pattern)
     names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
-    return Repeatable([_look(path) for path in asked], without, list(dict.fromkeys(names)))
+    looks = dict.fromkeys([*looked, *map(_look, asked)])
+    return Repeatable(list(looks), without, list(dict.fromkeys(names)))
 
 
 def _look(path: str) -> str:

@@ -48,7 +48,7 @@ def place(home: str) -> str:
 def recall(
     directory: str, images: Sequence[str], request: str
 ) -> tuple[list[Operation], list[str]] | None:
-    """Return the guard's operations, and the paths that have been looked at.
+    """Return the guard's operations, and what they depend on as start_memo.py looks at it.
 
     None if the result is not known or no longer right.
     """
@@ -60,7 +60,10 @@ def recall(
             return None
         if any(signature(path) != found for path, found in memo["looks"].items()):
             return None
-        return [(name, arguments) for name, *arguments in memo["operations"]], [*memo["looks"]]
+        steps = [(name, arguments) for name, *arguments in memo["operations"]]
+        # files that are named by their content cannot be too young
+        named = {arguments[0] for name, arguments in steps if name == "root-copy"}
+        return steps, [f"{'p' if path in named else 'f'}{path}" for path in memo["looks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
