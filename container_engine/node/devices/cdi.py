@@ -30,35 +30,12 @@ _SHOWN = 12
 def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
     places = directories(plan["settings"], node.get("HOME", ""))
-    registry = _take_those_there(places, edits)
     names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
     for device in plan["devices"]:
         if device["cdi"]:
             names.setdefault(resolve(device["name"], node, device["from"]), device["from"])
-    if registry is not None:
-        _add_all(names, registry, edits)
-    elif names:
+    if names:
         add(names, places, edits)
-
-
-def _take_those_there(places: Sequence[Directory], edits: HookEdits) -> Registry | None:
-    """Request the CDI devices that a node may lack, if this one has them.
-
-    Return what has been read for that, None for nothing.
-    """
-    wanted = edits.cdi_if_there
-    if not wanted:
-        return None
-    try:
-        registry = Registry(places)
-    except LaunchError as error:
-        hooks = ", ".join(dict.fromkeys(wanted.values()))
-        edits.warnings.append(f"hook {hooks}: none of its cdi_if_there is given: {error}")
-        return None
-    for name in wanted:
-        if registry.find(name) is not None:
-            edits.cdi.setdefault(name, wanted[name])
-    return registry
 
 
 def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
@@ -80,10 +57,6 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
     except LaunchError as error:
         edits.lacks.append(("", error))
         return
-    _add_all(names, registry, edits)
-
-
-def _add_all(names: Mapping[str, str], registry: Registry, edits: HookEdits) -> None:
     used: dict[str, None] = {}
     for name, origin in names.items():
         try:

@@ -1,4 +1,4 @@
-"""Devices that the site gives to every container, on the nodes that have them.
+"""Devices that the site or a hook gives to containers, on the nodes that have them.
 
 For NVIDIA's GPUs two variables select what a container gets, as with NVIDIA's own tools:
 NVIDIA_VISIBLE_DEVICES the devices, and NVIDIA_DRIVER_CAPABILITIES the parts of the driver.
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.edits import HookEdits
 
-_ORIGIN = "devices_if_there of the site"
 _VISIBLE, _CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 _NVIDIA = "nvidia.com/gpu"
 _USUAL = "compute,utility"
@@ -54,6 +53,31 @@ _PARTS: dict[str, Sequence[str]] = {
 }
 
 
+class _Offer:
+    """CDI devices that a node may lack: the site's, or those of one hook, which has a name."""
+
+    def __init__(self, names: Sequence[str], hook: str = "") -> None:
+        self.names, self.hook = names, hook
+        self.origin = f"hook {hook}" if hook else "devices_if_there of the site"
+
+    def unreadable(self, error: LaunchError) -> str:
+        which = "its cdi_if_there" if self.hook else "them"
+        return f"{self.origin}: none of {which} is given: {error}"
+
+    def fail(self, error: LaunchError, edits: HookEdits) -> None:
+        """Note why a device is not given that the node has."""
+        if self.hook:
+            edits.lacks.append((self.hook, error))
+        else:
+            edits.warnings.append(str(error))
+
+    def variables(self, found: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """Return the variables that select; where nobody selects, a hook gives all there is."""
+        if not self.hook or found.get(_VISIBLE):
+            return found
+        return {**found, _VISIBLE: "all", _CAPABILITIES: "all"}
+
+
 def add(
     plan: Mapping[str, Any],
     node: Mapping[str, str],
@@ -69,20 +93,44 @@ def add(
     for path in paths:
         if path not in edits.devices and is_device(path) and _opens(path):
             edits.devices.append(path)
-    named = {name.partition("=")[0] for name in (*edits.cdi, *_named(plan))}
-    names = [n for n in wanted if not n.startswith("/") and n.partition("=")[0] not in named]
-    if not names:
+    offers = [_Offer([name], hook) for name, hook in edits.cdi_if_there.items()]
+    offers.append(_Offer([name for name in wanted if not name.startswith("/")]))
+    taken = {_kind(name) for name in (*edits.cdi, *_named(plan))}
+    offers = [offer for offer in offers if any(_kind(name) not in taken for name in offer.names)]
+    if not offers:
         return
     try:
         registry = Registry(cdi.directories(plan["settings"], node.get("HOME", "")))
     except LaunchError as error:
-        edits.warnings.append(f"{_ORIGIN}: none of them is given: {error}")
+        edits.warnings.extend(dict.fromkeys(offer.unreadable(error) for offer in offers))
         return
-    variables = {**node, **plan["image"]["env"], **edf}
-    if any(name.startswith(f"{_NVIDIA}=") and registry.find(name) for name in names):
-        edits.warnings.extend(_unknown_parts(variables))
-    for name in names:
-        _add(name, registry, variables, edits)
+    _add_offers(offers, taken, registry, {**node, **plan["image"]["env"], **edf}, edits)
+
+
+def _add_offers(
+    offers: Sequence[_Offer],
+    taken: set[str],
+    registry: Registry,
+    found: Mapping[str, str | None],
+    edits: HookEdits,
+) -> None:
+    """Add what the node has of the offers; the site's leave to hooks what those give."""
+    of_hooks: set[str] = set()
+    nvidias = False
+    for offer in offers:
+        hidden = taken if offer.hook else taken | of_hooks
+        for name in offer.names:
+            if _kind(name) in hidden or registry.find(name) is None:
+                continue
+            nvidias |= _kind(name) == _NVIDIA
+            of_hooks |= {_kind(name)} if offer.hook else set()
+            _add(name, offer, registry, offer.variables(found), edits)
+    if nvidias:
+        edits.warnings.extend(_unknown_parts(found))
+
+
+def _kind(name: str) -> str:
+    return name.partition("=")[0]
 
 
 def _named(plan: Mapping[str, Any]) -> list[str]:
@@ -95,11 +143,13 @@ def _opens(path: str) -> bool:
 
 
 def _add(
-    name: str, registry: Registry, variables: Mapping[str, str | None], edits: HookEdits
+    name: str,
+    offer: _Offer,
+    registry: Registry,
+    variables: Mapping[str, str | None],
+    edits: HookEdits,
 ) -> None:
-    if registry.find(name) is None:
-        return
-    is_nvidias = name.startswith(f"{_NVIDIA}=")
+    is_nvidias = _kind(name) == _NVIDIA
     used: dict[str, None] = {}
     for one in _visible(name, variables) if is_nvidias else [name]:
         device = registry.find(one)
@@ -112,9 +162,9 @@ def _add(
         try:
             for part in parts:
                 chosen = _of_nvidia(part, variables) if is_nvidias else part
-                cdi.apply(chosen, device, _ORIGIN, edits)
+                cdi.apply(chosen, device, offer.origin, edits)
         except LaunchError as error:
-            edits.warnings.append(str(error))
+            offer.fail(error, edits)
 
 
 def _visible(name: str, variables: Mapping[str, str | None]) -> list[str]:

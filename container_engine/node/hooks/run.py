@@ -57,7 +57,7 @@ class HooksOnNode:
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
         cdi.resolve_all(plan, node, self._edits)
-        if plan["settings"].get("devices_if_there"):
+        if plan["settings"].get("devices_if_there") or self._edits.cdi_if_there:
             from container_engine.node.devices import site_devices
 
             site_devices.add(plan, node, edf, self._edits)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.node.devices import cdi
+from container_engine.node.devices import cdi, site_devices
 from container_engine.node.devices.cdi_file import VERSIONS, Directory
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.files import add_devices
@@ -310,7 +310,8 @@ class Wish:
         edits = HookEdits("")
         hook: Any = {"name": "gpus", "cdi_if_there": [name]}
         add_devices(edits, hook, {})
-        cdi.resolve_all({"settings": self.settings, "devices": []}, {}, edits)
+        plan: Any = {"settings": self.settings, "devices": [], "image": {"env": {}}}
+        site_devices.add(plan, {}, {}, edits)
         return edits
 
 

@@ -191,3 +191,58 @@ def test_a_launch_refuses_what_the_variable_asks_for_in_vain(node: Node) -> None
     the_plan = node.plan(GPUS, image=image(NVIDIA_VISIBLE_DEVICES="7"))
     with pytest.raises(LaunchError, match="NVIDIA_VISIBLE_DEVICES: device"):
         HooksOnNode(the_plan, {}, {}, "/libexec")
+
+
+# ---- of hooks --------------------------------------------------------------------------------
+
+
+def of_hook(
+    node: Node, wanted: tuple[str, ...] = (), devices: tuple[str, ...] = (), **job: str
+) -> HookEdits:
+    edits = HookEdits("")
+    edits.cdi_if_there["nvidia.com/gpu=all"] = "gpus"
+    the_plan = node.plan(wanted, devices=[device(name, cdi=True) for name in devices])
+    site_devices.add(the_plan, job, {}, edits)
+    return edits
+
+
+def test_a_hook_gives_all_there_is_where_nobody_selects(node: Node) -> None:
+    assert of_hook(node).devices == []
+    node.with_gpus()
+    edits = of_hook(node)
+    assert (edits.devices, driver(edits), edits.warnings) == (ALL, sorted(DRIVER), [])
+
+
+@pytest.mark.parametrize(
+    ("said", "devices", "has_driver"),
+    [
+        ("all", ALL, True),
+        ("1", ["/dev/null", "/dev/full"], True),
+        ("none", [], True),
+        ("void", ALL, False),
+    ],
+)
+def test_the_variables_select_from_what_a_hook_offers(
+    node: Node, said: str, devices: list[str], has_driver: bool
+) -> None:
+    node.with_gpus()
+    edits = of_hook(node, NVIDIA_VISIBLE_DEVICES=said)
+    assert (edits.devices, edits.lacks) == (devices, [])
+    usual = ["libcuda.so.1", "libnvidia-ml.so.1", "other"]
+    assert driver(edits) == (usual if has_driver else [])
+
+
+def test_a_device_that_a_variable_names_and_the_node_lacks_is_refused_with_a_hook_too(
+    node: Node,
+) -> None:
+    node.with_gpus()
+    [(hook, error)] = of_hook(node, NVIDIA_VISIBLE_DEVICES="7").lacks
+    assert hook == ""
+    assert "NVIDIA_VISIBLE_DEVICES: device 'nvidia.com/gpu=7'" in str(error)
+
+
+def test_the_site_leaves_to_a_hook_what_that_gives_and_both_to_the_environment(node: Node) -> None:
+    node.with_gpus()
+    both = of_hook(node, wanted=GPUS)
+    assert (both.devices, len(both.mounts)) == (ALL, len(DRIVER))
+    assert of_hook(node, wanted=GPUS, devices=("nvidia.com/gpu=0",)).devices == []
