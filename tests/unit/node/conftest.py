@@ -1,13 +1,15 @@
 """Stages for the programs that start or join containers."""
 
 import os
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.node.join_stage import Stage
+from tests.unit.node.join_stage import PACKAGE, PYTHON, Stage
 from tests.unit.node.start_memo_stage import StartStage
 
 
@@ -25,11 +27,22 @@ def own(tmp_path: Path, ce_node: Path) -> Stage:
     return Stage.of_one_step(tmp_path, ce_node)
 
 
+@pytest.fixture(scope="session")
+def package() -> Iterator[Path]:
+    """Yield a directory that every user can read, with the package and its compiled modules."""
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as directory:
+        copy = Path(directory) / "container_engine"
+        shutil.copytree(PACKAGE / copy.name, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run([PYTHON, "-ISE", "-m", "compileall", "-q", copy], check=True)
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
 @pytest.fixture
-def starts(ce_node: Path) -> Iterator[StartStage]:
+def starts(ce_node: Path, package: Path) -> Iterator[StartStage]:
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")
     # the directories that pytest makes are root's alone
     place = tempfile.TemporaryDirectory(prefix="s", dir="/tmp", ignore_cleanup_errors=True)
     with place as directory:  # where a guard may still be writing
-        yield StartStage.of_user(Path(directory), ce_node)
+        yield StartStage.of_user(Path(directory), ce_node, package)

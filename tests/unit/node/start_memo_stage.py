@@ -5,20 +5,19 @@ has a mount namespace with another /etc/passwd. So only root can make it.
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.unit.node.join_stage import PACKAGE, PYTHON, Joined, Stage
+from tests.unit.node.join_stage import PYTHON, Joined, Stage
 
 UID, GID = 54321, 54322
 # Files of a stage are all young: the launcher does not wait until a clock has gone on.
 _LAUNCHER = """#!{python} -ISE
 import os, sys
 open("{prefix}/argc", "w").write(str(len(sys.argv)))
-sys.path.insert(0, "{home}/package")
+sys.path.insert(0, "{package}")
 from container_engine import private_files
 from container_engine.node.start.launcher import main
 private_files.SETTLED_NS = int(open("{prefix}/settled").read())
@@ -34,8 +33,12 @@ exec setpriv --reuid={uid} --regid={gid} --clear-groups --inh-caps=-all -- "$@"
 class StartStage(Stage):
     """A user's node; `start` is a step with the plan, by ce-node."""
 
+    package: Path
+
     @classmethod
-    def of_user(cls, directory: Path, program: Path) -> Self:
+    def of_user(cls, directory: Path, program: Path, package: Path) -> Self:
+        """Return the stage in a directory that is to be the user's, with what users can read."""
+        cls.package = package
         directory.chmod(0o755)
         made = cls.of_one_step(directory, program)
         made.plan["image"] |= {"on_nodes": False, "passing": ""}
@@ -46,11 +49,6 @@ class StartStage(Stage):
         (made.prefix / "environ").write_bytes(b"A=1\0B=changed\0PATH=/bin\0")
         (made.prefix / "libexec/container-engine/ce-image").touch()
         (made.prefix / "libexec/container-engine/ce-init").touch()
-        shutil.copytree(
-            PACKAGE / "container_engine",
-            directory / "package/container_engine",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
         made.etc("passwd", f"root:x:0:0::/root:/bin/sh\nme:x:{UID}:{GID}:Me:{directory}:/bin/sh\n")
         made.etc("group", f"us:x:{GID}:\n")
         made.etc("nsswitch.conf", "passwd: files systemd\ngroup: files\n")
@@ -58,7 +56,7 @@ class StartStage(Stage):
         return made
 
     def use_the_launcher(self) -> None:
-        values = {"python": PYTHON, "prefix": self.prefix, "home": self.home}
+        values = {"python": PYTHON, "prefix": self.prefix, "package": self.package}
         place = self.prefix / "libexec/container-engine/launcher"
         place.write_text(_LAUNCHER.format(**values))
 
