@@ -141,6 +141,8 @@ def found_image(
     text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
 ) -> Resolved:
     """Return the image `text`. Raises UserError if the site refuses its name, place or size."""
+    # a policy that is none is refused also where nothing would be pulled
+    pull = pull_policy(context, Pull(settings.pull))
     wanted = rules(context, settings)
     reference = parse(text, context.cwd)
     if isinstance(reference, FileImage):
@@ -149,7 +151,7 @@ def found_image(
     else:
         refuse_bare_file(text, context.cwd)
         found = meant(reference, context, settings, tools_env)
-        resolved = _stored(found.image, context, tools_env, settings)
+        resolved = _stored(found.image, pull, context, tools_env, settings)
         resolved = resolved._replace(consulted=(*found.consulted, *resolved.consulted))
     if resolved.image.path == NOT_KEPT:
         return resolved
@@ -160,14 +162,17 @@ def found_image(
 
 
 def _stored(
-    image: RegistryImage, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
+    image: RegistryImage,
+    pull: Pull,
+    context: Context,
+    tools_env: Mapping[str, str],
+    settings: SiteConfig,
 ) -> Resolved:
     """Return an image from a store, importing it where necessary.
 
     It is only looked up in its registry if no store would keep it and the caller only asks.
     """
     wanted, asking = rules(context, settings), context._replace(env=tools_env)
-    pull = pull_policy(context, Pull(settings.pull))
     found = _usable(stores(context, settings), wanted)
     known = found.find(image)
     is_local = known is not None and known.ref.origin

@@ -1,8 +1,11 @@
 """The command line of `ce run` and `ce shell`, for users who know other tools."""
 
+from pathlib import Path
+
 import pytest
 
 from container_engine.cli.main import main
+from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
 Capture = pytest.CaptureFixture[str]
@@ -181,3 +184,12 @@ def test_the_first_of_several_containers_warns_that_each_rank_has_its_own(
     warned = f"ce: warning: this {starter} starts ce run once per " in done.stderr
     assert warned == (starter is not None)
     assert done.stderr.count("ce: warning: ") == int(warned)
+
+
+def test_a_policy_for_pulling_that_is_none_is_refused_for_a_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    image = squashfs.make(tmp_path / "i.sqsh", {"etc/x": ""})
+    monkeypatch.setenv("CE_PULL", "nevr")
+    assert main(["run", "--image", str(image), "--", "true"]) == 125
+    assert "CE_PULL=nevr: must be one of age, always, missing, never" in capsys.readouterr().err
