@@ -10,23 +10,6 @@ SETTLED_NS = 2_000_000_000
 _OTHERS = 0o077
 
 
-def signature(path: str) -> str:
-    """Return what changes with a file's content and place, even if the file is absent.
-
-    Raise ValueError for a path that is not absolute.
-    """
-    if not path.startswith("/") or "\0" in path:
-        raise ValueError("not an absolute path")
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return f"errno {error.errno}"
-    return (
-        f"{found.st_dev} {found.st_ino} {found.st_mode:o} {found.st_size}"
-        f" {found.st_mtime_ns} {found.st_ctime_ns}"
-    )
-
-
 def own_directory(path: str, at: int | None = None) -> int:
     """Open a directory that is this user's alone, and make it if there is none. Raise OSError."""
     try:  # noqa: SIM105  # importing contextlib costs more
@@ -70,9 +53,10 @@ def forget_oldest(directory: str, most: int) -> None:
 def is_young(path: str, now_ns: int) -> bool:
     """Check whether a file has changed so recently that another change might go unnoticed."""
     try:
-        return os.stat(path).st_ctime_ns > now_ns - SETTLED_NS
+        found = os.stat(path) if os.path.exists(path) else os.lstat(path)
     except (OSError, ValueError):
         return False
+    return found.st_ctime_ns > now_ns - SETTLED_NS
 
 
 def _remove(path: str) -> None:

@@ -17,7 +17,7 @@
 #define NAME_BEGINS "sha256-" /* of an image in a store */
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
-enum { SIGNATURE = 160, BOOT_SIZE = 64, DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000 };
+enum { SIGNATURE = PATH_MAX + 160, BOOT_SIZE = 64, DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000 };
 
 const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER",
 							     "I_MPI_HYDRA_BOOTSTRAP" };
@@ -111,6 +111,8 @@ static int print_signature(char kind, const char *path, char now[SIGNATURE])
 
 	if (stat(path, &found) < 0)
 		return -1;
+	if (kind == 'r')
+		return realpath(path, now) != NULL ? 0 : -1;
 	unsigned long long device = found.st_dev, inode = found.st_ino;
 	if (kind == 'f') {
 		snprintf(now, SIGNATURE, "%llu %llu %o %lld %lld %lld", device, inode, (unsigned)found.st_mode,
@@ -127,15 +129,27 @@ static int print_signature(char kind, const char *path, char now[SIGNATURE])
 	return 0;
 }
 
+/* Print the signature of what cannot be looked at: the cause, and what is known of a symlink that leads nowhere. */
+static void print_absent(const char *path, int cause, char now[SIGNATURE])
+{
+	struct stat link;
+
+	if (lstat(path, &link) < 0)
+		snprintf(now, SIGNATURE, "errno %d", cause);
+	else
+		snprintf(now, SIGNATURE, "errno %d %llu %llu %lld", cause, (unsigned long long)link.st_dev,
+			 (unsigned long long)link.st_ino, nanoseconds(link.st_ctim));
+}
+
 /* Return whether what the launcher has looked at is unchanged: a kind and a path, and its signature then. */
 static int is_unchanged(const char *look, const char *signature)
 {
 	char now[SIGNATURE];
 
-	if ((look[0] != 'f' && look[0] != 'p' && look[0] != 'e') || look[1] != '/')
+	if (look[0] == '\0' || strchr("fper", look[0]) == NULL || look[1] != '/')
 		return 0;
 	if (print_signature(look[0], look + 1, now) < 0)
-		snprintf(now, sizeof now, "errno %d", errno);
+		print_absent(look + 1, errno, now);
 	return strcmp(now, signature) == 0;
 }
 
@@ -170,13 +184,38 @@ static int is_of_this_boot(const char *boot)
 	return text != NULL && size > 1 && strlen(boot) == size - 1 && memcmp(text, boot, size - 1) == 0;
 }
 
+/* Return whether a list begins with this number, and move on past it and a space. */
+static int take_id(const char **list, unsigned id)
+{
+	char wanted[16];
+	size_t length = (size_t)snprintf(wanted, sizeof wanted, "%u", id);
+
+	if (strncmp(*list, wanted, length) != 0 || ((*list)[length] != ' ' && (*list)[length] != '\0'))
+		return 0;
+	*list += length + ((*list)[length] == ' ');
+	return 1;
+}
+
+/* Return whether the ids are this process's user, group and other groups, in the kernel's order. */
+static int are_own_ids(const char *ids)
+{
+	int count = getgroups(0, NULL);
+	CE_AUTO_FREE gid_t *groups = count >= 0 ? calloc((size_t)count + 1, sizeof *groups) : NULL;
+
+	if (groups == NULL || getgroups(count, groups) != count || !take_id(&ids, geteuid()) ||
+	    !take_id(&ids, getegid()))
+		return 0;
+	for (int i = 0; i < count; i++) {
+		if (!take_id(&ids, groups[i]))
+			return 0;
+	}
+	return *ids == '\0';
+}
+
 int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wanted *wanted)
 {
-	char ids[64];
-
-	snprintf(ids, sizeof ids, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
 	return strcmp(memo->prefix, wanted->prefix) == 0 && strcmp(memo->host, wanted->host) == 0 &&
-	       strcmp(memo->ids, ids) == 0 && strcmp(memo->plan, wanted->plan) == 0 &&
+	       are_own_ids(memo->ids) && strcmp(memo->plan, wanted->plan) == 0 &&
 	       memo->specification_size > 0 && memo->workdir[0] == '/' && memo->timeout_ms > 0 &&
 	       memo->timeout_ms <= LONGEST_MS && is_of_this_boot(memo->boot) &&
 	       are_variables_unchanged(memo->variables, wanted->env) && ce_step_suits(&memo->step, wanted->env) &&

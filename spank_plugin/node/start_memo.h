@@ -3,14 +3,13 @@
  * left it for this node (container_engine/node/start/start_memo.py), and no Python starts.
  *
  * It is a line that names the format, then fields that end with NUL: the CRC-32 of everything after this field, version of
- * the engine, its prefix, the node's host name and boot, the user's and group's ids, number of variables and "=" with the
+ * the engine, its prefix, the node's host name and boot, the user's, group's and other groups' ids, number of variables and "=" with the
  * value of each, or "-", the plan, number of files that the launcher has looked at, the kind of look with the path and the
  * signature of each, the guard's specification, the environment of the container's first process, the records of the tasks'
  * environment, working directory, the time that a start may take in milliseconds, number of records that an image is in use
  * with the directory and the target of each, what step_memo.h has, and an end mark.
  *
- * A look is "f" for a file of which the content counts, "p" for a place that something is mounted from, "e" for a path
- * that exists. Its signature changes with what it is of, even if that is absent.
+ * container_engine/node/looks.py has what a look is. Its signature changes with what it is of, even if that is absent.
  */
 #ifndef CE_START_MEMO_H
 #define CE_START_MEMO_H

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,55 @@ def test_what_hooks_find_differently_on_the_node_starts_python(site: Site, chang
     assert site.is_python()
 
 
+def test_another_release_with_the_same_file_starts_python(site: Site) -> None:
+    """Software is deployed with hard links: what the file needs beside it may be another."""
+    releases, current = site.directory / "releases", site.directory / "current"
+    for name in ("1", "2"):
+        (releases / name).mkdir(parents=True)
+    made = build(releases / "1/libmine.so.1", "libmine.so.1")
+    os.link(made, releases / "2/libmine.so.1")
+    current.symlink_to("releases/1")
+    site.hook(_HOOK.replace("DIR/libs/lib*.so.1", "DIR/current/libmine.so.1"))
+    site.know()
+    (site.directory / "new").symlink_to("releases/2")
+    (site.directory / "new").rename(current)
+    script = "grep -o releases/[12] /proc/self/mountinfo | sort -u"
+    done, is_python = site.node.srun(f"--environment={site.edf}", "sh", "-c", script)
+    assert (done.stdout, is_python) == ("releases/2\n", True), done.stderr
+
+
+def test_a_link_that_leads_nowhere_starts_python(site: Site) -> None:
+    """A hook's mount that a node may lack is there, and cannot be mounted."""
+    later = site.directory / "apart/later"
+    later.parent.mkdir()
+    more = f'{{ source = "{later}", target = "/later", optional = true }}, {{ source = "DIR/shown"'
+    site.hook(_HOOK.replace('{ source = "DIR/shown"', more))
+    site.know()
+    later.symlink_to("nowhere")
+    done, is_python = site.node.srun(f"--environment={site.edf}", "true")
+    assert (done.returncode, is_python) == (125, True)
+    later.unlink()
+    assert not site.is_python()
+
+
+def test_a_mount_of_a_hook_that_has_other_flags_starts_python(site: Site) -> None:
+    shown = str(site.directory / "shown")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755,noexec", "t", shown], check=True)
+    try:
+        time.sleep(_SETTLED_S)
+        site.know()
+        subprocess.run(["mount", "-o", "remount,exec", shown], check=True)
+        assert site.is_python()
+    finally:
+        subprocess.run(["umount", shown], check=True)
+
+
+def test_what_is_in_a_mount_of_a_hook_is_nobodys_business(site: Site) -> None:
+    site.know()
+    (site.directory / "shown/more").touch()
+    assert not site.is_python()
+
+
 def test_a_device_that_has_come_starts_python(site: Site) -> None:
     site.know()
     os.mknod("/dev/null-of-a-test", 0o20666, os.makedev(1, 3))
@@ -175,8 +225,9 @@ def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: S
         '[checks.y]\nkind = "group"\nsubject = "ce-alice"\n',
         '[edits.y]\nenv = { JOB = "{node.job}" }\n',
         '[services.y]\ncommand = ["true"]\n',
+        '[edits.y]\nmounts = [{ source = "/sys/class/ne*", target = "/of-kernel" }]\n',
     ],
-    ids=["warning", "group", "job", "service"],
+    ids=["warning", "group", "job", "service", "kernel"],
 )
 def test_hooks_that_have_something_to_say_or_to_ask_are_always_pythons(
     site: Site, more: str

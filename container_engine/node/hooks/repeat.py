@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 from container_engine.node.hooks.conditions import may_apply
-from container_engine.node.hooks.files import is_device
 from container_engine.node.hooks.node_fields import BEGIN
 from container_engine.node.hooks.pattern import expand
+from container_engine.node.looks import is_of_kernel
 from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
@@ -29,8 +29,8 @@ _SEARCHED = "LD_LIBRARY_PATH"
 class Repeatable:
     """Conditions under which hooks do the same again.
 
-    `looks` are at the node's files, as start_memo.py has them; `without` are variables that the
-    step must not have, `names` those that the hooks set.
+    `looks` are at the node's files (looks.py); `without` are variables that the step must not
+    have, `names` those that the hooks set.
     """
 
     __slots__ = ("looks", "names", "without")
@@ -60,14 +60,11 @@ def repeatable(
     for hook in hooks:
         for pattern in _patterns(hook):
             asked |= _asked(pattern)
+    if any(is_of_kernel(look[1:]) for look in asked):
+        return None
+    asked |= dict.fromkeys(looked)
     names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
-    looks = dict.fromkeys([*looked, *map(_look, asked)])
-    return Repeatable(list(looks), without, list(dict.fromkeys(names)))
-
-
-def _look(path: str) -> str:
-    """Return how a path is looked at: the times of a device change when somebody writes to it."""
-    return f"p{path}" if is_device(path) else f"f{path}"
+    return Repeatable(list(asked), without, list(dict.fromkeys(names)))
 
 
 def _are_data(edits: HookEdits) -> bool:
@@ -100,15 +97,18 @@ def _patterns(hook: HookUse) -> Iterator[str]:
 
 
 def _asked(pattern: str) -> dict[str, None]:
-    """Return all paths that matching a pattern looks at."""
+    """Return looks at all paths that matching a pattern depends on.
+
+    What is in a file is nobody's business here: `looked` has the libraries.
+    """
     asked: dict[str, None] = {}
 
     def exists(path: str) -> bool:
-        asked[path] = None
+        asked[f"p{path}"] = None
         return os.path.lexists(path)
 
     def names(path: str) -> list[str]:
-        asked[path] = None
+        asked[f"f{path}"] = None
         return os.listdir(path)
 
-    return asked | dict.fromkeys(expand(pattern, (exists, names)))
+    return asked | dict.fromkeys(map("p".__add__, expand(pattern, (exists, names))))

@@ -9,6 +9,7 @@ from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.libraries import memo
+from container_engine.node.looks import signature
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.report.failure import refuse
 from container_engine.node.start.container import HOOKS_REQUEST
@@ -129,7 +130,7 @@ class HooksOnNode:
         if edits.tree:
             asked = self._request(paths, "" if has_rules else self._memos())
             text = to_json(asked)
-            found = memo.recall(asked["memos"], asked["images"], text)
+            found = memo.recall(asked["memos"], text)
             more = ("more", [f"{edits.libexec}/inject", request])
             steps += found[0] if found else (("file", [request, text]), more)
             # what such an operation says is for Python to hear
@@ -167,7 +168,9 @@ class HooksOnNode:
             "binds": self._binds,
             "mounted": [mount.target for mount in self._edits.mounts],
             "explain": self._explain,
-            "images": image_paths(self._plan),
+            "images": {look: signature(look) for look in map("f".__add__, image_paths(self._plan))},
+            # who may read what
+            "groups": [os.getgid(), *os.getgroups()],
             "memos": memos,
             "hooks": self._edits.tree,
         }

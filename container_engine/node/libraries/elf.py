@@ -88,7 +88,12 @@ def _read(path: str, tree: Tree, look: Callable[[_File], T]) -> T:
     fd = tree.open(path)
     try:
         return look(_File(fd, path))
-    except (struct_error, ValueError, IndexError, OverflowError, MemoryError) as error:
+    except (OSError, MemoryError) as error:
+        tree.judge(error)
+        if isinstance(error, OSError):
+            raise
+        raise NotALibraryError(f"damaged ({error})") from None
+    except (struct_error, ValueError, IndexError, OverflowError) as error:
         raise NotALibraryError(f"damaged ({error})") from None
     finally:
         os.close(fd)

@@ -76,12 +76,13 @@ class _Work:
     @property
     def is_clean(self) -> bool:
         """Whether another start does the same: nothing was refused, and each change was made."""
-        return not self._errors and not self._failed
+        is_certain = self._tree.is_certain and self._host.tree.is_certain
+        return is_certain and not self._errors and not self._failed
 
     @property
-    def asked(self) -> Sequence[str]:
-        """The node's files on which the result depends."""
-        return list(self._host.tree.asked)
+    def asked(self) -> Mapping[str, str]:
+        """Looks at the files on which the result depends, the images included."""
+        return {**self._request["images"], **self._host.tree.asked}
 
     def _note(self, **fields: object) -> None:
         self.operations.append(("note", to_json(fields)))

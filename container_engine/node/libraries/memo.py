@@ -2,32 +2,28 @@
 
 Looking takes a process of Python that reads the loader's caches and dozens of libraries. Its result
 follows from the request, the image's files, which are read-only, and those of the node's files that
-it asked for. All of them are looked at again before the result is used: a start for which anything
-differs looks into the image itself. The memo is a file of the user's own for this node, and has
-only operations that the user could have the guard do without it.
+it asked for. The request has the images' signatures, and all else is looked at again before the
+result is used: a start for which anything differs looks into the image itself. The memo is a file
+of the user's own for this node, and has only operations that the user could have the guard do
+without it.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import time
 from binascii import crc32
 
 from container_engine import __version__
+from container_engine.node import looks
+from container_engine.node.libraries.links import Links
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.private_files import (
-    forget_oldest,
-    is_young,
-    own_directory,
-    signature,
-    write_private,
-)
+from container_engine.private_files import forget_oldest, own_directory, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
+    from typing import Any, BinaryIO
 
     from container_engine.node.start.container import Operation
 
@@ -37,7 +33,7 @@ _FILES = "files"
 # memos of one user and node, files of one user
 _MOST, _MOST_FILES, _LONGEST = 16, 64, 1 << 20
 _OTHERS = 0o077
-_OF_KERNEL = ("/proc/", "/sys/", "/dev/")
+_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 def place(home: str) -> str:
@@ -45,57 +41,65 @@ def place(home: str) -> str:
     return f"{home}/{_PLACE}/{os.uname().nodename}" if home.startswith("/") else ""
 
 
-def recall(
-    directory: str, images: Sequence[str], request: str
-) -> tuple[list[Operation], list[str]] | None:
-    """Return the guard's operations, and what they depend on as start_memo.py looks at it.
+def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | None:
+    """Return the guard's operations, and the looks on which they depend.
 
     None if the result is not known or no longer right.
     """
     if not directory:
         return None
     try:
-        memo = parse_json(_read(f"{directory}/{_name(images, request)}"))
-        if memo["about"] != _about(images, request):
+        memo = parse_json(_read(f"{directory}/{_name(request)}"))
+        if memo["about"] != _about(request):
             return None
-        if any(signature(path) != found for path, found in memo["looks"].items()):
+        if not looks.are_unchanged(memo["looks"], Links().real):
             return None
-        steps = [(name, arguments) for name, *arguments in memo["operations"]]
+        steps = [_operation(words) for words in memo["operations"]]
+        named = {f"f{arguments[0]}" for name, arguments in steps if name == "root-copy"}
+        for look in named:
+            # also where a cache of a network file system still has what another node has removed
+            _own(look[1:]).close()
         # files that are named by their content cannot be too young
-        named = {arguments[0] for name, arguments in steps if name == "root-copy"}
-        return steps, [f"{'p' if path in named else 'f'}{path}" for path in memo["looks"]]
+        return steps, [f"p{look[1:]}" if look in named else look for look in memo["looks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _operation(words: Sequence[Any]) -> Operation:
+    """Return an operation of a memo. Raise ValueError for what is none."""
+    if not isinstance(words, list) or any(type(w) is not str or "\0" in w for w in words):
+        raise ValueError("not an operation")
+    name, *arguments = words
+    return name, arguments
 
 
 def remember(
     request: Mapping[str, Any],
     text: str,
-    asked: Iterable[str],
+    asked: Mapping[str, str],
     changes: Sequence[tuple[str, bytes | None]],
     operations: Sequence[Sequence[str]],
 ) -> None:
     """Write the memo, unless what it depends on cannot be judged. Failure is not an error.
 
-    `asked` are the node's files that the result depends on, directories included. `changes` have
-    been made to the image: paths with the new content, or None for what was removed.
+    `asked` are looks at the node's files that the result depends on, and at the images, with
+    what was there before they were read. `changes` have been made to the image: paths with the
+    new content, or None for what was removed.
     """
-    now = time.time_ns()
-    directory, images = request["memos"], request["images"]
-    paths = list(dict.fromkeys([*images, *asked]))
-    if any(f"{os.path.normpath(path)}/".startswith(_OF_KERNEL) for path in paths):
-        return
+    directory = request["memos"]
     try:
-        looks = {path: signature(path) for path in paths}
-        if any(is_young(path, now) or _leads_nowhere(path) for path in paths):
+        if any(looks.is_of_kernel(look[1:], "/dev/") for look in asked):
+            return
+        if not looks.are_settled(asked) or not looks.are_unchanged(asked):
             return
         files = os.path.join(os.path.dirname(os.path.dirname(directory)), _FILES)
         steps = [_again(change, request["root"], files) for change in changes]
-        looks |= {step[1]: signature(step[1]) for step in steps if step[0] == "root-copy"}
-        memo = {"about": _about(images, text), "looks": looks, "operations": [*steps, *operations]}
+        named = [f"f{step[1]}" for step in steps if step[0] == "root-copy"]
+        found = {**asked, **{look: looks.signature(look) for look in named}}
+        memo = {"about": _about(text), "looks": found, "operations": [*steps, *operations]}
         content = to_json(memo).encode()
         if len(content) <= _LONGEST:
-            _publish(directory, _name(images, text), content, _MOST)
+            _publish(directory, _name(text), content, _MOST)
     except (OSError, ValueError):
         return
 
@@ -107,10 +111,19 @@ def _again(change: tuple[str, bytes | None], root: str, files: str) -> list[str]
         return ["root-remove", root, path]
     from hashlib import sha256
 
-    source = f"{files}/{sha256(content).hexdigest()}"
-    if not os.path.exists(source):
-        _publish(files, os.path.basename(source), content, _MOST_FILES)
-    return ["root-copy", source, root, path]
+    name = sha256(content).hexdigest()
+    if not _has(f"{files}/{name}", content):
+        _publish(files, name, content, _MOST_FILES)
+    return ["root-copy", f"{files}/{name}", root, path]
+
+
+def _has(path: str, content: bytes) -> bool:
+    """Check that a file is this user's alone and has this content, whatever its name says."""
+    try:
+        with _own(path) as file:
+            return file.read(len(content) + 1) == content
+    except (OSError, ValueError):
+        return False
 
 
 def _publish(directory: str, name: str, content: bytes, most: int) -> None:
@@ -130,28 +143,31 @@ def _publish(directory: str, name: str, content: bytes, most: int) -> None:
         os.close(here)
 
 
-def _leads_nowhere(path: str) -> bool:
-    """Check for a symlink that exists, and looks as if it did not."""
-    return os.path.lexists(path) and not os.path.exists(path)
+def _about(request: str) -> Mapping[str, str]:
+    with open(_BOOT, encoding="ascii") as file:
+        return {"version": __version__, "boot": file.read(), "request": request}
 
 
-def _about(images: Sequence[str], request: str) -> Mapping[str, object]:
-    return {"version": __version__, "images": [*images], "request": request}
-
-
-def _name(images: Sequence[str], request: str) -> str:
+def _name(request: str) -> str:
     """Return the name of the file. Another request with that name only costs time."""
-    key = "\0".join([*images, request])
-    return f"{crc32(os.fsencode(key)):08x}.{len(key)}"
+    return f"{crc32(os.fsencode(request)):08x}.{len(request)}"
 
 
 def _read(path: str) -> str:
     """Read a file that is this user's alone. Raise OSError or ValueError."""
+    with _own(path) as file:
+        text = file.read(_LONGEST + 1)
+    if len(text) > _LONGEST:
+        raise ValueError("too large")
+    return text.decode("ascii")
+
+
+def _own(path: str) -> BinaryIO:
+    """Open a file that is this user's alone. Raise OSError, ValueError for other files."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb", buffering=0) as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise ValueError("not this user's file")
-        if found.st_mode & _OTHERS or found.st_size > _LONGEST:
-            raise ValueError("not this user's alone")
-        return file.readall().decode("ascii")
+    file = open(fd, "rb")  # noqa: SIM115  # the caller closes it
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS:
+        return file
+    file.close()
+    raise ValueError("not this user's alone")

@@ -12,45 +12,80 @@ import os
 import stat
 
 from container_engine.node.libraries.links import Links
+from container_engine.node.looks import signature
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_LINKS = 40
 _MOST_OPEN = 128
+# errors that tell of a file and its path, and will again
+_OF_FILES = frozenset(
+    [
+        *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP),
+        *(errno.EINVAL, errno.ENAMETOOLONG, errno.ENXIO),
+    ]
+)
 
 
 class Tree:
-    """The node's files. Every path is absolute; `asked` are those that answers depend on."""
+    """The node's files. Every path is absolute.
+
+    `asked` are looks at all that answers depend on, with what was there before the answer.
+    `is_certain` is False once an answer had reasons that another process may not have.
+    """
 
     def __init__(self) -> None:
         self._links = Links()
-        self.asked: dict[str, None] = {}
+        self.asked: dict[str, str] = {}
+        self.is_certain = True
+
+    def _ask(self, path: str) -> None:
+        for look in (f"f{path}", f"r{path}"):
+            if look not in self.asked:
+                self.asked[look] = signature(look, self._links.real)
+
+    def judge(self, error: Exception) -> None:
+        """Take note of an error that says nothing of the file: a lack of memory, a broken disk."""
+        self.is_certain &= isinstance(error, OSError) and error.errno in _OF_FILES
+
+    def _tried(self, call: Callable[..., T], *args: Any, **more: Any) -> T:  # noqa: ANN401
+        try:
+            return call(*args, **more)
+        except OSError as error:
+            self.judge(error)
+            raise
 
     def open(self, path: str) -> int:
         """Open for reading; never wait for a FIFO. Raise OSError."""
-        self.asked[path] = None
-        return os.open(path, _READ)
+        self._ask(path)
+        return self._tried(os.open, path, _READ)
 
     def real(self, path: str) -> str:
         """Return the path without symlinks, as os.path.realpath."""
-        real = self._links.real(path)
-        self.asked |= {path: None, real: None}
-        return real
+        self._ask(path)
+        return self._links.real(path)
 
     def readlink(self, path: str) -> str:
         """Return a symlink's target. Raise OSError if the path is not a symlink."""
-        self.asked[path] = None
+        self._ask(path)
         return os.readlink(path)
 
     def exists(self, path: str) -> bool:
         """Check whether the path exists; a dangling symlink does."""
-        self.asked[path] = None
+        self._ask(path)
         return os.path.lexists(path)
 
     def names(self, path: str) -> list[str]:
         """List a directory. Raise OSError."""
-        self.asked[path] = None
-        return os.listdir(path)
+        self._ask(path)
+        return self._tried(os.listdir, path)
 
     def content(self, path: str, most: int) -> bytes:
         """Read a regular file of at most `most` bytes; return b"" for anything else."""
@@ -61,7 +96,7 @@ class Tree:
         try:
             status = os.fstat(fd)
             is_file = stat.S_ISREG(status.st_mode) and status.st_size <= most
-            return os.pread(fd, status.st_size, 0) if is_file else b""
+            return self._tried(os.pread, fd, status.st_size, 0) if is_file else b""
         except OSError:
             return b""
         finally:
@@ -104,7 +139,7 @@ class ImageTree(Tree):
         if name in ("", ".", ".."):
             directory, name = path, "."
         try:
-            os.lstat(name, dir_fd=self._directory(self._resolve(directory)))
+            self._tried(os.lstat, name, dir_fd=self._directory(self._resolve(directory)))
         except (OSError, ValueError):
             return False
         return True
@@ -112,7 +147,7 @@ class ImageTree(Tree):
     def names(self, path: str) -> list[str]:
         fd = self._at(self._resolve(path), _READ | os.O_DIRECTORY)
         try:
-            return os.listdir(fd)
+            return self._tried(os.listdir, fd)
         finally:
             os.close(fd)
 
@@ -201,7 +236,7 @@ class ImageTree(Tree):
         path = f"{directory}/{name}"
         if path not in self._targets:
             try:
-                target = os.readlink(name, dir_fd=self._directory(directory))
+                target = self._tried(os.readlink, name, dir_fd=self._directory(directory))
             except (OSError, ValueError):
                 target = None
             self._targets[path] = target
@@ -230,10 +265,9 @@ class ImageTree(Tree):
         directory, _slash, name = path.rpartition("/")
         return self._from(self._directory(directory), name or ".", flags | os.O_NOFOLLOW, path)
 
-    @staticmethod
-    def _from(directory: int, name: str, flags: int, path: str) -> int:
+    def _from(self, directory: int, name: str, flags: int, path: str) -> int:
         try:
-            return os.open(name, flags, 0o644, dir_fd=directory)
+            return self._tried(os.open, name, flags, 0o644, dir_fd=directory)
         except ValueError:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path) from None
         except OSError as error:

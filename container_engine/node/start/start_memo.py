@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import os
 import pwd
-import stat
-import time
 from binascii import crc32
 
-from container_engine import __version__, private_files
+from container_engine import __version__
 from container_engine.errors import LaunchError
+from container_engine.node.looks import are_settled, signature
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
@@ -24,7 +23,7 @@ from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
-from container_engine.private_files import forget_oldest, is_young, own_directory, write_private
+from container_engine.private_files import forget_oldest, own_directory, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ _MOST, _LONGEST = 16, 1 << 20
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # of texts that the next step does not have, or that it has to evaluate
 _NOT_AGAIN = ('"var"', '"secret":"')
-_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 
 
 class Started:
@@ -79,13 +77,11 @@ def remember(
     try:
         if not _is_plain(text, plan, node) or not (home := _home()):
             return
-        # before anything is looked at: a change in between is one after it
-        now = time.time_ns()
         wanted = _looks(plan, libexec)
         if started.hooks is not None:
             wanted += started.hooks.looks
         looks = {look: signature(look) for look in wanted}
-        if any(look[0] == "f" and is_young(look[1:], now) for look in looks):
+        if not are_settled(looks):
             return
         if started.again() != started.specification:
             return
@@ -126,11 +122,7 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 
 
 def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Return what a start depends on at this node, each as a kind and a path.
-
-    "f" is a file of which the content counts, "p" a place that something is mounted from, "e" a
-    path that exists.
-    """
+    """Return what a start depends on at this node (looks.py)."""
     settings = plan["settings"]
     mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
     programs = [
@@ -157,25 +149,6 @@ def _found(program: str) -> Iterator[str]:
         yield path
         if os.access(path, os.X_OK):
             return
-
-
-def signature(look: str) -> str:
-    """Return what changes with what a look is of, even if that is absent; ce-node makes the same.
-
-    Raise ValueError for a path that cannot be in a memo.
-    """
-    kind, path = look[0], look[1:]
-    if kind == "f":
-        return private_files.signature(path)
-    if not path.startswith("/") or "\0" in path:
-        raise ValueError("not an absolute path")
-    try:
-        found = os.stat(path)
-        flags = os.statvfs(path).f_flag & _MOUNT_FLAGS
-    except OSError as error:
-        return f"errno {error.errno}"
-    what = f"{stat.S_IFMT(found.st_mode):o} {flags}"
-    return f"{found.st_dev} {found.st_ino} {what}" if kind == "p" else what
 
 
 def _home() -> str:
@@ -241,7 +214,8 @@ def _fields(
     ]
     with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         boot = file.read().strip()
-    ids = f"{os.geteuid()} {os.getegid()}"
+    # the other groups decide what of the files may be read
+    ids = " ".join(map(str, (os.geteuid(), os.getegid(), *os.getgroups())))
     names = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
     if started.hooks is not None:
         conditions += started.hooks.without

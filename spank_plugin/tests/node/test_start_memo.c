@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,9 @@ struct fields {
 };
 #define FIELD(name, text) .name = text, .name##_size = sizeof text
 
-static char boot[64], ids[32];
+enum { MOST_GROUPS = 64 };
+
+static char boot[64], ids[1024];
 
 static struct fields usual(void)
 {
@@ -41,7 +44,11 @@ static struct fields usual(void)
 	char *now = ce_read_all(fd, sizeof boot, &size);
 
 	snprintf(boot, sizeof boot, "%.*s", (int)strcspn(now, "\n"), now);
-	snprintf(ids, sizeof ids, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
+	gid_t groups[MOST_GROUPS];
+	int count = getgroups(MOST_GROUPS, groups);
+	int length = snprintf(ids, sizeof ids, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
+	for (int i = 0; i < count; i++)
+		length += snprintf(ids + length, sizeof ids - (size_t)length, " %u", (unsigned)groups[i]);
 	free(now);
 	close(fd);
 	return (struct fields){ "test", "/p",	boot, ids,    .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
@@ -250,6 +257,68 @@ TEST("what a start looked at has a signature for each kind of look")
 	CHECK(looks(look, signature));
 	CHECK_INT(chmod(file, 0600), 0);
 	CHECK(!looks(look, signature));
+}
+
+TEST("a look at the way to a file notices another name of the same file")
+{
+	const char *file = test_file(test_directory(), "f", "content", 0644);
+	char other[500], link[500], look[512];
+
+	snprintf(other, sizeof other, "%s-2", file);
+	snprintf(link, sizeof link, "%s-link", file);
+	snprintf(look, sizeof look, "r%s", link);
+	CHECK_INT(linkat(AT_FDCWD, file, AT_FDCWD, other, 0), 0);
+	CHECK(looks(look, "errno 2"));
+	CHECK_INT(symlink(file, link), 0);
+	CHECK(looks(look, file));
+	CHECK_INT(unlink(link), 0);
+	CHECK_INT(symlink(other, link), 0);
+	CHECK(!looks(look, file));
+	CHECK(looks(look, other));
+}
+
+TEST("a symlink that leads nowhere is not the same as nothing")
+{
+	char link[500], look[512], signature[128];
+	struct stat found;
+
+	snprintf(link, sizeof link, "%s/link", test_directory());
+	CHECK_INT(symlink("nowhere", link), 0);
+	CHECK_INT(lstat(link, &found), 0);
+	snprintf(signature, sizeof signature, "errno 2 %llu %llu %lld", (unsigned long long)found.st_dev,
+		 (unsigned long long)found.st_ino,
+		 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
+	for (const char *kind = "fpe"; *kind != '\0'; kind++) {
+		snprintf(look, sizeof look, "%c%s", *kind, link);
+		CHECK(!looks(look, "errno 2"));
+		CHECK(looks(look, signature));
+	}
+}
+
+static void other_groups(void)
+{
+	const gid_t two[] = { 54321, 54322 };
+
+	CHECK_INT(setgroups(2, two), 0);
+	CHECK(WITH(ids, "0 0 54321 54322"));
+	CHECK(!WITH(ids, "0 0"));
+	CHECK(!WITH(ids, "0 0 54321"));
+	CHECK(!WITH(ids, "0 0 54322 54321"));
+	CHECK(!WITH(ids, "0 0 54321 543220"));
+	CHECK(!WITH(ids, "0 0 54321 54322 0"));
+	CHECK_INT(setgroups(0, NULL), 0);
+	CHECK(WITH(ids, "0 0"));
+	CHECK(!WITH(ids, "0 0 54321"));
+	_exit(0);
+}
+
+TEST("a memo of a start is for a user in the same groups")
+{
+	char *printed;
+
+	test_needs_root();
+	CHECK_INT(test_in_child(other_groups, &printed), 0);
+	free(printed);
 }
 
 static void flags_in_signatures(void)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from container_engine.node.looks import signature
 from container_engine.node.start import start_memo
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.environment import LAUNCHERS
@@ -399,10 +400,10 @@ def test_a_site_with_a_rule_never_starts_without_python(
     place.write_text("# nothing\n")
     starts.start()
     assert starts.starts_without_python()
-    looks = [f"f{place}", start_memo.signature(f"f{place}")]
+    looks = [f"f{place}", signature(f"f{place}")]
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
-    now = [f"f{place}", start_memo.signature(f"f{place}")]
+    now = [f"f{place}", signature(f"f{place}")]
     old, new = ("\0".join(words).encode() + b"\0" for words in (looks, now))
     _rewrite(starts, lambda text: text.replace(old, new, 1))
     assert not starts.starts_without_python()

@@ -1,0 +1,72 @@
+"""Look at the node's files that a decision depends on, to see later whether they are unchanged.
+
+A look is a kind and a path: "f" is a file or directory of which the content counts, "p" a place
+that something is mounted from, "e" a path that exists, "r" one whose way through symlinks counts,
+which may end at another name of the same file. spank_plugin/node/start_memo.c makes the same.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from container_engine import private_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+# The kernel does not give the directories of these other times when their content changes.
+_OF_KERNEL = ("/proc/", "/sys/", "/dev/pts/")
+
+
+def signature(look: str, real: Callable[[str], str] = os.path.realpath) -> str:
+    """Return what changes with what a look is of, even if that is absent.
+
+    Raise ValueError for a path that cannot be looked at.
+    """
+    kind, path = look[:1], look[1:]
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError("not an absolute path")
+    try:
+        found = os.stat(path)
+        if kind == "f":
+            return (
+                f"{found.st_dev} {found.st_ino} {found.st_mode:o} {found.st_size}"
+                f" {found.st_mtime_ns} {found.st_ctime_ns}"
+            )
+        if kind == "r":
+            return real(path)
+        flags = os.statvfs(path).f_flag & _MOUNT_FLAGS
+    except OSError as error:
+        return f"errno {error.errno}{_of_link(path)}"
+    what = f"{stat.S_IFMT(found.st_mode):o} {flags}"
+    return f"{found.st_dev} {found.st_ino} {what}" if kind == "p" else what
+
+
+def _of_link(path: str) -> str:
+    """Return what is known of a symlink that leads nowhere, "" for nothing at all."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ""
+    return f" {found.st_dev} {found.st_ino} {found.st_ctime_ns}"
+
+
+def are_settled(looks: Iterable[str]) -> bool:
+    """Check that no file has changed so recently that another change might go unnoticed."""
+    now = time.time_ns()
+    return not any(look[0] == "f" and private_files.is_young(look[1:], now) for look in looks)
+
+
+def are_unchanged(looks: Mapping[str, str], real: Callable[[str], str] = os.path.realpath) -> bool:
+    """Check that all signatures are still what they were. Raise ValueError as `signature`."""
+    return all(signature(look, real) == found for look, found in looks.items())
+
+
+def is_of_kernel(path: str, *more: str) -> bool:
+    """Check for a path where files come and go unseen, or are others for each process."""
+    ends = (os.path.normpath(path), os.path.realpath(path))
+    return any(f"{end}/".startswith((*_OF_KERNEL, *more)) for end in ends)
