@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,10 @@ class Starting:
         os.chown(self._home, engine.user.uid, engine.user.gid)
         self._engine, self._edf = place.engine(engine), engine.edf(text, file)
 
-    def look(self) -> tuple[str, str]:
+    def look(self, home: str | None = None) -> tuple[str, str]:
         """Start once; return what the task saw and what the user read."""
-        done = self._engine.run(self._edf, "sh", "-c", SCRIPT, env={"HOME": str(self._home)})
+        env = {"HOME": str(self._home) if home is None else home}
+        done = self._engine.run(self._edf, "sh", "-c", SCRIPT, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout, done.stderr
 
@@ -159,3 +161,32 @@ def test_a_memo_that_is_not_the_users_own_or_damaged_does_not_count(
         memo.unlink()
         os.mkfifo(memo)
     assert starting.look() == first
+
+
+@pytest.mark.parametrize("home", ["", "relative", "/not/there", "/proc/self", "/dev/null"])
+def test_without_a_usable_home_the_container_is_the_same(
+    engine: Engine, place: Place, home: str
+) -> None:
+    place.hook(FABRIC_HOOK)
+    file = image(place, "none")
+    settle(file)
+    starting = Starting(engine, place, edf_text("fabric"), file)
+    first = starting.look()
+    assert [starting.look(home) for _ in range(2)] == [first] * 2
+    assert len(starting.memos) == 1
+
+
+def test_without_room_in_the_home_the_container_is_the_same(engine: Engine, place: Place) -> None:
+    place.hook(FABRIC_HOOK)
+    file = image(place, "none")
+    full = place.dir / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,mode=1777", "t", str(full)], check=True)
+    try:
+        settle(file)
+        starting = Starting(engine, place, edf_text("fabric"), file)
+        assert [starting.look(str(full)) for _ in range(2)] == [starting.look()] * 2
+        # neither a memo nor a part of one
+        assert not [*full.glob(".cache/*/libraries/nodes/*/*"), *full.rglob(".*.*")]
+    finally:
+        subprocess.run(["umount", str(full)], check=True)

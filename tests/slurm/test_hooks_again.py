@@ -102,6 +102,68 @@ def test_the_container_is_the_same_without_a_look_and_without_python(site: Site)
     assert (last.stdout, last.stderr) == (first.stdout, "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "writable = false\n",
+        "mounts = ['DIR/over:/usr/local/lib']\n",
+        "mounts = ['IMAGE:/more:sqsh']\n",
+        "[env]\nLD_LIBRARY_PATH = '/usr/local/lib'\nPATH = '/bin:/usr/bin'\n",
+        "[annotations]\ncom.ce.root_remap = 'true'\n",
+        "[annotations]\n\"com.ce.scope\" = 'task'\n",
+    ],
+    ids=["read-only", "bind", "squashfs", "variables", "root", "task"],
+)
+def test_the_container_is_the_same_in_each_kind_of_environment(site: Site, text: str) -> None:
+    build(site.directory / "over/libmine.so.1", "libmine.so.1", symbol="other")
+    image = site.directory / "image.sqsh"
+    text = text.replace("DIR", str(site.directory)).replace("IMAGE", str(image))
+    if "[annotations]" not in text:
+        text += "[annotations]\n"
+    edf = site.node.cluster.edf(
+        f'image = "{image}"\n{text}com.hooks.mine.enabled = "true"\n', image=None
+    )
+    time.sleep(_SETTLED_S)
+    told = [site.node.srun(f"--environment={edf}", "bash", "-c", _SCRIPT) for _ in range(3)]
+    assert [is_python for _done, is_python in told] == [True, True, False]
+    first, again, last = (done for done, _is_python in told)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "libmine.so.1" in first.stdout
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    assert (last.stdout, last.stderr) == (first.stdout, "")
+
+
+@pytest.mark.parametrize("damage", ["fifo", "nodes", "files", "deep", "removed", "huge"])
+def test_a_damaged_memo_of_a_look_is_none(site: Site, damage: str) -> None:
+    command = (f"--environment={site.edf}", "bash", "-c", _SCRIPT)
+    first, _is_python = site.node.srun(*command)
+    [memo] = site.memos()
+    place = memo.parents[2]
+    aside = site.directory / "aside"
+    if damage == "fifo":
+        memo.unlink()
+        os.mkfifo(memo, 0o600)
+        shutil.chown(memo, memo.parent.owner())
+    elif damage == "deep":
+        memo.write_text("[" * (1 << 19))
+    elif damage == "huge":
+        with memo.open("ab") as file:
+            file.truncate(8 << 30)
+    elif damage == "removed":
+        shutil.rmtree(place / "files")
+    else:
+        shutil.move(place / damage, aside)
+        (place / damage).symlink_to(aside)
+    try:
+        for _ in range(2):
+            done, _is_python = site.node.srun(*command)
+            assert (done.stdout, done.stderr) == (first.stdout, "")
+    finally:
+        if aside.exists():
+            (place / damage).unlink()
+            shutil.rmtree(aside)
+
+
 def test_a_trace_tells_of_the_hooks_all_the_same(site: Site, cluster: Cluster) -> None:
     site.know()
     done, is_python = site.node.srun(f"--environment={site.edf}", "printenv", "SLURM_JOB_ID")
