@@ -156,6 +156,7 @@ class HooksOnNode:
 
     def _request(self, paths: Paths, memos: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
+        images = image_paths(self._plan) if memos else []
         search = self._settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self._settings:
             image = self._plan["image"]["env"]
@@ -168,7 +169,7 @@ class HooksOnNode:
             "binds": self._binds,
             "mounted": [mount.target for mount in self._edits.mounts],
             "explain": self._explain,
-            "images": {look: signature(look) for look in map("f".__add__, image_paths(self._plan))},
+            "images": {f"f{path}": signature(f"f{path}") for path in images},
             # who may read what
             "groups": [os.getgid(), *os.getgroups()],
             "memos": memos,
@@ -181,6 +182,8 @@ class HooksOnNode:
         What earlier steps wrote into the container of a job, only a look can tell.
         """
         if self._explain or self._plan.get("kept"):
+            return ""
+        if not all(path.startswith("/") for path in image_paths(self._plan)):
             return ""
         return memo.place(self._node.get("HOME", ""))
 

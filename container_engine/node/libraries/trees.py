@@ -48,8 +48,12 @@ class Tree:
 
     def _ask(self, path: str) -> None:
         for look in (f"f{path}", f"r{path}"):
-            if look not in self.asked:
+            if look in self.asked:
+                continue
+            try:
                 self.asked[look] = signature(look, self._links.real)
+            except ValueError:  # a path that is relative to a directory nobody knows
+                self.is_certain = False
 
     def judge(self, error: Exception) -> None:
         """Take note of an error that says nothing of the file: a lack of memory, a broken disk."""

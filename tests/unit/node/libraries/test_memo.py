@@ -213,6 +213,15 @@ def test_a_lack_that_is_no_files_is_not_taken_for_one(software: Software) -> Non
     assert (image.is_certain, host.tree.is_certain) == (False, False)
 
 
+def test_a_library_that_is_needed_by_a_relative_path_is_looked_for_and_not_remembered(
+    software: Software,
+) -> None:
+    host = Host(62)
+    assert host.read("beside/libx.so.1") is None
+    software.remember(host.tree)
+    assert not (host.tree.is_certain and software.is_known())
+
+
 def test_a_signature_is_of_an_absolute_path_only() -> None:
     assert signature("f/not/there") == f"errno {errno.ENOENT}"
     for look in ("fx", "f", "", "f/\0"):
