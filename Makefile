@@ -105,7 +105,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 
 $(ROOT)/.interpreter: $(VENV)/.build
 	@$(PYTHON) -m venv --without-pip $(ROOT)
-	@mkdir -p $(@D)/libexec && ln -sf "$$(readlink -f $(ROOT)/bin/python3)" $(INTERPRETER) && rm -f $(ROOT)/bin/python* $(ROOT)/.python
+	@mkdir -p $(@D)/libexec && ln -sf "$$(readlink -f $(ROOT)/bin/python3)" $(INTERPRETER) && rm -f $(ROOT)/bin/python* $(ROOT)/bin/𝜋thon $(ROOT)/.python
 	@# nobody works in this environment, and where it was made means nothing
 	@rm -f $(ROOT)/bin/*ctivate* && sed -i '/^command/d' $(ROOT)/pyvenv.cfg
 	@touch $@

@@ -51,7 +51,9 @@ def parse_plan(text: str) -> LaunchPlan:
     damaged = "the plan that arrived on this node is damaged"
     try:
         plan = parse_json(text)
-    except (ValueError, RecursionError, SystemError) as error:  # SystemError: a lone brace
+    except RecursionError:
+        raise LaunchError("it is nested too deeply", see="plan-damaged", where=damaged) from None
+    except (ValueError, SystemError) as error:  # SystemError: a lone brace
         raise LaunchError(str(error), see="plan-damaged", where=damaged) from None
     if not isinstance(plan, dict):
         raise LaunchError("it is not a JSON object", see="plan-damaged", where=damaged)

@@ -245,7 +245,10 @@ class Nodes:
         edf, script = self.edf(*lines, libc=libc, before=before), self.script(names, libc)
         if step == BATCH:
             return self._batch(edf, script)
-        mpi = {HOST: "--mpi=pmix", ARTIFACT: "--mpi=pmi2"}[step]
+        # Debian's Slurm 26.05 has no PMIx
+        listed = self.cluster.srun("--mpi=list")
+        has_pmix = "pmix" in listed.stdout + listed.stderr
+        mpi = "--mpi=pmix" if step == HOST and has_pmix else "--mpi=pmi2"
         return self.cluster.srun(mpi, "-N1", "-n1", f"--environment={edf}", "sh", "-c", script)
 
     def _batch(self, edf: str, script: str) -> Completed:

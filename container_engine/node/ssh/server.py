@@ -38,13 +38,13 @@ _IDENTITY = f"""\
     StrictHostKeyChecking yes
     CheckHostIP no
     ProxyUseFdpass yes
-    IgnoreUnknown KnownHostsCommand,SecurityKeyProvider,GSSAPIAuthentication,RemoteCommand
+    IgnoreUnknown KnownHostsCommand,SecurityKeyProvider,RemoteCommand
     PermitLocalCommand no
     PKCS11Provider none
     RemoteCommand none
     KnownHostsCommand none
     SecurityKeyProvider internal
-    GSSAPIAuthentication no
+    PreferredAuthentications publickey
     ControlPath none
 """
 
