@@ -8,6 +8,7 @@ Both starts are remembered after the first two.
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,8 +55,9 @@ def _site(here: Place) -> Iterator[None]:
     """Configure a site whose nodes have libfabric and a plugin, and no check that fails."""
     if not _FABRIC.exists():
         raise BenchError(f"{_FABRIC}: does not exist: apt-get install libfabric1")
-    plugins = here.dir / "plugins"
-    plugins.mkdir()
+    # not in /dev/shm: nothing below /dev is remembered
+    plugins = here.prefix / "share/container-engine/bench-plugins"
+    plugins.mkdir(parents=True)
     library = plugins / "libnccl-net.so"
     argv = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
     argv += ["-Wl,--no-as-needed", "-x", "none", str(_FABRIC)]
@@ -76,6 +78,7 @@ def _site(here: Place) -> Iterator[None]:
     try:
         yield
     finally:
+        shutil.rmtree(plugins)
         drop_in.unlink()
         for file in catalog.glob("*/hook.toml"):
             file.unlink()

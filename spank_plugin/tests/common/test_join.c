@@ -163,6 +163,7 @@ static Elf64_Ehdr own_head(void)
 	Elf64_Ehdr file = { 0 };
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
+	CHECK(fd >= 0);
 	CHECK_INT(read(fd, &file, sizeof file), sizeof file);
 	close(fd);
 	return file;
@@ -172,6 +173,7 @@ static void write_program(const char *path, const void *content, size_t size)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
 
+	CHECK(fd >= 0);
 	CHECK_INT(write(fd, content, size), size);
 	close(fd);
 }
