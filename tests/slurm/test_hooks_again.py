@@ -57,12 +57,10 @@ class Site:
         (self.directory / "libs").mkdir()
         (self.directory / "shown").mkdir()
         self.library = build(self.directory / "libs/libmine.so.1", "libmine.so.1")
-        image = self.directory / "image.sqsh"
-        shutil.copy(cluster.image("debian"), image)
-        image.chmod(0o644)
+        self.image = cluster.image("debian")
         node.configure(f'hook_catalog = ["{self.catalog}"]\n')
         text = "[annotations]\ncom.hooks.mine.enabled = 'true'\n"
-        self.edf = cluster.edf(f'image = "{image}"\n{text}', image=None)
+        self.edf = cluster.edf(text, image="debian")
         self.hook(_HOOK)
 
     def hook(self, text: str) -> None:
@@ -116,7 +114,7 @@ def test_the_container_is_the_same_without_a_look_and_without_python(site: Site)
 )
 def test_the_container_is_the_same_in_each_kind_of_environment(site: Site, text: str) -> None:
     build(site.directory / "over/libmine.so.1", "libmine.so.1", symbol="other")
-    image = site.directory / "image.sqsh"
+    image = site.image
     text = text.replace("DIR", str(site.directory)).replace("IMAGE", str(image))
     if "[annotations]" not in text:
         text += "[annotations]\n"
