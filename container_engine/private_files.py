@@ -25,6 +25,27 @@ def own_directory(path: str, at: int | None = None) -> int:
     return fd
 
 
+def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
+    """Write a file into a directory that is this user's alone, as is the one above it.
+
+    Both are made if need be; of the files there the youngest `most` stay. Raise OSError.
+    """
+    above, _slash, last = directory.rpartition("/")
+    os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
+    first = own_directory(above)
+    try:
+        here = own_directory(last, first)
+    finally:
+        os.close(first)
+    try:
+        # even if the path of the directory leads elsewhere by now
+        at = f"/proc/self/fd/{here}"
+        write_private(at, name, content)
+        forget_oldest(at, most)
+    finally:
+        os.close(here)
+
+
 def write_private(directory: str, name: str, content: bytes) -> None:
     """Write a draft beside the file, and rename it. Raise OSError."""
     draft = f"{directory}/.{name}.{os.urandom(3).hex()}"

@@ -217,7 +217,7 @@ class HooksOnNode:
 
     @property
     def has_services(self) -> bool:
-        """Whether anything of the hooks runs beside or after the tasks."""
+        """Check whether anything of the hooks runs beside or after the tasks."""
         return bool(self._edits.services or self._oci.hooks)
 
     def start_services(

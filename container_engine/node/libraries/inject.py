@@ -75,7 +75,7 @@ class _Work:
 
     @property
     def is_clean(self) -> bool:
-        """Whether another start does the same: nothing was refused, and each change was made."""
+        """Check that another start does the same: nothing refused, and each change made."""
         is_certain = self._tree.is_certain and self._host.tree.is_certain
         return is_certain and not self._errors and not self._failed
 

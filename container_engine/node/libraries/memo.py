@@ -18,7 +18,7 @@ from container_engine import __version__
 from container_engine.node import looks
 from container_engine.node.libraries.links import Links
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.private_files import forget_oldest, own_directory, write_private
+from container_engine.private_files import publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def remember(
         memo = {"about": _about(text), "looks": found, "operations": [*steps, *operations]}
         content = to_json(memo).encode()
         if len(content) <= _LONGEST:
-            _publish(directory, _name(text), content, _MOST)
+            publish_private(directory, _name(text), content, _MOST)
     except (OSError, ValueError):
         return
 
@@ -113,7 +113,7 @@ def _again(change: tuple[str, bytes | None], root: str, files: str) -> list[str]
 
     name = sha256(content).hexdigest()
     if not _has(f"{files}/{name}", content):
-        _publish(files, name, content, _MOST_FILES)
+        publish_private(files, name, content, _MOST_FILES)
     return ["root-copy", f"{files}/{name}", root, path]
 
 
@@ -124,23 +124,6 @@ def _has(path: str, content: bytes) -> bool:
             return file.read(len(content) + 1) == content
     except (OSError, ValueError):
         return False
-
-
-def _publish(directory: str, name: str, content: bytes, most: int) -> None:
-    """Write a file into a directory that is this user's alone, as are those above it."""
-    above, _slash, last = directory.rpartition("/")
-    os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
-    first = own_directory(above)
-    try:
-        here = own_directory(last, first)
-    finally:
-        os.close(first)
-    try:
-        at = f"/proc/self/fd/{here}"
-        write_private(at, name, content)
-        forget_oldest(at, most)
-    finally:
-        os.close(here)
 
 
 def _about(request: str) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
-from container_engine.private_files import forget_oldest, own_directory, write_private
+from container_engine.private_files import publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,19 +236,5 @@ def _fields(
 def _publish(home: str, name: str, fields: bytes) -> None:
     """Write a memo into this node's directory, all of it or nothing. Raise OSError."""
     memo = MAGIC + field(f"{crc32(fields):08x}") + fields
-    if len(memo) > _LONGEST:
-        return
-    place = f"{home}/{_PLACE}"
-    os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
-    starts = own_directory(place)
-    try:
-        directory = own_directory(os.uname().nodename, starts)
-    finally:
-        os.close(starts)
-    try:
-        # even if the path of the directory leads elsewhere by now
-        here = f"/proc/self/fd/{directory}"
-        write_private(here, name, memo)
-        forget_oldest(here, _MOST)
-    finally:
-        os.close(directory)
+    if len(memo) <= _LONGEST:
+        publish_private(f"{home}/{_PLACE}/{os.uname().nodename}", name, memo, _MOST)
