@@ -250,11 +250,12 @@ def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
 def test_a_user_whom_one_node_does_not_know_has_a_container_there_all_the_same(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    passwd = provoked.shared / "passwd"
+    # all of /etc: where the machine replaces a file, nothing stays mounted over it
+    shutil.copytree("/etc", etc := provoked.shared / "etc", symlinks=True)
     lines = Path("/etc/passwd").read_text().splitlines(keepends=True)
-    passwd.write_text("".join(line for line in lines if not line.startswith(f"{ALICE}:")))
-    passwd.chmod(0o644)
-    with mounted_on(n2, str(passwd), "/etc/passwd"):
+    known = (line for line in lines if not line.startswith(f"{ALICE}:"))
+    (etc / "passwd").write_text("".join(known))
+    with mounted_on(n2, str(etc), "/etc"):
         done = cluster.srun("-w", n2, "-n3", f"--environment={provoked.edf('')}", "id", "-u")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(pwd.getpwnam(ALICE).pw_uid)] * 3

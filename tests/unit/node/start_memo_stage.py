@@ -1,10 +1,11 @@
 """A node on which an ordinary user starts containers of a step's own, without a container.
 
 As for steps that join (join_stage.py), with a user of its own whose home is on the stage: it
-has a mount namespace with another /etc/passwd. So only root can make it.
+has a mount namespace with another /etc. So only root can make it.
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Self
 from tests.unit.node.join_stage import PYTHON, Joined, Stage
 
 UID, GID = 54321, 54322
+_OF_THE_HOST = ("ld.so.cache", "hosts", "resolv.conf", "hostname", "localtime")
 # Files of a stage are all young: the launcher does not wait until a clock has gone on.
 _LAUNCHER = """#!{python} -ISE
 import os, sys
@@ -23,8 +25,9 @@ from container_engine.node.start.launcher import main
 private_files.SETTLED_NS = int(open("{prefix}/settled").read())
 os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 """
+# All of /etc: a file that the host replaces, as useradd does, loses what is mounted over it.
 _AS_USER = """
-for file in passwd group nsswitch.conf; do mount --bind "$1/$file" "/etc/$file" || exit 99; done
+mount --bind "$1" /etc || exit 99
 shift
 exec setpriv --reuid={uid} --regid={gid} --clear-groups --inh-caps=-all -- "$@"
 """
@@ -52,6 +55,9 @@ class StartStage(Stage):
         made.etc("passwd", f"root:x:0:0::/root:/bin/sh\nme:x:{UID}:{GID}:Me:{directory}:/bin/sh\n")
         made.etc("group", f"us:x:{GID}:\n")
         made.etc("nsswitch.conf", "passwd: files systemd\ngroup: files\n")
+        for name in _OF_THE_HOST:
+            if (path := Path("/etc", name)).exists():
+                shutil.copy(path, directory / "etc")
         made.give_away()
         return made
 
