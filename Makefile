@@ -26,7 +26,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-podman test-packaging sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-podman test-packaging sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -151,7 +151,7 @@ unit: $(VENV)/.dev ## unit tests, without Slurm and Podman; T=FILE::TEST is one 
 c-tests: ## build, analyse and test the plugin's C sources
 	@sandbox/packages clang libclang-rt-dev
 	@$(MAKE) -s -C spank_plugin check
-	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=20
+	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=5
 	@$(MAKE) -s -C hooks/ssh/programs check
 
 test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE::TEST is one of them
@@ -161,8 +161,8 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes;
 	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
 
 # All at once, after sandbox-images: two installations at one time would meet.
-test-slurm-1 test-slurm-2 test-slurm-3: test-slurm-%: $(VENV)/.dev
-	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/3 tests/slurm
+test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4: test-slurm-%: $(VENV)/.dev
+	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/4 tests/slurm
 
 # Apart there is no network, which making a package needs.
 PACKAGING := tests/integration/test_package.py
@@ -275,8 +275,10 @@ soak: $(VENV)/.dev sandbox-engine ## 2000 starts in a row (SOAK_LAUNCHES), 50 at
 check-sanitizers: $(VENV)/.dev sandbox-engine ## cluster tests with a plugin built with ASan and UBSan
 	@tests/sanitizers/run
 
-check-sanitizers-core: $(VENV)/.dev sandbox-engine ## its core, in half a minute
+check-sanitizers-core: $(VENV)/.dev sandbox-engine ## its core, and random input, in a minute
 	@tests/sanitizers/run --core
+	@sandbox/packages clang libclang-rt-dev
+	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=20
 
 clean: ## remove what was built (not the virtual environment)
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TARGETS = (
     *("deps", "lint", "docs", "sandbox-images", "test-slurm-1", "test-slurm-2"),
-    *("test-slurm-3", "test-podman", "unit", "c-tests", "test-packaging"),
+    *("test-slurm-3", "test-slurm-4", "test-podman", "unit", "c-tests", "test-packaging"),
 )
 Completed = subprocess.CompletedProcess[str]
 Check = Callable[..., Completed]

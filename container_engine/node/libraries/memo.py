@@ -90,7 +90,8 @@ def remember(
     try:
         if any(looks.is_of_kernel(look[1:], "/dev/") for look in asked):
             return
-        if not looks.are_settled(asked) or not looks.are_unchanged(asked):
+        # what has changed since it was asked will not be recalled
+        if not looks.are_settled(asked):
             return
         files = os.path.join(os.path.dirname(os.path.dirname(directory)), _FILES)
         steps = [_again(change, request["root"], files) for change in changes]

@@ -15,7 +15,6 @@ from container_engine.node.libraries import memo
 from container_engine.node.libraries.host import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
 from container_engine.node.looks import signature
-from container_engine.node.plan_json import parse_json, to_json
 
 _DONE = [("root-bind", "/node/lib", "/root", "/lib/x")]
 
@@ -44,17 +43,26 @@ class Software:
         link.symlink_to(release)
         link.rename(self.current)
 
-    def remember(self, tree: Tree, content: bytes = b"") -> None:
+    def remember(self, tree: Tree, content: bytes = b"", request: str = "{}") -> None:
         changes = [("/etc/cache", content)] if content else []
-        memo.remember({"memos": self.memos, "root": "/root"}, "{}", tree.asked, changes, _DONE)
+        memo.remember({"memos": self.memos, "root": "/root"}, request, tree.asked, changes, _DONE)
 
     def is_known(self) -> bool:
         return memo.recall(self.memos, "{}") is not None
 
     @property
+    def memo(self) -> Path:
+        [file] = Path(self.memos).iterdir()
+        return file
+
+    @property
+    def files(self) -> Path:
+        """The directory of what was written into images."""
+        return Path(self.memos).parent.parent / "files"
+
+    @property
     def file(self) -> Path:
-        """The file with what was written into an image."""
-        [file] = (Path(self.memos).parent.parent / "files").iterdir()
+        [file] = self.files.iterdir()
         return file
 
 
@@ -131,14 +139,108 @@ def test_what_has_another_path_of_the_kernel_is_not_remembered(software: Softwar
     assert not software.is_known()
 
 
-def test_another_boot_is_not_known(software: Software) -> None:
+@pytest.mark.parametrize("place", ["/dev/shm", "/sys/class", "/proc/self"])
+def test_what_lies_where_files_come_and_go_unseen_is_not_remembered(
+    software: Software, place: str
+) -> None:
+    tree = Tree()
+    tree.exists(f"{place}/not-there")
+    software.remember(tree)
+    assert not software.is_known()
+
+
+def test_what_is_young_is_not_remembered(
+    software: Software, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_files, "SETTLED_NS", 3_600_000_000_000)
+    tree = Tree()
+    tree.content(software.library, 100)
+    software.remember(tree)
+    assert not Path(software.memos).exists()
     software.remember(Tree())
     assert software.is_known()
-    [file] = Path(software.memos).iterdir()
-    content = parse_json(file.read_text())
-    content["about"]["boot"] = "another\n"
-    file.write_text(to_json(content))
+
+
+@pytest.mark.parametrize("about", ["boot", "release", "request"])
+def test_what_was_of_another_boot_release_or_request_is_not_known(
+    software: Software, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, about: str
+) -> None:
+    software.remember(Tree())
+    assert software.is_known()
+    if about == "boot":
+        (tmp_path / "boot").write_text("another\n")
+        monkeypatch.setattr(memo, "_BOOT", str(tmp_path / "boot"))
+    if about == "release":
+        monkeypatch.setattr(memo, "__version__", "another")
+    if about == "request":
+        # checksums of requests may be the same
+        name = software.memo.name
+        software.memo.unlink()
+        software.remember(Tree(), request="[]")
+        software.memo.rename(Path(software.memos) / name)
     assert not software.is_known()
+
+
+def test_what_was_done_to_an_image_is_done_again_in_its_order(software: Software) -> None:
+    changes: list[tuple[str, bytes | None]] = [("/etc/cache", b"abc"), ("/lib/old", None)]
+    memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, changes, _DONE)
+    assert memo.recall(software.memos, "{}") == (
+        [
+            ("root-copy", [str(software.file), "/root", "/etc/cache"]),
+            ("root-remove", ["/root", "/lib/old"]),
+            ("root-bind", ["/node/lib", "/root", "/lib/x"]),
+        ],
+        # a file that is named by its content may be young
+        [f"p{software.file}"],
+    )
+
+
+def test_what_is_there_already_is_not_written_again(software: Software) -> None:
+    software.remember(Tree(), b"abc")
+    before = software.file.stat().st_ino
+    software.remember(Tree(), b"abc", request="[]")
+    assert software.file.stat().st_ino == before
+    assert len([*Path(software.memos).iterdir()]) == 2
+
+
+def test_only_the_youngest_memos_and_files_stay(software: Software) -> None:
+    for number in range(70):
+        software.remember(Tree(), b"abc%d" % number, request=f"[{number}]")
+    assert (len([*Path(software.memos).iterdir()]), len([*software.files.iterdir()])) == (16, 64)
+    assert memo.recall(software.memos, "[69]") is not None
+    assert memo.recall(software.memos, "[0]") is None
+
+
+def test_what_is_too_long_is_neither_written_nor_read(software: Software) -> None:
+    long = [("root-bind", "/node/lib", "/root", "/" + "x" * (1 << 20))]
+    memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, [], long)
+    assert not Path(software.memos).exists()
+    software.remember(Tree())
+    assert software.is_known()
+    software.memo.write_text(software.memo.read_text() + " " * (1 << 20))
+    assert not software.is_known()
+
+
+@pytest.mark.parametrize("fault", ["owner", "mode", "link", "pipe"])
+def test_a_memo_is_only_taken_from_the_users_own_file(software: Software, fault: str) -> None:
+    software.remember(Tree())
+    file = software.memo
+    if fault == "owner":
+        os.chown(file, 65534, 65534)
+    elif fault == "mode":
+        file.chmod(0o640)
+    else:
+        file.rename(file.parent.parent / "aside")
+    if fault == "link":
+        file.symlink_to(file.parent.parent / "aside")
+    if fault == "pipe":
+        os.mkfifo(file, 0o600)
+    assert not software.is_known()
+
+
+def test_without_a_home_nothing_is_remembered() -> None:
+    assert memo.place("/home/me").startswith("/home/me/.cache/")
+    assert (memo.place(""), memo.place("relative"), memo.recall("", "{}")) == ("", "", None)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +249,8 @@ def test_another_boot_is_not_known(software: Software) -> None:
 )
 def test_what_is_no_operation_is_not_known(software: Software, operations: str) -> None:
     software.remember(Tree())
-    [file] = Path(software.memos).iterdir()
-    text = file.read_text()
-    file.write_text(text[: text.index('"operations":')] + f'"operations":{operations}}}')
+    text = software.memo.read_text()
+    software.memo.write_text(text[: text.index('"operations":')] + f'"operations":{operations}}}')
     assert not software.is_known()
 
 
@@ -186,8 +287,7 @@ def test_what_was_written_is_only_taken_from_the_users_own_file(
 @pytest.mark.parametrize("text", ["[" * 1_000_000, '{"about":' + "9" * 1_000_000 + "}", "{", ""])
 def test_a_memo_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
     software.remember(Tree())
-    [file] = Path(software.memos).iterdir()
-    file.write_text(text)
+    software.memo.write_text(text)
     assert not software.is_known()
 
 
