@@ -151,7 +151,7 @@ def test_a_step_that_is_cancelled_says_nothing_of_a_container(cluster: Cluster, 
 
 
 def test_a_user_who_stops_his_image_server_drains_no_node(cluster: Cluster, demo: str) -> None:
-    script = "echo up; while :; do find / -xdev >/dev/null 2>&1; done"
+    script = "echo up; while :; do find / -xdev >/dev/null 2>&1; sleep 0.02; done"
     step = ["-w", "n1", "-n4", f"--environment={demo}", "sh", "-c", script]
     with started(cluster, "srun", *step) as job:
         job.wait_for_lines(4)
@@ -201,7 +201,7 @@ def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left
 
 # ---- containers that live with their job ---------------------------------------------------------
 
-_READING = "echo up; while :; do find / -xdev >/dev/null 2>&1; done"
+_READING = "echo up; while :; do find / -xdev >/dev/null 2>&1; sleep 0.02; done"
 
 
 @contextmanager

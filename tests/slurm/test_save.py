@@ -21,7 +21,7 @@ mkdir /mine && echo written > /mine/file && ln /mine/file /mine/hard
 echo changed > /etc/os-release && rm /etc/debian_version && rm -r /usr/share/doc 2>/dev/null
 mkdir -p /usr/share/doc && echo new > /usr/share/doc/new
 mkfifo /mine/pipe; echo x > /tmp/here
-while :; do date; done > /mine/log & echo $SLURM_JOB_ID.$SLURM_STEP_ID; sleep 100
+while :; do date; sleep 0.01; done > /mine/log & echo $SLURM_JOB_ID.$SLURM_STEP_ID; sleep 100
 """
 LOOK = "cat /mine/file /etc/os-release /usr/share/doc/new; ls /usr/share/doc /etc/debian_version"
 
