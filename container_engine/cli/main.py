@@ -6,7 +6,6 @@ import io
 import os
 import signal
 import sys
-import traceback
 from typing import TYPE_CHECKING, TypeAlias
 
 from container_engine.cli.command_line.parser import PROBLEM, build
@@ -78,6 +77,8 @@ def _tidy_up_at_the_end() -> None:
 
 
 def _report_mistake(error: Exception) -> None:
+    import traceback
+
     if os.environ.get("CE_DEBUG"):
         traceback.print_exception(error)
     from container_engine.faults import shortage

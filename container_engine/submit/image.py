@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from container_engine.errors import SiteError, UserError
 from container_engine.images import config, lock
-from container_engine.images.fetch.importing import Pull
-from container_engine.images.fetch.registry import check_platform
+from container_engine.images.pull import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import (
     Resolved,
@@ -20,7 +19,6 @@ from container_engine.images.resolve import (
     refuse_bare_file,
     stacked,
 )
-from container_engine.images.scanning import Scanner, Subject, cache_directory
 from container_engine.images.store import inventory
 from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from container_engine.edf.model import Edf
     from container_engine.images.policy import Rules
+    from container_engine.images.scanning import Subject
     from container_engine.images.store.store import Stores
     from container_engine.images.store.void_store import Passing
     from container_engine.plan.offer import Offer
@@ -212,6 +211,8 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     with asking(image, context, settings) as registry:
         remote = registry.look_up(image, _architecture(settings))
         document = registry.configuration(image, remote)
+    from container_engine.images.fetch.registry import check_platform
+
     check_platform(image, document, _architecture(settings))
     rules(context, settings).admit_size(image.name, remote.size)
     facts = config.from_document(document, f"{image.name}, its registry")
@@ -237,6 +238,8 @@ def _passing(resolved: Resolved, passing: Passing) -> Resolved:
 
 
 def subject(text: str, resolved: Resolved) -> Subject:
+    from container_engine.images.scanning import Subject
+
     return Subject(text, resolved.image.digest or "", resolved.image.path)
 
 
@@ -249,6 +252,8 @@ def _scanned(
     """
     if not wanted.policy.scanner:
         return resolved
+    from container_engine.images.scanning import Scanner, cache_directory
+
     scanner = Scanner(wanted, cache_directory(tools_env), tools_env, context.libexec)
     asked = subject(resolved.image.name, resolved)
     try:

@@ -7,23 +7,22 @@ import os
 from typing import TYPE_CHECKING
 
 from container_engine.errors import LaunchError, SiteError, UserError
-from container_engine.images.fetch.importing import Importer, Limits, Pull
 from container_engine.images.fetch.listener import Quiet
-from container_engine.images.fetch.netrc import logged_in
-from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.policy import Rules
-from container_engine.images.scanning import cache_directory
+from container_engine.images.pull import Pull
 from container_engine.images.store.companions import owner
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
-from container_engine.images.store.void_store import Passing
 from container_engine.submit.site import configuration, node_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from container_engine.images.fetch.importing import Importer
     from container_engine.images.fetch.listener import Listener
+    from container_engine.images.fetch.registry import Skopeo
     from container_engine.images.reference import Imported
     from container_engine.images.store.adopt import Adopter
+    from container_engine.images.store.void_store import Passing
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
@@ -48,6 +47,8 @@ def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -
 
 def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:
     """Return an importer that reports to the context's listener, unless `quiet` is set."""
+    from container_engine.images.fetch.importing import Importer, Limits
+
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     told, wanted = _listener(context, quiet=quiet), rules(context, settings)
     return Importer(_reachable_logins(context), owner(context.uid), limits, told, wanted)
@@ -82,6 +83,9 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 @contextlib.contextmanager
 def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Skopeo]:
     """Yield a registry client with the login for the image's registry, for queries only."""
+    from container_engine.images.fetch.netrc import logged_in
+    from container_engine.images.fetch.registry import Skopeo
+
     limit = settings.registry_timeout_s
     with logged_in(image, _reachable_logins(context)) as env:
         yield Skopeo(env, limit, limit, settings.policy.signature_policy)
@@ -89,6 +93,9 @@ def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[
 
 def passing(context: Context, settings: SiteConfig, pid: int) -> Passing:
     """Return a store for images that are kept only while the process `pid` lives."""
+    from container_engine.images.scanning import cache_directory
+    from container_engine.images.store.void_store import Passing
+
     env = context.env
     place = settings.passing_dir or env.get("SCRATCH")
     return Passing(env, place or os.path.dirname(cache_directory(env)), pid)

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from container_engine.images.fetch.importing import Importer, Limits, Pull
+from container_engine.images.fetch.importing import Importer, Limits
+from container_engine.images.pull import Pull
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.unit.images import oci

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.images.pull import Pull
+
 if TYPE_CHECKING:
     import argparse
-
-# the values of the enumeration Pull in images/fetch/importing.py
-WHEN = ("age", "always", "missing", "never")
 
 
 def add_pull(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     parser.add_argument(
         "--pull",
         metavar="WHEN",
-        choices=WHEN,
+        choices=[*map(str, Pull)],
         default=default,
         help="ask the registry: always, if the image is missing, never, or by age of the last "
         f"answer ({default or 'age, if CE_PULL does not say otherwise'})",

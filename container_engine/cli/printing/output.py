@@ -7,7 +7,6 @@ add lines of its own.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,11 @@ def line(content: object = "", colour: str = "", before: str = "") -> None:
 
 def columns() -> int | None:
     """Return the width of the terminal ($COLUMNS first), or None if stdout is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def folded(content: str, indent: int, colour: str = "", coloured: int = 0) -> None:

@@ -10,9 +10,10 @@ from container_engine.cli.command_line.build_inputs import read, recipe_of, refu
 from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
-from container_engine.images.fetch.importing import Pull, unusable
+from container_engine.images.fetch.importing import unusable
 from container_engine.images.pack.build import Builder
 from container_engine.images.pack.containerfile_lines import without_effect
+from container_engine.images.pull import Pull
 from container_engine.images.reference import (
     LOCAL_REGISTRY,
     FileImage,

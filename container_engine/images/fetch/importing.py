@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ from container_engine.images.fetch.netrc import logged_in
 from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.pack import free_space
 from container_engine.images.policy import NO_RULES
+from container_engine.images.pull import Pull
 from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
 from container_engine.images.store.files import fresh_directory, sha256, size_text
@@ -43,15 +43,6 @@ if TYPE_CHECKING:
 _RETRY_S = 300  # after a failed look-up, launches do not ask the registry again for so long
 _ATTEMPTS = 2
 _SPARE = 1.15  # an image is about as large as its compressed layers
-
-
-class Pull(enum.StrEnum):
-    """The rule for looking a name up in its registry although a store has its image."""
-
-    AGE = "age"
-    ALWAYS = "always"
-    MISSING = "missing"
-    NEVER = "never"
 
 
 class _Import(NamedTuple):

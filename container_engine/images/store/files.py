@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
-import shutil
-import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -27,7 +24,7 @@ def publish(path: str, content: bytes) -> None:
 def replace(path: str, content: bytes, mode: int | None = None) -> None:
     """Replace the file `path` atomically. Raises OSError. The umask does not count for `mode`."""
     # an unpredictable name, because others may write where a group shares its images
-    draft = f"{path}.{secrets.token_hex(8)}"
+    draft = f"{path}.{os.urandom(8).hex()}"
     try:
         with created(draft) as file:
             if mode is not None:
@@ -54,6 +51,8 @@ def fresh_directory(path: str) -> Iterator[str]:
 
     Anything that a killed process left there is removed first.
     """
+    import shutil
+
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path, mode=0o700)
     try:
@@ -93,6 +92,8 @@ def files_of(directory: str) -> list[str]:
 
 def now_at(directory: str) -> float:
     """Return the time by the clock of the file server of `directory`, else by the local clock."""
+    import tempfile
+
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
             os.write(file.fileno(), b"\n")

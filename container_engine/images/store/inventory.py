@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -133,7 +132,7 @@ def take_away(path: str, used: InUse) -> str | None:
     The file is renamed first: a job that begins later finds no image, and the link of a job that
     began earlier is seen.
     """
-    aside = f"{path}.{secrets.token_hex(8)}.going"
+    aside = f"{path}.{os.urandom(8).hex()}.going"
     try:
         os.rename(path, aside)
     except FileNotFoundError:

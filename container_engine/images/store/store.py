@@ -18,7 +18,6 @@ import os
 import stat
 import time
 from typing import TYPE_CHECKING, Annotated, NamedTuple
-from urllib.parse import quote
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -152,6 +151,8 @@ class Store(NamedTuple):
 
 def ref_name(canonical: str, arch: str) -> str:
     """Return the stem of the file names for an image's name."""
+    from urllib.parse import quote
+
     name = quote(canonical, safe=":@")
     if len(name) > _MAX_NAME:
         name = name[:100] + hashlib.sha256(name.encode()).hexdigest()

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.command_line import pull_option
 from container_engine.cli.command_line.examples import EXAMPLES
 from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS, FOREIGN_VERBS
 from container_engine.cli.command_line.parser import build, help_of
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
 from container_engine.faults.catalogue import FAULTS
-from container_engine.images.fetch.importing import Pull
 from container_engine.submit import recall
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
@@ -436,10 +434,6 @@ def test_the_quick_way_wants_one_name(installed: Installed) -> None:
         2,
         "ce: error: usage: plan [--for srun|salloc|sbatch] [OPTION ...] NAME\n",
     )
-
-
-def test_the_option_pull_offers_every_policy() -> None:
-    assert list(pull_option.WHEN) == list(Pull)
 
 
 def test_a_difference_has_colours_on_a_terminal(installed: Installed) -> None:

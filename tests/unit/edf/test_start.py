@@ -20,3 +20,13 @@ def imported_by(module: str) -> set[str]:
 def test_what_nodes_share_with_the_submit_host_imports_nothing_slow(module: str) -> None:
     slow = {"re", "typing", "dataclasses", "pathlib", "enum", "functools", "collections", "json"}
     assert not imported_by(f"container_engine.{module}") & slow
+
+
+def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
+    wanted = "container_engine.cli.main, container_engine.submit.prepare"
+    program = f"import sys, {wanted}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    loaded = set(done.stdout.decode().split())
+    assert "container_engine.submit.prepare" in loaded
+    fetching = {"container_engine.images.fetch.importing", "container_engine.images.scanning"}
+    assert not loaded & {*fetching, "socket", "subprocess", "tempfile", "threading", "traceback"}
