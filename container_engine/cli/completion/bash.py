@@ -20,7 +20,9 @@ _OTHERS_OF_SLURM = (
 _LIST = """\
 # KIND WORD: what ce lists, and files where they may be meant
 _ce_list() {
-    local name whole=$2 done=
+    local name whole=$2 done= hidden=
+    # hidden directories only where a dot is typed
+    [[ ${2##*/} == .* ]] || hidden="${2%%"${2##*/}"}.*"
     if [[ ,%(colons)s, == *",$1,"* && $COMP_WORDBREAKS == *:* ]]; then
         # a colon begins a new word, of which only the last is replaced
         whole=${COMP_LINE:0:COMP_POINT}
@@ -29,14 +31,17 @@ _ce_list() {
     fi
     # not by compgen -W, which would run a $(command) in the name of a file
     while IFS= read -r name; do
-        [[ $name != "$whole"* ]] || COMPREPLY+=("$(printf %%q "${name#"$done"}")")
+        [[ $name == "$whole"* ]] || continue
+        name=$(printf %%q "${name#"$done"}")
+        COMPREPLY+=("${name/#\\\\~/\\~}")
     done < <(
         ce completion --list "$1:${COMP_WORDS[2]}" 2>/dev/null
         if [[ ,%(files)s, == *",$1,"* ]]; then
             compgen -f -X '!*.toml' -- "$2"
-            compgen -d -S / -- "$2"
+            compgen -d -S / -X "$hidden" -- "$2"
         fi
     )
+    [[ ,%(files)s, == *",$1,"* ]] || compopt +o default +o bashdefault
     if [[ ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; else compopt +o nospace; fi
 } 2>/dev/null
 """
@@ -124,6 +129,8 @@ _ce() {
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
         if [[ $word == -- ]]; then return; fi
+        # in most shells = begins a new word: --pull = always
+        if [[ $word == = || ${COMP_WORDS[i - 1]} == = ]]; then continue; fi
         if [[ $word == -* ]]; then continue; fi
         if [[ -z $verb ]]; then verb=$word; continue; fi
         case "$verb ${COMP_WORDS[i - 1]}" in
@@ -131,6 +138,9 @@ _ce() {
         *) place=$((place + 1)) ;;
         esac
     done
+    if [[ $cur == = ]]; then cur=; elif ((COMP_CWORD > 1)) && [[ $prev == = ]]; then
+        prev=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
     case "$verb $prev" in
 %(values)s
     esac

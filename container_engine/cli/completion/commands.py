@@ -14,19 +14,20 @@ from container_engine.faults.catalogue import FAULTS
 _LISTED: dict[tuple[str, str], Kind] = {
     ("exec", "step"): "step",
     ("hooks", "names"): "hook",
+    ("import", "name"): "image",
     ("inspect", "name"): "named",
     ("pull", "image"): "image",
     ("report", "job"): "trace",
     ("rmi", "images"): "image",
     ("run", "environment"): "environment",
-    ("run", "image"): "image",
     ("save", "step"): "step",
     ("scan", "name"): "named",
-    ("shell", "image"): "image",
     ("ssh", "job"): "step",
     ("ssh-config", "job"): "step",
     ("trace", "step"): "trace",
 }
+# beginnings of metavars that are files and directories, or a command that may name some
+_FILES = ("COMMAND", "CONTEXT", "DIR", "FILE", "IMAGE.sqsh", "SOURCE")
 
 
 def commands() -> tuple[Command, ...]:
@@ -66,8 +67,9 @@ def _value(verb: str, action: argparse.Action) -> Value:
         return Value("words", (*VERBS, *TOPICS, *FAULTS, "errors"))
     if (verb, action.dest) in _LISTED:
         return Value(_LISTED[verb, action.dest])
+    if action.metavar == "REF":
+        return Value("image")
     about = action.help or ""
     if "environment" in about and action.dest in ("name", "names", "other"):
         return Value("environment")
-    is_file = str(action.metavar).startswith(("FILE", "SOURCE"))
-    return Value("file" if is_file else "any")
+    return Value("file" if str(action.metavar).startswith(_FILES) else "any")

@@ -16,7 +16,29 @@ _LIST = """\
 function __ce_list
     set -l words (commandline -opc)
     ce completion --list "$argv[1]:$words[3]" 2>/dev/null
-    contains $argv[1] %s; and __fish_complete_suffix .toml
+    contains $argv[1] %s; or return
+    # not by __fish_complete_suffix, which repeats --environment= and offers every file
+    set -l word (string replace -r -- '^--[^=]*=' '' (commandline -ct))
+    complete -C "__fish_command_without_completions $word" | string match -r -- '^.*(?:\\.toml|/)$'
+end
+"""
+_PLACE = """\
+
+# VERB [VALUED PLACE [more]]: is the cursor behind this verb, at its argument of that place?
+# VALUED are its options that take a word.
+function __ce_at
+    set -l words (commandline -opc)
+    test "$words[2]" = $argv[1]; or return
+    set -q argv[3]; or return 0
+    set -l place 0
+    set -l before
+    for word in $words[3..-1]
+        contains -- "$before" (string split , -- $argv[2]); or string match -q -- '-*' $word
+        or set place (math $place + 1)
+        set before $word
+    end
+    test $place -eq $argv[3]; and return
+    set -q argv[4]; and test $place -gt $argv[3]
 end
 """
 _ALL = """\
@@ -31,7 +53,7 @@ complete -c ce -n __fish_use_subcommand -l version -d 'print the version'
 def of_ce(commands: Sequence[Command]) -> str:
     """Return a script for `ce completion fish | source` or share/fish/vendor_completions.d."""
     lines = "".join(line for c in commands for line in _lines(c))
-    return _ALL % _listing() + lines + _options()
+    return _ALL % (_listing() + _PLACE) + lines + _options()
 
 
 def of_slurm() -> str:
@@ -55,16 +77,19 @@ def _options() -> str:
 def _lines(command: Command) -> Iterator[str]:
     about = _quoted(command.about)
     yield f"complete -c ce -n __fish_use_subcommand -a {command.name} -d {about}\n"
-    seen = f"complete -c ce -n '__fish_seen_subcommand_from {command.name}'"
+    seen = f"complete -c ce -n '__ce_at {command.name}'"
     for option in command.options:
         names = " ".join(
             f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
         )
         value = "" if option.value is None else f" -r {_value(option.value)}"
         yield f"{seen} {names}{value} -d {_quoted(option.about)}\n"
-    for word in dict.fromkeys(command.words):
+    valued = ",".join(n for option in command.options if option.value for n in option.names)
+    for place, word in enumerate(command.words):
         if word.kind != "any":
-            yield f"{seen} {_value(word)}\n"
+            more = " more" if command.repeats and place == len(command.words) - 1 else ""
+            here = f"__ce_at {command.name} {valued or '-'} {place}{more}"
+            yield f"complete -c ce -n '{here}' {_value(word)}\n"
 
 
 def _value(value: Value) -> str:

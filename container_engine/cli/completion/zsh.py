@@ -102,10 +102,14 @@ def _words(command: Command) -> list[str]:
 def _option(option: Option) -> list[str]:
     about = option.about.replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
     others = f"({' '.join(option.names)})" if len(option.names) > 1 else ""
-    what = ""
-    if option.value is not None:
-        what = f":{option.names[-1].strip('-')}:{_value(option.value)}"
-    return [f"{others}{name}[{about}]{what}" for name in option.names]
+    if option.value is None:
+        return [f"{others}{name}[{about}]" for name in option.names]
+    what = f":{option.names[-1].strip('-')}:{_value(option.value)}"
+    # with = or + the value may be in the same word, too
+    return [
+        f"{others}{name}{'=' if name.startswith('--') else '+'}[{about}]{what}"
+        for name in option.names
+    ]
 
 
 def _value(value: Value) -> str:

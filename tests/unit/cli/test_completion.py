@@ -98,6 +98,17 @@ def test_bash_quotes_a_name_instead_of_running_it(home: Installed, need_tool: Ne
     assert not (home.home / "pwned").exists()
 
 
+@pytest.mark.parametrize(("word", "offered"), [("", False), (".", True)])
+def test_bash_offers_hidden_directories_where_a_dot_is_typed(
+    home: Installed, need_tool: NeedTool, word: str, *, offered: bool
+) -> None:
+    asking = f"""
+        source {script(home, "bash")}
+        COMP_WORDS=(ce plan '{word}') COMP_CWORD=2
+        _ce; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    assert (".edf/" in ask(home, need_tool("bash"), "-c", asking)) is offered
+
+
 def test_fish_runs_no_name(home: Installed, need_tool: NeedTool) -> None:
     asking = f"source {script(home, 'fish')}; complete -C 'ce plan ev'"
     assert len(ask(home, need_tool("fish"), "--no-config", "-c", asking)) == 3
@@ -164,6 +175,15 @@ class Terminal:
 
 
 @pytest.fixture
+def bash(home: Installed, need_tool: NeedTool) -> Iterator[Terminal]:
+    rc = home.home / "rc"
+    rc.write_text(f"{_BASHRC}source {script(home, 'bash')}\n")
+    shell = Terminal(home, [need_tool("bash"), "--noprofile", "--rcfile", str(rc), "-i"], "")
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
 def zsh(home: Installed, need_tool: NeedTool) -> Iterator[Terminal]:
     shell = Terminal(home, [need_tool("zsh"), "-d", "-i"], _ZSHRC.format(script(home, "zsh")))
     yield shell
@@ -184,6 +204,53 @@ def test_zsh_offers_the_same(zsh: Terminal) -> None:
             for word in sorted(offered):
                 zsh.until(rf"(?<![\w/-])({word})(?![\w/-])")
             zsh.type("\x15")
+
+
+# What users type, and the whole line after a tab.
+TYPED = [
+    ("ce run --pull=al", "ce run --pull=always"),
+    ("ce run --pull=never oth", "ce run --pull=never other"),
+    ("ce run --environment=oth", "ce run --environment=other"),
+    ("ce run --environment=fil", "ce run --environment=file.toml"),
+    ("ce run other python3 file-", "ce run other python3 file-of-mine"),
+    ("ce run other -- cat file-", "ce run other -- cat file-of-mine"),
+    ("ce build -t name con", "ce build -t name context/"),
+    ("ce validate ~/.edf/oth", "ce validate ~/.edf/other.toml"),
+    ("srun --environment=fil", "srun --environment=file.toml"),
+]
+
+
+@pytest.fixture
+def files(home: Installed) -> Installed:
+    (home.home / "file-of-mine").touch()
+    (home.home / "file.toml").touch()
+    (home.home / "context").mkdir()
+    return home
+
+
+@pytest.mark.usefixtures("files")
+def test_bash_completes_what_is_typed(bash: Terminal) -> None:
+    for line, wanted in TYPED:
+        assert bash.completed(line).rstrip() == wanted
+    # no files, where a running step is meant
+    assert bash.completed("ce exec fil") == "ce exec fil"
+
+
+@pytest.mark.usefixtures("files")
+def test_zsh_completes_what_is_typed(zsh: Terminal) -> None:
+    for line, wanted in TYPED:
+        # zsh takes the / back at the next key
+        assert zsh.completed(line).rstrip() == wanted.rstrip("/")
+
+
+@pytest.mark.parametrize(("line", "wanted"), TYPED)
+def test_fish_completes_what_is_typed(
+    files: Installed, need_tool: NeedTool, line: str, wanted: str
+) -> None:
+    asking = f"source {script(files, 'fish')}; complete -C '{line}'"
+    assert ask(files, need_tool("fish"), "--no-config", "-c", asking) == {
+        wanted.rsplit(" ", maxsplit=1)[-1]
+    }
 
 
 def test_zsh_runs_no_name(zsh: Terminal, home: Installed) -> None:
