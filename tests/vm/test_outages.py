@@ -71,3 +71,22 @@ def test_a_container_starts_when_the_file_server_is_back(cluster: Cluster, gated
     until("the end of the job", lambda: cluster.state(job) == "COMPLETED", STEP_S)
     assert cluster.root(cluster.second, "cat /gate/out").startswith("up\n13")
     assert errors(cluster.root(cluster.second, "cat /gate/err")) == []
+
+
+def test_a_batch_job_goes_on_when_file_server_and_controller_have_been_rebooted(
+    cluster: Cluster, gated: str
+) -> None:
+    read = "echo up; while [ ! -e /gate/go ]; do sleep 1; done; cat /usr/bin/* >/dev/null"
+    script = f"srun sh -c '{read} && echo read'; srun --environment={gated} echo next"
+    queued = ["sbatch", "--parsable", "-wvm2", "-D/", f"--environment={gated}", "-o/gate/out"]
+    job = cluster.alice(*queued, "-e/gate/err", "--wrap", script).strip()
+    until("the step", lambda: "up" in cluster.root(cluster.second, "cat /gate/out; true"), STEP_S)
+    cluster.root(cluster.second, DROP_CACHES)
+    cluster.first.reboot(pair.BOOT_S)
+    cluster.pair.await_login(cluster.first)
+    answers = "scontrol ping | grep -c UP"
+    until("the controller", lambda: cluster.first.ssh(answers).returncode == 0, STEP_S)
+    cluster.root(cluster.second, "touch /gate/go")
+    until("the end of the job", lambda: cluster.state(job) == "COMPLETED", STEP_S)
+    assert cluster.root(cluster.second, "cat /gate/out") == "up\nread\nnext\n"
+    assert errors(cluster.root(cluster.second, "cat /gate/err")) == []

@@ -113,9 +113,11 @@ def _again(change: tuple[str, bytes | None], root: str, files: str) -> list[str]
     from hashlib import sha256
 
     name = sha256(content).hexdigest()
-    if not _has(f"{files}/{name}", content):
-        publish_private(files, name, content, _MOST_FILES)
-    return ["root-copy", f"{files}/{name}", root, path]
+    file = f"{files}/{name}"
+    if not _has(file, content):
+        # the nodes of a step write it at one time, and the memos of all are for the same file
+        publish_private(files, name, content, _MOST_FILES, replaces=os.path.lexists(file))
+    return ["root-copy", file, root, path]
 
 
 def _has(path: str, content: bytes) -> bool:
