@@ -95,5 +95,6 @@ def _report_mistake(error: Exception) -> None:
 
 def _die_of(number: signal.Signals) -> None:
     """End as a program without Python would, so that shells and scripts see the signal."""
+    messages.clear()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

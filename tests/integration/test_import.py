@@ -85,6 +85,42 @@ def test_who_was_taken_over_uses_the_image_of_who_took_over(
     assert len(listing(path)) == 300
 
 
+class Watching(Person):
+    """A user who looks at what is shown of an import."""
+
+    def __init__(self, registry: Registry, root: Path) -> None:
+        super().__init__(registry, root)
+        self.seen: list[tuple[str, int, int]] = []
+
+    def far(self, name: str, doing: str, done: int, total: int) -> None:
+        del name
+        self.seen.append((doing, done, total))
+
+
+def test_what_is_shown_are_the_bytes_that_arrived_and_then_those_packed(
+    registry: Registry, tmp_path: Path
+) -> None:
+    low = [Member(f"low{n}", os.urandom(1 << 20)) for n in range(20)]
+    high = [Member(f"high{n}", os.urandom(1 << 20)) for n in range(10)]
+    below = registry.push(tmp_path / "1", "shown:1", low, compressor="none")
+    name = registry.push(tmp_path / "2", "shown:2", low, high, compressor="none")
+    person = Watching(registry, tmp_path / "store")
+    person.get(registry.image(below))
+    person.seen.clear()
+    person.get(registry.image(name))
+    (total,) = {total for _doing, _done, total in person.seen}
+    phases = {
+        what: [n for doing, n, _t in person.seen if doing == what] for what, _, _ in person.seen
+    }
+    assert set(phases) <= {"downloading", "packing"}
+    for counts in phases.values():
+        assert counts == sorted(counts)
+        assert counts[-1] <= total
+    # the layer below was there
+    assert min(phases.get("downloading", [total])) >= 20 << 20
+    assert person.seen[-1] == ("packing", total, total)
+
+
 def test_an_image_of_another_architecture_is_refused_each_time(
     registry: Registry, person: Person, tmp_path: Path
 ) -> None:

@@ -84,10 +84,33 @@ def refuse(message: str, hint: str | None) -> int:
     return USAGE
 
 
+class _LastLine:
+    """The terminal's last line, where progress is drawn until something else is printed."""
+
+    is_drawn = False
+
+
+def draw(text: str) -> None:
+    """Replace the terminal's last line by this text, which the next message replaces."""
+    _LastLine.is_drawn = True
+    _write(f"\r\033[K{text}")
+
+
+def clear() -> None:
+    if _LastLine.is_drawn:
+        _LastLine.is_drawn = False
+        _write("\r\033[K")
+
+
 def say(text: str) -> None:
     """Print text made by the functions above. A closed stderr is not an error."""
+    clear()
+    _write(_coloured(text) if wants_colour(sys.stderr, os.environ) else text)
+
+
+def _write(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(_coloured(text) if wants_colour(sys.stderr, os.environ) else text)
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 

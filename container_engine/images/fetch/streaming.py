@@ -66,6 +66,12 @@ class Arrival:
         """Whether all wanted blobs are complete."""
         return not self._waiting and not self._is_over and self._wanted <= self._whole
 
+    @property
+    def size(self) -> int:
+        """Return the bytes received so far."""
+        with self._changed:
+            return sum(self._arrived.values())
+
     def close(self) -> None:
         """End running downloads and wait for their threads."""
         self._end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, UserError
@@ -13,7 +14,7 @@ from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.reference import RegistryImage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, Wanted
     from container_engine.images.pack.pack import Packer
@@ -67,7 +68,9 @@ class Maker(NamedTuple):
             image, remote, place.work, place.layers, lambda done: far("downloading", done)
         )
         check_platform(image, fetched.config, arch)
-        self._pack([blobs.LayerFile(path) for path in fetched.layers], place, "packing", far)
+        self._pack(
+            [blobs.LayerFile(path) for path in fetched.layers], place, partial(far, "packing")
+        )
         return fetched
 
     def _make_arriving(
@@ -90,7 +93,7 @@ class Maker(NamedTuple):
                     arrival.layer(remote.config).whole()
                 check_platform(image, small_blob(place.path(remote.config)), arch)
             try:
-                self._pack(stack, place, "importing", far)
+                self._pack(stack, place, _arriving(arrival, remote, wanted, far))
             except CeError as error:
                 if arrival.full is not None:
                     raise arrival.full from None
@@ -106,19 +109,39 @@ class Maker(NamedTuple):
         finally:
             arrival.close()
 
-    def _pack(self, stack: list[blobs.Layer], place: Place, doing: str, far: Far) -> None:
+    def _pack(self, stack: list[blobs.Layer], place: Place, packed: Callable[[int], None]) -> None:
+        """Write `place.made`; `packed` is called with the bytes done."""
         done = 0
 
         def on_read(size: int) -> None:
             nonlocal done
             done += size
-            far(doing, done)
+            packed(done)
 
         for layer in stack:
             # a new time keeps the blob from cleanup; in a group's store only its owner can set it
             with contextlib.suppress(OSError):
                 os.utime(layer.path)
         self.packer.pack(stack, place.made, on_read)
+
+
+def _arriving(
+    arrival: Arrival, remote: Remote, wanted: Sequence[Wanted], far: Far
+) -> Callable[[int], None]:
+    """Report how many bytes of the layers are there until all are, then how many are packed.
+
+    Layers are packed in their order, so that what is packed says little about the time left while
+    later ones arrive beside the first.
+    """
+    kept = remote.size - sum(blob.size for blob in remote.blobs if blob in wanted)
+
+    def packed(done: int) -> None:
+        if arrival.is_whole:
+            far("packing", done)
+        else:
+            far("downloading", min(kept + arrival.size, remote.size))  # beside the configuration
+
+    return packed
 
 
 def _in_order(remote: Remote) -> list[Wanted]:

@@ -81,6 +81,14 @@ def size_text(size: float) -> str:
     return f"{size:.0f} B"
 
 
+def duration_text(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has two; a negative one counts as 0."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
 def files_of(directory: str) -> list[str]:
     """Return the sorted paths of the regular files in a directory, which may be missing."""
     try:

@@ -14,7 +14,7 @@ from container_engine.errors import UserError
 from container_engine.images import config
 from container_engine.images.store import identity, publish
 from container_engine.images.store.companions import small
-from container_engine.images.store.files import files_of, is_older, now_at
+from container_engine.images.store.files import duration_text, files_of, is_older, now_at
 from container_engine.images.store.publish import Use, belongings
 from container_engine.images.store.store import CLOCKS_S, Ref, read_ref, ref_name
 
@@ -168,22 +168,14 @@ def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple
     chosen, kept = [], 0
     for item in found:
         if limits.age_s is not None and now - item.imported > limits.age_s:
-            chosen.append((item, f"imported {_duration(now - item.imported)} ago"))
+            chosen.append((item, f"imported {duration_text(now - item.imported)} ago"))
         elif limits.unused_s is not None and now - item.used > limits.unused_s:
-            chosen.append((item, f"not used for {_duration(now - item.used)}"))
+            chosen.append((item, f"not used for {duration_text(now - item.used)}"))
         elif limits.size is not None and kept + item.size > limits.size:
             chosen.append((item, "the store is larger than the limit"))
         else:
             kept += item.size
     return chosen
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has two; a negative one counts as 0."""
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 def old_blobs(root: str, unused_s: float) -> list[str]:

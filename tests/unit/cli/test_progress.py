@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from container_engine.cli.printing import progress
+from container_engine.cli.printing import messages, progress
 from container_engine.images.fetch.listener import Quiet
 
 HALF = ("tools:1", "downloading", 5 << 20, 10 << 20)
@@ -17,41 +17,91 @@ def test_a_terminal_has_one_bar_that_is_drawn_again_and_then_gone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    clock = iter([1.0, 1.05])
+    clock = iter([1.0, 1.05])  # the second is too soon to be printed
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     told = progress.Terminal()
     told.far(*HALF)
-    told.far(*HALF)  # too soon after the first to be printed
+    told.far(*HALF)
     told.say("tools:1: imported, 9.0 MiB in 1.0 s")
     assert capsys.readouterr().err == (
         "\r\033[Kce: tools:1: downloading [############------------]  50% of 10 MiB"
-        "\r\033[Kce: tools:1: imported, 9.0 MiB in 1.0 s\n"
+        "\r\033[K"
+        "ce: tools:1: imported, 9.0 MiB in 1.0 s\n"
     )
 
 
-@pytest.mark.parametrize("columns", ["40", "80", "200"])
-def test_a_bar_fits_into_its_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ("40", "ce: reg…me:1: downloading  50% of 100"),
+        ("64", "ce: reg…me:1: downloading  50% of 100 GiB, 1.0 GiB/s"),
+        ("80", "ce: regis…name:1: downloading [###---]  50% of 100 GiB, 1.0 GiB/s, 50 s left"),
+        ("84", "ce: regis…name:1: downloading [#####-----]  50% of 100 GiB, 1.0 GiB/s, 50 s left"),
+    ],
+)
+def test_the_bar_the_name_and_the_rate_give_way_to_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, line: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    name = f"registry.example/{'long/' * 20}name:1"
-    progress.Terminal().far(name, *HALF[1:])
-    drawn = capsys.readouterr().err.removeprefix("\r\033[K")
-    narrowest = len(": downloading []  50% of 10 MiB") + 24 + len("ce: ") + 8
-    assert len(drawn) <= max(int(columns) - 1, narrowest)
-    assert "\n" not in drawn
+    clock = iter([1.0, 51.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    told = progress.Terminal()
+    for done in (0, 50):
+        told.far("registry.example/long/names/name:1", "downloading", done << 30, 100 << 30)
+    drawn = capsys.readouterr().err.rpartition("\r\033[K")[2]
+    assert drawn == line
+    assert len(f"{drawn}^C") < int(columns)
+
+
+def test_a_bar_has_the_rate_of_the_last_seconds_and_the_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    # 10 MiB/s, then 1 MiB/s
+    seen = [(0, 0), (1, 10), (10, 100), (15, 105), (20, 110), (21, 0), (24, 300)]
+    doing = ["downloading"] * 5 + ["packing"] * 2
+    clock = iter([float(at) for at, _done in seen])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    told = progress.Terminal()
+    for what, (_at, done) in zip(doing, seen, strict=True):
+        told.far("tools:1", what, done << 20, 300 << 20)
+    ends = [drawn.rpartition(" of 300 MiB")[2] for drawn in capsys.readouterr().err.split("\r")]
+    assert ends[1:] == [
+        "",
+        ", 10 MiB/s, 29 s left",
+        ", 10 MiB/s, 20 s left",
+        ", 1.0 MiB/s, 3 minutes left",
+        ", 1.0 MiB/s, 3 minutes left",
+        "",
+        ", 100 MiB/s, 0 s left",
+    ]
+
+
+def test_an_error_and_a_signal_take_the_bar_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    progress.Terminal().far(*HALF)
+    messages.say("ce: error: no more\n")
+    messages.clear()  # nothing is drawn
+    progress.Terminal().far(*HALF)
+    messages.clear()
+    bar = "\r\033[Kce: tools:1: downloading [############------------]  50% of 10 MiB"
+    assert capsys.readouterr().err == f"{bar}\r\033[Kce: error: no more\n{bar}\r\033[K"
 
 
 def test_a_file_has_plain_lines_not_too_many(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter([0.0, 1.0, 10.5, 11.0, 21.0])
+    clock = iter([0.0, 1.0, 10.5, 11.0, 21.0, 25.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     told = progress.Log()
-    for _n in range(4):
-        told.far(*HALF)
-    line = "ce: tools:1: downloading 5.0 MiB of 10 MiB\n"
-    assert capsys.readouterr().err == line * 2
+    for done in (0, 1, 1, 5, 6):
+        told.far("tools:1", "downloading", done << 20, 10 << 20)
+    assert capsys.readouterr().err == (
+        "ce: tools:1: downloading 1.0 MiB of 10 MiB, 108 KiB/s, 86 s left\n"
+        "ce: tools:1: downloading 5.0 MiB of 10 MiB, 410 KiB/s, 12 s left\n"
+    )
 
 
 def test_who_listens_depends_on_what_stderr_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +111,10 @@ def test_who_listens_depends_on_what_stderr_is(monkeypatch: pytest.MonkeyPatch) 
     main, side = os.openpty()
     with open(side, "w") as terminal, open(main, "rb"):
         monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
         assert type(progress.listener()) is progress.Terminal
+        monkeypatch.setenv("TERM", "dumb")  # cannot take a line back
+        assert type(progress.listener()) is progress.Log
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
