@@ -383,6 +383,11 @@ QUESTIONS = {
     "which files are deleted after the job": "howto/files",
     "container starts slowly on many nodes": "howto/failed-node",
     "how many gpus does my step see": "howto/gpus",
+    "node reboot": "admin/operations",
+    "openmpi version": "guide/topics/mpi",
+    "which version of openmpi is in the image": "guide/topics/mpi",
+    "change image version": "howto/short-answers",
+    "kill all my containers": "howto/short-answers",
 }
 
 
