@@ -102,6 +102,8 @@ def _source(given: str, cwd: str) -> str:
         hint = f"for a Dockerfile of this name: ce build -f {given} ."
     elif "=" in given:
         hint = f"for an ARG line of the Dockerfile: ce build --build-arg {given} ."
+    elif not os.path.exists(source):
+        raise UserError("no such directory", "for the one you are in: ce build .", name=given)
     raise UserError("not a directory", hint, name=given)
 
 

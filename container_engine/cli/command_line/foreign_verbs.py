@@ -28,7 +28,9 @@ _HOOK_KEY = (
     'an environment decides that: com.hooks.NAME.enabled = "true" or "false" in [annotations]'
 )
 
-# What is typed after a verb that takes an action; "" is all else.
+_SHOWS_IMAGE = "ce inspect NAME shows one image, ce rmi NAME removes one"
+
+# What is typed after a verb that takes an action, or no word at all; "" is all else.
 FOREIGN_ACTIONS: dict[str, dict[str, str]] = {
     "config": {
         "": _ALL_SHOWN,
@@ -40,6 +42,13 @@ FOREIGN_ACTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("add", "disable", "enable", "remove", "set"), _HOOK_KEY),
         **dict.fromkeys(("info", "inspect"), "'ce hooks show NAME' does that"),
     },
+    "images": {
+        "": _SHOWS_IMAGE,
+        **dict.fromkeys(("list", "ls"), "without a word ce images lists the images"),
+        **dict.fromkeys(("clean", "gc", "prune"), "'ce gc' removes unused images"),
+        "pull": "'ce pull IMAGE' gets one",
+    },
+    "list": {"": "ce explain NAME shows an environment, ce images lists the images"},
     "store": {
         **dict.fromkeys(("list", "ls", "show"), "'ce images' lists the images of the store"),
         **dict.fromkeys(("clean", "gc", "prune"), "'ce gc' removes unused images"),

@@ -38,6 +38,7 @@ _PLAINER = tuple(
 )
 
 
+_TAG = re.compile(r"latest|v?\d[\w.-]*")
 _CHOICES = re.compile(r"\(choose from .*\)$")
 
 
@@ -130,9 +131,14 @@ class _Whole(Parser):
         namespace: argparse.Namespace | None = None,
     ) -> argparse.Namespace:
         """Parse all words, which are kept as `words`. An unknown option is the verb's error."""
+        first = next(iter(args or ()), "")
+        if first.startswith("-") and first.partition("=")[0] not in self._option_string_actions:
+            self.error(_unknown(self, [first]))
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self if parsed.verb is None else _of_verb(self, parsed.verb)
+            if (meant := _meant(parsed, unknown)) is not None:
+                parser.refuse(f"{parsed.verb}: {_unknown(parser, unknown)}", meant)
             parser.error(_unknown(parser, unknown))
         parsed.words = list(args or ())
         return parsed
@@ -161,6 +167,20 @@ class _Whole(Parser):
         return f"{overview()}\n{formatter.format_help()}"
 
 
+def _meant(parsed: argparse.Namespace, words: Sequence[str]) -> str | None:
+    """Return what was meant by words that are too many, where that is known."""
+    from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
+
+    if any(word.startswith("-") for word in words):
+        return None
+    if parsed.verb == "pull":
+        if ":" not in parsed.image and _TAG.fullmatch(words[0]):
+            return f"a tag follows a colon: ce pull {parsed.image}:{words[0]}"
+        return "one image at a time"
+    known = FOREIGN_ACTIONS.get(parsed.verb, {})
+    return known.get(words[0], known.get(""))
+
+
 def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     """Name the first option that the verb does not have, else the words that are too many."""
     option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
@@ -185,9 +205,9 @@ def help_of(verb: str) -> str:
     return _of_verb(build([verb]), verb).format_help()
 
 
-def _of_verb(whole: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+def _of_verb(whole: argparse.ArgumentParser, verb: str) -> Parser:
     verbs = next(a for a in whole._actions if a.dest == "verb")  # noqa: SLF001
-    parser: argparse.ArgumentParser = dict(verbs.choices or {})[verb]
+    parser: Parser = dict(verbs.choices or {})[verb]
     return parser
 
 
@@ -195,6 +215,9 @@ def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
     """Return a parser of the `chosen` verbs, importing only their modules."""
     parser = _Whole(prog="ce")
     parser.add_argument("--version", action="version", version=f"ce {__version__}")
+    parser.add_argument(
+        "-v", "-V", action="version", version=f"ce {__version__}", help=argparse.SUPPRESS
+    )
     parser.add_argument("--site", metavar="FILE", help=argparse.SUPPRESS)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     for name in dict.fromkeys(chosen):

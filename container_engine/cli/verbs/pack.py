@@ -51,7 +51,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     source = os.path.join(context.cwd, arguments.directory)
     target = os.path.join(context.cwd, arguments.file)
     if not os.path.isdir(source):
-        raise UserError("not a directory", name=arguments.directory)
+        is_there = os.path.lexists(source)
+        raise UserError(
+            "not a directory" if is_there else "no such directory", name=arguments.directory
+        )
     if os.path.lexists(target) and not arguments.force:
         raise UserError("exists", "--force replaces it", name=arguments.file)
     if os.path.realpath(target).startswith(f"{os.path.realpath(source)}/"):

@@ -88,3 +88,13 @@ def test_an_option_of_another_tools_build_is_answered_with_what_is_here(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ce: error: build: {option.partition('=')[0]}: ")
     assert instead in done.stderr
+
+
+@pytest.mark.parametrize("words", [("build", "none"), ("pack", "none", "x.sqsh")])
+def test_a_directory_that_is_not_there_is_called_so(
+    installed: Installed, words: tuple[str, ...]
+) -> None:
+    store = {"EDF_IMAGESTORE": str(installed.home / "store")}
+    done = installed.ce(*words, env=store)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ce: error: 'none': no such directory\n")

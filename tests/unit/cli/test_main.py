@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine import __version__
 from container_engine.cli.command_line.examples import EXAMPLES
 from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS, FOREIGN_VERBS
 from container_engine.cli.command_line.parser import build, help_of
@@ -114,7 +115,9 @@ def test_colours_are_for_people_who_want_them(
         (["exec"], "ce: error: exec: JOB[.STEP]|NAME is missing\n"),
         (["ssh"], "ce: error: ssh: JOB is missing\n"),
         (["import"], "ce: error: import: SOURCE is missing\n"),
-        (["-v"], "ce: error: no verb is given\n"),
+        (["-x"], "ce: error: there is no option -x\n"),
+        (["--verison"], "ce: error: there is no option --verison, did you mean --version?\n"),
+        (["--site=x"], "ce: error: no verb is given\n"),
         (["inspect", "--depth=a", "x"], "ce: error: inspect: --depth: 'a' is not a whole number"),
         (["doctor", "--node", "--all-nodes"], "ce: error: doctor: either --all-nodes or --node"),
         (["gc", "--days", "9"], "ce: error: gc: there is no option --days\n"),
@@ -206,6 +209,32 @@ def test_an_unknown_action_is_answered_with_what_was_meant(
     assert end.value.code == 2
     assert error == f"ce: error: {words[0]}: there is no action '{words[1]}'"
     assert counterpart in hint
+
+
+@pytest.mark.parametrize(
+    ("words", "counterpart"),
+    [
+        (["images", "rm", "ubuntu"], "ce rmi NAME"),
+        (["images", "ls"], "without a word"),
+        (["images", "prune"], "ce gc"),
+        (["list", "demo"], "ce explain NAME"),
+        (["pull", "ubuntu", "24.04"], "ce pull ubuntu:24.04"),
+        (["pull", "ubuntu:24.04", "debian"], "one image at a time"),
+    ],
+)
+def test_words_that_are_too_many_are_answered_with_what_was_meant(
+    installed: Installed, words: list[str], counterpart: str
+) -> None:
+    done = installed.ce(*words)
+    error, hint = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert error.startswith(f"ce: error: {words[0]}: too many words: ")
+    assert counterpart in hint
+
+
+@pytest.mark.parametrize("option", ["-v", "-V", "--version"])
+def test_the_version_is_there_where_other_tools_have_it(installed: Installed, option: str) -> None:
+    assert installed.ce(option).stdout == f"ce {__version__}\n"
 
 
 def test_the_counterparts_name_verbs_that_exist() -> None:
