@@ -25,9 +25,7 @@ def own_directory(path: str, at: int | None = None) -> int:
     return fd
 
 
-def publish_private(
-    directory: str, name: str, content: bytes, most: int, *, replaces: bool = True
-) -> None:
+def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
     """Write a file into a directory that is this user's alone, as is the one above it.
 
     Both are made if need be; of the files there the youngest `most` stay. Raise OSError.
@@ -42,26 +40,24 @@ def publish_private(
     try:
         # even if the path of the directory leads elsewhere by now
         at = f"/proc/self/fd/{here}"
-        write_private(at, name, content, replaces=replaces)
+        write_private(at, name, content)
         forget_oldest(at, most)
     finally:
         os.close(here)
 
 
-def write_private(directory: str, name: str, content: bytes, *, replaces: bool = True) -> None:
-    """Write a draft beside the file, and give it the name. Raise OSError.
-
-    Unless it `replaces`, a file of this name that another process has written stays.
-    """
+def write_private(directory: str, name: str, content: bytes) -> None:
+    """Write a draft beside the file, and rename it. Raise OSError."""
     draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(draft, flags, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(content)
-        (os.rename if replaces else _link)(draft, f"{directory}/{name}")
-    finally:
-        _remove(draft)  # none is left of one that was renamed
+        os.rename(draft, f"{directory}/{name}")
+    except BaseException:
+        _remove(draft)
+        raise
 
 
 def forget_oldest(directory: str, most: int) -> None:
@@ -82,13 +78,6 @@ def is_young(path: str, now_ns: int) -> bool:
     except (OSError, ValueError):
         return False
     return found.st_ctime_ns > now_ns - SETTLED_NS
-
-
-def _link(draft: str, path: str) -> None:
-    try:  # noqa: SIM105  # importing contextlib costs more
-        os.link(draft, path)
-    except FileExistsError:
-        pass
 
 
 def _remove(path: str) -> None:

@@ -382,14 +382,9 @@ static int find_own_memo(struct start *start)
 	struct utsname host;
 	size_t size = 0;
 	const struct ce_start_wanted wanted = { start->prefix, start->plan, host.nodename, &start->env };
-	CE_AUTO_FD passwd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *users = passwd >= 0 ? ce_read_all(passwd, MAX_TEXT, &size) : NULL;
-	CE_AUTO_FREE char *home = users != NULL ? ce_own_home(users, geteuid()) : NULL;
+	CE_AUTO_FD directory = ce_own_starts(CE_MEMOS, geteuid());
 
-	if (home == NULL || uname(&host) < 0)
-		return -1;
-	CE_AUTO_FD directory = ce_own_starts(home, host.nodename, geteuid());
-	if (directory < 0)
+	if (directory < 0 || uname(&host) < 0)
 		return -1;
 	ce_start_name(&wanted, name);
 	start->memo_text = ce_read_own_at(directory, name, geteuid(), CE_START_MOST, &size);

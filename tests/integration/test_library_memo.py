@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from tests.integration.prepared import LIBRARIES, image
 from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.engine import Engine
 
 # All that a task can see of it: what is mounted, what the loader reads, and what it finds.
@@ -35,24 +34,23 @@ MINE = '[edits.x]\nlibraries = [{{ files = ["{}"] }}]\n'
 
 
 class Starting:
-    """A user with an empty cache who starts containers of one environment."""
+    """A user without memos who starts containers of one environment."""
 
     def __init__(self, engine: Engine, place: Place, text: str, file: Path) -> None:
-        self._home = place.dir / f"home-{file.stem}-{len(os.listdir(place.dir))}"
-        self._home.mkdir()
-        os.chown(self._home, engine.user.uid, engine.user.gid)
+        self.place = Path(f"/var/tmp/ce-memos-{engine.user.uid}")
+        shutil.rmtree(self.place, ignore_errors=True)
         self._engine, self._edf = place.engine(engine), engine.edf(text, file)
 
     def look(self, home: str | None = None) -> tuple[str, str]:
         """Start once; return what the task saw and what the user read."""
-        env = {"HOME": str(self._home) if home is None else home}
+        env = {} if home is None else {"HOME": home}
         done = self._engine.run(self._edf, "sh", "-c", SCRIPT, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout, done.stderr
 
     @property
     def memos(self) -> list[Path]:
-        return sorted(self._home.glob(".cache/container-engine/libraries/nodes/*/*"))
+        return sorted(self.place.glob("libraries/*"))
 
     def mark(self) -> None:
         """Let the memo say something that only it can say."""
@@ -176,17 +174,25 @@ def test_without_a_usable_home_the_container_is_the_same(
     assert len(starting.memos) == 1
 
 
-def test_without_room_in_the_home_the_container_is_the_same(engine: Engine, place: Place) -> None:
+@pytest.mark.parametrize("fault", ["full", "of root", "of all"])
+def test_without_a_place_for_memos_the_container_is_the_same(
+    engine: Engine, place: Place, fault: str
+) -> None:
     place.hook(FABRIC_HOOK)
     file = image(place, "none")
-    full = place.dir / "full"
-    full.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,mode=1777", "t", str(full)], check=True)
+    settle(file)
+    starting = Starting(engine, place, edf_text("fabric"), file)
+    first = starting.look()
+    shutil.rmtree(where := starting.place)
+    where.mkdir(mode=0o777 if fault == "of all" else 0o700)
+    tmpfs = ["mount", "-t", "tmpfs", "-o", f"size=4k,mode=700,uid={engine.user.uid}", "t"]
+    if fault == "full":
+        subprocess.run([*tmpfs, str(where)], check=True)
     try:
-        settle(file)
-        starting = Starting(engine, place, edf_text("fabric"), file)
-        assert [starting.look(str(full)) for _ in range(2)] == [starting.look()] * 2
+        assert [starting.look() for _ in range(2)] == [first] * 2
         # neither a memo nor a part of one
-        assert not [*full.glob(".cache/*/libraries/nodes/*/*"), *full.rglob(".*.*")]
+        assert not [*where.glob("libraries/*"), *where.rglob(".*.*")]
     finally:
-        subprocess.run(["umount", str(full)], check=True)
+        if fault == "full":
+            subprocess.run(["umount", str(where)], check=True)
+        where.rmdir()

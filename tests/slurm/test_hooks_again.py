@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.libraries import build
-from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node
+from tests.slurm.cluster import ALICE
+from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, memos_of
 from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ class Site:
 
     def memos(self) -> list[Path]:
         """Return the memos of looks into this test's image."""
-        place = self.node.cluster.home() / ".cache/container-engine/libraries/nodes"
-        return [path for path in place.glob("*/*") if str(self.directory) in path.read_text()]
+        place = memos_of(ALICE) / "libraries"
+        return [path for path in place.glob("*") if str(self.directory) in path.read_text()]
 
     def know(self) -> None:
         """Start until the next step starts no Python."""
@@ -131,12 +132,12 @@ def test_the_container_is_the_same_in_each_kind_of_environment(site: Site, text:
     assert (last.stdout, last.stderr) == (first.stdout, "")
 
 
-@pytest.mark.parametrize("damage", ["fifo", "nodes", "files", "deep", "removed", "huge"])
+@pytest.mark.parametrize("damage", ["fifo", "libraries", "files", "deep", "removed", "huge"])
 def test_a_damaged_memo_of_a_look_is_none(site: Site, damage: str) -> None:
     command = (f"--environment={site.edf}", "bash", "-c", _SCRIPT)
     first, _is_python = site.node.srun(*command)
     [memo] = site.memos()
-    place = memo.parents[2]
+    place = memo.parents[1]
     aside = site.directory / "aside"
     if damage == "fifo":
         memo.unlink()

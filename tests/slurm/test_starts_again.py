@@ -33,6 +33,11 @@ os.execv("{launcher}", ["{launcher}", *sys.argv[1:]])
 """
 
 
+def memos_of(user: str) -> Path:
+    """Return the directory of a user's memos on this machine."""
+    return Path(f"/var/tmp/ce-memos-{pwd.getpwnam(user).pw_uid}")
+
+
 class Node:
     """A node, and how often its launcher has been Python."""
 
@@ -90,8 +95,8 @@ class Node:
         self.conf.write_text(text)
 
     def memos(self, user: str = ALICE) -> list[Path]:
-        starts = self.cluster.home(user) / ".cache/container-engine/starts"
-        return sorted(starts.glob("*/[!.]*"), key=lambda path: path.stat().st_mtime_ns)
+        starts = memos_of(user) / "starts"
+        return sorted(starts.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns)
 
 
 @pytest.fixture

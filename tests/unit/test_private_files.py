@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.private_files import own_directory, write_private
+from container_engine.private_files import own_directory
 
 
 def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -38,15 +38,3 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("d")
     with pytest.raises(OSError, match="Not a directory"):
         own_directory(str(tmp_path / "link"))
-
-
-def test_who_comes_second_may_leave_the_file_of_the_first(tmp_path: Path) -> None:
-    """Then what is known of that file, as its inode, stays true."""
-    write_private(str(tmp_path), "name", b"first", replaces=False)
-    inode = (tmp_path / "name").stat().st_ino
-    write_private(str(tmp_path), "name", b"second", replaces=False)
-    assert (tmp_path / "name").stat().st_ino == inode
-    assert (tmp_path / "name").read_bytes() == b"first"
-    write_private(str(tmp_path), "name", b"third")
-    assert (tmp_path / "name").read_bytes() == b"third"
-    assert [path.name for path in tmp_path.iterdir()] == ["name"]

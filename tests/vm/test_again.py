@@ -48,9 +48,8 @@ def cluster_with_hook(cluster: Cluster) -> Iterator[Cluster]:
     yield cluster
     for machine in cluster.pair.machines:
         cluster.root(machine, f"mv {_LIBEXEC}/launcher.aside {_LIBEXEC}/launcher")
-        machine.ssh("rm -r /etc/container-engine /etc/edf/mine.toml")
-    machine = cluster.first
-    machine.ssh("rm -r /srv/apps/software /srv/home/alice/.cache/container-engine")
+        machine.ssh("rm -r /etc/container-engine /etc/edf/mine.toml /var/tmp/ce-memos-*")
+    cluster.first.ssh("rm -r /srv/apps/software")
 
 
 def _step(cluster: Cluster) -> tuple[dict[str, list[str]], list[int]]:

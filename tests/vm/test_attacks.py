@@ -111,7 +111,7 @@ def test_a_login_has_the_memory_of_its_job(cluster: Cluster, login: str) -> None
 def test_a_part_that_is_stopped_while_a_step_starts_holds_up_no_end(
     cluster: Cluster, gated: str, part: str
 ) -> None:
-    cluster.alice("rm", "-rf", "/home/alice/.cache/container-engine/starts")
+    cluster.root(cluster.second, "rm -rf /var/tmp/ce-memos-*")
     stop = f"until pkill -STOP -x -u alice {part}; do sleep 0.02; done"
     hunt = subprocess.Popen(cluster.second.ssh_argv(f"timeout 120 sh -c '{stop}'"))
     with cluster.started("-wvm2", f"--environment={gated}", "sh", "-c", _SLEEP) as job:

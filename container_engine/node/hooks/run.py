@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import LaunchError
+from container_engine.node import memos
 from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
@@ -185,7 +186,7 @@ class HooksOnNode:
             return ""
         if not all(path.startswith("/") for path in image_paths(self._plan)):
             return ""
-        return memo.place(self._node.get("HOME", ""))
+        return memos.place("libraries")
 
     def hear(self, note: str) -> None:
         """Process a line of the program that looks into the image. Raise LaunchError for errors."""

@@ -27,18 +27,12 @@ if TYPE_CHECKING:
 
     from container_engine.node.start.container import Operation
 
-_PLACE = ".cache/container-engine/libraries/nodes"
-# beside the directories of the nodes: what is written into images, mostly the loader's cache
+# beside the memos: what is written into images, mostly the loader's cache
 _FILES = "files"
-# memos of one user and node, files of one user
-_MOST, _MOST_FILES, _LONGEST = 16, 64, 1 << 20
+# of one user
+_MOST, _MOST_FILES, _LONGEST = 16, 32, 1 << 20
 _OTHERS = 0o077
 _BOOT = "/proc/sys/kernel/random/boot_id"
-
-
-def place(home: str) -> str:
-    """Return this node's directory of such memos below a home, "" if there is no home."""
-    return f"{home}/{_PLACE}/{os.uname().nodename}" if home.startswith("/") else ""
 
 
 def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | None:
@@ -93,7 +87,7 @@ def remember(
         # what has changed since it was asked will not be recalled
         if not looks.are_settled(asked):
             return
-        files = os.path.join(os.path.dirname(os.path.dirname(directory)), _FILES)
+        files = os.path.join(os.path.dirname(directory), _FILES)
         steps = [_again(change, request["root"], files) for change in changes]
         named = [f"f{step[1]}" for step in steps if step[0] == "root-copy"]
         found = {**asked, **{look: looks.signature(look) for look in named}}
@@ -115,8 +109,7 @@ def _again(change: tuple[str, bytes | None], root: str, files: str) -> list[str]
     name = sha256(content).hexdigest()
     file = f"{files}/{name}"
     if not _has(file, content):
-        # the nodes of a step write it at one time, and the memos of all are for the same file
-        publish_private(files, name, content, _MOST_FILES, replaces=os.path.lexists(file))
+        publish_private(files, name, content, _MOST_FILES)
     return ["root-copy", file, root, path]
 
 

@@ -15,6 +15,7 @@ from binascii import crc32
 
 from container_engine import __version__
 from container_engine.errors import LaunchError
+from container_engine.node import memos
 from container_engine.node.looks import are_settled, signature
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import LaunchPlan
 
 MAGIC = b"container-engine start memo 1\n"
-_PLACE = ".cache/container-engine/starts"
-# of one user and node; each has the whole plan
+# of one user; each has the whole plan
 _MOST, _LONGEST = 16, 1 << 20
 # facts of one step, with which hooks apply
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
@@ -75,7 +75,7 @@ def remember(
     Failure is not an error.
     """
     try:
-        if not _is_plain(text, plan, node) or not (home := _home()):
+        if not _is_plain(text, plan, node) or not _is_of_files():
             return
         wanted = _looks(plan, libexec)
         if started.hooks is not None:
@@ -87,7 +87,9 @@ def remember(
             return
         prefix = os.path.dirname(os.path.dirname(libexec))
         fields = b"".join(_fields(text, plan, node, prefix, looks, started, workdir))
-        _publish(home, name_of(prefix, node, text), fields)
+        memo = MAGIC + field(f"{crc32(fields):08x}") + fields
+        if len(memo) <= _LONGEST:
+            publish_private(memos.place("starts"), name_of(prefix, node, text), memo, _MOST)
     except (OSError, ValueError, LaunchError):
         return
 
@@ -151,15 +153,15 @@ def _found(program: str) -> Iterator[str]:
             return
 
 
-def _home() -> str:
-    """Return this user's home, "" unless /etc/passwd and /etc/group decide what a start asks."""
+def _is_of_files() -> bool:
+    """Check that /etc/passwd and /etc/group decide what a start asks of users and groups."""
     uid, gid = str(os.getuid()), str(os.getgid())
     person, group = _line("/etc/passwd", uid), _line("/etc/group", gid)
     if len(person) < 7 or len(group) < 3 or not _are_files_first():
-        return ""
+        return False
     entry = pwd.getpwuid(int(uid))
     same = (entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell)
-    return entry.pw_dir if (person[0], *person[4:7]) == same else ""
+    return (person[0], *person[4:7]) == same
 
 
 def _line(path: str, number: str) -> list[str]:
@@ -231,10 +233,3 @@ def _fields(
     yield from table([word for pair in uses for word in pair], 2)
     yield from about_step(plan, conditions, names)
     yield field("end")
-
-
-def _publish(home: str, name: str, fields: bytes) -> None:
-    """Write a memo into this node's directory, all of it or nothing. Raise OSError."""
-    memo = MAGIC + field(f"{crc32(fields):08x}") + fields
-    if len(memo) <= _LONGEST:
-        publish_private(f"{home}/{_PLACE}/{os.uname().nodename}", name, memo, _MOST)

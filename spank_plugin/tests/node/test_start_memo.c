@@ -381,62 +381,50 @@ TEST("the use of an image is noted for a job with a number, on its first node, i
 	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=8\0SLURM_CLUSTER_NAME=c"), 2);
 }
 
-static void home_is(const char *passwd, unsigned uid, const char *wanted)
+/* Return whether this user's memos below a directory are found. */
+static int finds(const char *temporary)
 {
-	char *home = ce_own_home(passwd, uid);
-
-	CHECK_TEXT(home != NULL ? home : "none", wanted);
-	free(home);
-}
-
-TEST("a user's home is that of the first line with the number")
-{
-	home_is("a:x:1:1::/a:/bin/sh\nb:x:12:1:,:/b:\nc:x:1:1::/c:/bin/sh\n", 1, "/a");
-	home_is("a:x:1:1::/a:/bin/sh\nb:x:12:1:,:/b:", 12, "/b");
-	home_is("b:x:12:1::/b:/bin/sh\na:x:1:1::/a:/bin/sh\n", 1, "/a");
-	home_is("a:x:1:1::/a:/bin/sh\n", 2, "none");
-	home_is("a:x:1:1::/a", 1, "/a");
-	home_is("a:x:1:1:\n", 1, "none");
-	home_is("a:x:1:1::home:/bin/sh\n", 1, "none");
-	home_is("a:x:1:1:::\n", 1, "none");
-	home_is("a:x:01:1::/a:\n1:1\n\n:::::::\n", 1, "none");
-	home_is("", 0, "none");
-	home_is("\n\n\n", 0, "none");
-}
-
-/* Return whether the memos of a host below this home are found. */
-static int finds(const char *home, const char *host)
-{
-	CE_AUTO_FD fd = ce_own_starts(home, host, geteuid());
+	CE_AUTO_FD fd = ce_own_starts(temporary, geteuid());
 
 	return fd >= 0;
 }
 
 TEST("memos of starts are in directories of the user's alone")
 {
-	const char *home = test_directory(), *starts = test_path(home, ".cache/container-engine/starts");
+	char name[64];
+	const char *temporary = test_directory();
 
-	CHECK(!finds(home, "h"));
-	CHECK_INT(mkdir(test_path(home, ".cache"), 0755), 0);
-	CHECK_INT(mkdir(test_path(home, ".cache/container-engine"), 0755), 0);
+	snprintf(name, sizeof name, "ce-memos-%u", (unsigned)geteuid());
+	const char *memos = test_path(temporary, name), *starts = test_path(memos, "starts");
+	CHECK(!finds(temporary));
+	CHECK_INT(mkdir(memos, 0700), 0);
+	CHECK(!finds(temporary));
 	CHECK_INT(mkdir(starts, 0700), 0);
-	CHECK_INT(mkdir(test_path(starts, "h"), 0700), 0);
-	CHECK(finds(home, "h"));
-	CHECK(!finds(home, ""));
-	CHECK(!finds(home, "."));
-	CHECK(!finds(home, ".."));
-	CHECK(!finds(home, "h/../h"));
-	CHECK_INT(chmod(test_path(starts, "h"), 0710), 0);
-	CHECK(!finds(home, "h"));
-	CHECK_INT(chmod(test_path(starts, "h"), 0700), 0);
-	CHECK_INT(chmod(starts, 0701), 0);
-	CHECK(!finds(home, "h"));
+	CHECK(finds(temporary));
+	CHECK_INT(chmod(starts, 0710), 0);
+	CHECK(!finds(temporary));
 	CHECK_INT(chmod(starts, 0700), 0);
-	CHECK_INT(symlink("h", test_path(starts, "l")), 0);
-	CHECK(!finds(home, "l"));
-	test_file(starts, "f", "", 0700);
-	CHECK(!finds(home, "f"));
+	CHECK_INT(chmod(memos, 0701), 0);
+	CHECK(!finds(temporary));
+	CHECK_INT(chmod(memos, 0700), 0);
+	CHECK_INT(rename(starts, test_path(memos, "aside")), 0);
+	CHECK_INT(symlink("aside", starts), 0);
+	CHECK(!finds(temporary));
+	CHECK_INT(unlink(starts), 0);
+	test_file(memos, "starts", "", 0700);
+	CHECK(!finds(temporary));
+	CHECK_INT(unlink(starts), 0);
+	CHECK_INT(rename(test_path(memos, "aside"), starts), 0);
+	CHECK(finds(temporary));
+	CHECK_INT(rename(memos, test_path(temporary, "other")), 0);
+	CHECK_INT(symlink("other", memos), 0);
+	CHECK(!finds(temporary));
+	CHECK_INT(unlink(memos), 0);
+	CHECK_INT(rename(test_path(temporary, "other"), memos), 0);
 	test_needs_root();
 	CHECK_INT(chown(starts, 54321, 54321), 0);
-	CHECK(!finds(home, "h"));
+	CHECK(!finds(temporary));
+	CHECK_INT(chown(starts, geteuid(), getegid()), 0);
+	CHECK_INT(chown(memos, 54321, 54321), 0);
+	CHECK(!finds(temporary));
 }

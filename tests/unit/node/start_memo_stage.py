@@ -1,7 +1,7 @@
 """A node on which an ordinary user starts containers of a step's own, without a container.
 
 As for steps that join (join_stage.py), with a user of its own whose home is on the stage: it
-has a mount namespace with another /etc. So only root can make it.
+has a mount namespace with another /etc and /var/tmp. So only root can make it.
 """
 
 import os
@@ -27,8 +27,8 @@ os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 """
 # All of /etc: a file that the host replaces, as useradd does, loses what is mounted over it.
 _AS_USER = """
-mount --bind "$1" /etc || exit 99
-shift
+mount --bind "$1" /etc && mount --bind "$2" /var/tmp || exit 99
+shift 2
 exec setpriv --reuid={uid} --regid={gid} --clear-groups --inh-caps=-all -- "$@"
 """
 
@@ -58,6 +58,7 @@ class StartStage(Stage):
         for name in _OF_THE_HOST:
             if (path := Path("/etc", name)).exists():
                 shutil.copy(path, directory / "etc")
+        (directory / "var-tmp").mkdir()
         made.give_away()
         return made
 
@@ -80,9 +81,12 @@ class StartStage(Stage):
                 os.chown(Path(place) / name, UID, GID, follow_symlinks=False)
 
     @property
+    def place(self) -> Path:
+        return self.home / f"var-tmp/ce-memos-{UID}/starts"
+
+    @property
     def memos(self) -> list[Path]:
-        starts = self.home / ".cache/container-engine/starts"
-        return [path for path in starts.glob("*/*") if not path.name.startswith(".")]
+        return [path for path in self.place.glob("*") if not path.name.startswith(".")]
 
     @property
     def memo(self) -> Path:
@@ -112,5 +116,6 @@ class StartStage(Stage):
             env["SLURMD_NODENAME"] = self.name
         program = str(libexec / ("launcher" if by_python else "node"))
         argv = [program, *map(str, fds), "1700000000000000000"]
-        unshared = ["unshare", "-m", "sh", "-c", script, "sh", str(self.home / "etc")]
+        own = (str(self.home / "etc"), str(self.home / "var-tmp"))
+        unshared = ["unshare", "-m", "sh", "-c", script, "sh", *own]
         subprocess.run([*unshared, *argv], env=env, pass_fds=fds, timeout=60, check=False)

@@ -567,22 +567,20 @@ class Unusual:
 
     @staticmethod
     def place_of_all(starts: StartStage) -> None:
-        place = starts.home / ".cache/container-engine/starts"
-        place.mkdir(parents=True)
+        starts.place.parent.mkdir(mode=0o700)
+        starts.place.mkdir()
         starts.give_away()
-        place.chmod(0o755)
+        starts.place.chmod(0o755)
 
     @staticmethod
     def place_of_another(starts: StartStage) -> None:
-        place = starts.home / ".cache/container-engine/starts"
-        place.mkdir(parents=True, mode=0o777)
-        place.chmod(0o777)
+        starts.place.parent.mkdir()
+        starts.place.parent.chmod(0o777)
 
     @staticmethod
     def place_by_a_link(starts: StartStage) -> None:
         (starts.home / "other").mkdir(mode=0o700)
-        (starts.home / ".cache/container-engine").mkdir(parents=True)
-        (starts.home / ".cache/container-engine/starts").symlink_to(starts.home / "other")
+        starts.place.parent.symlink_to(starts.home / "other")
         starts.give_away()
 
 
