@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
@@ -18,11 +19,23 @@ def own_directory(path: str, at: int | None = None) -> int:
         pass
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, dir_fd=at)
-    found = os.fstat(fd)
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+    if not _is_own(os.fstat(fd)):
         os.close(fd)
         raise PermissionError(f"{path} is not this user's alone")
     return fd
+
+
+def is_own_directory(path: str) -> bool:
+    """Check that a path is a directory of this user's alone, and no link to one."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and _is_own(found)
+
+
+def _is_own(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
 
 
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:

@@ -18,7 +18,7 @@ from container_engine import __version__
 from container_engine.node import looks
 from container_engine.node.libraries.links import Links
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.private_files import publish_private
+from container_engine.private_files import is_own_directory, publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
 
     None if the result is not known or no longer right.
     """
-    if not directory:
+    # the first of them is where anybody could have made it
+    if not all(map(is_own_directory, (os.path.dirname(directory), directory))):
         return None
     try:
         memo = parse_json(_read(f"{directory}/{_name(request)}"))

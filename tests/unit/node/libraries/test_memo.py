@@ -238,6 +238,27 @@ def test_a_memo_is_only_taken_from_the_users_own_file(software: Software, fault:
     assert not software.is_known()
 
 
+@pytest.mark.parametrize("fault", ["owner", "mode", "link"])
+@pytest.mark.parametrize("which", ["the user's memos", "those of looks"])
+def test_a_memo_is_only_taken_from_directories_of_the_users_alone(
+    software: Software, fault: str, which: str
+) -> None:
+    """The first lies where everybody may make one."""
+    software.remember(Tree())
+    assert software.is_known()
+    place = Path(software.memos)
+    if which == "the user's memos":
+        place = place.parent
+    if fault == "owner":
+        os.chown(place, 65534, 65534)
+    elif fault == "mode":
+        place.chmod(0o701)
+    else:
+        place.rename(place.with_name("aside"))
+        place.symlink_to("aside")
+    assert not software.is_known()
+
+
 def test_without_a_place_nothing_is_known() -> None:
     assert memo.recall("", "{}") is None
 
