@@ -546,7 +546,7 @@ FAULTS = {
         own="correct the plugin's line in plugstack.conf, or install the engine again",
     ),
     "planner-killed": Fault(
-        "the planner was killed, so nothing was started",
+        "the planner was interrupted or killed, so nothing was started",
         YOU,
         "start it again; an import goes on where it was interrupted",
     ),

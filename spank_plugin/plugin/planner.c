@@ -165,6 +165,8 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	/* check this first: a planner whose output is not read to its end dies of that */
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
+		return ce_fail_below(err, CE_HELP_PLANNER_KILLED, "interrupted; nothing was started");
 	if (!WIFEXITED(status))
 		return ce_fail_below(err, CE_HELP_PLANNER_KILLED, "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)

@@ -428,10 +428,15 @@ def test_an_image_that_expands_to_nothing_does_not_run_the_command_on_the_host(
     assert not (shared / "ran").exists()
 
 
-def test_a_planner_that_is_killed_is_named(cluster: Cluster, demo: str, shared: Path) -> None:
-    conf = own_planner(cluster, shared, "kill -KILL $$")
+@pytest.mark.parametrize(
+    ("signal", "message"), [("KILL", "the planner was killed"), ("INT", "interrupted")]
+)
+def test_a_planner_that_is_killed_is_named(
+    cluster: Cluster, demo: str, shared: Path, signal: str, message: str
+) -> None:
+    conf = own_planner(cluster, shared, f"kill -{signal} $$")
     done = cluster.srun(f"--environment={demo}", "touch", f"{shared}/ran", env=conf)
-    Blame(done, "planner-killed", "the planner was killed")
+    Blame(done, "planner-killed", message)
     assert not (shared / "ran").exists()
 
 

@@ -152,7 +152,7 @@ TEST("the planner hears signals although srun blocks them")
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	signal(SIGINT, SIG_IGN);
 	CHECK_INT(plan_with("kill -INT $$; echo deaf", "x", &plan, &err), -1);
-	CHECK_TEXT(ce_error_text(&err), "the planner was killed; nothing was started");
+	CHECK_TEXT(ce_error_text(&err), "interrupted; nothing was started");
 	ce_error_clear(&err);
 }
 
