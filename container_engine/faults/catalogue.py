@@ -548,7 +548,7 @@ FAULTS = {
     "planner-killed": Fault(
         "the planner was interrupted or killed, so nothing was started",
         YOU,
-        "start it again; an import goes on where it was interrupted",
+        "start it again; an import keeps the layers that have arrived",
     ),
     "planner-mute": Fault(
         "the planner did not answer",

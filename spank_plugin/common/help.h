@@ -58,7 +58,7 @@
 #define CE_HELP_PLUGIN_CONFIGURATION \
 	CE_HELP("plugin-configuration", "ask the administrator to run ce doctor on this host")
 #define CE_HELP_PLANNER_KILLED \
-	CE_HELP("planner-killed", "start it again; an import goes on where it was interrupted")
+	CE_HELP("planner-killed", "start it again; an import keeps the layers that have arrived")
 #define CE_HELP_PLANNER_MUTE \
 	CE_HELP("planner-mute", "report it: plugin and engine of the same version belong on all hosts")
 
