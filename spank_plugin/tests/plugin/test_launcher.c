@@ -72,6 +72,9 @@ TEST("the launcher holds nothing that the task prints into")
 	int ends[2], before = dup(STDOUT_FILENO);
 	char byte;
 
+	CHECK(before >= 0);
+	if (before < 0)
+		return;
 	CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
 	CHECK_INT(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
 	close(ends[1]);

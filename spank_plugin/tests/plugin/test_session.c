@@ -406,7 +406,7 @@ static void stop_others(pid_t parent)
 
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
 	CE_AUTO_FD file = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t size = read(file, list, sizeof list - 1);
+	ssize_t size = file >= 0 ? read(file, list, sizeof list - 1) : 0;
 	list[size > 0 ? size : 0] = '\0';
 	for (char *rest = list, *word = strsep(&rest, " "); word != NULL && *word != '\0'; word = strsep(&rest, " ")) {
 		if (atoi(word) != getpid())
