@@ -93,8 +93,20 @@ def _report_mistake(error: Exception) -> None:
     messages.say(messages.of_error(mistake))
 
 
+def _is_in_foreground() -> bool:
+    """Check whether the terminal is this program's.
+
+    salloc ends at once on Ctrl-C, before its planner: by then the line may be a shell's prompt.
+    """
+    try:
+        return os.tcgetpgrp(2) == os.getpgrp()
+    except OSError:  # no terminal
+        return False
+
+
 def _die_of(number: signal.Signals) -> None:
     """End as a program without Python would, so that shells and scripts see the signal."""
-    messages.clear()
+    if _is_in_foreground():
+        messages.clear()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -3,6 +3,8 @@
 import io
 import os
 import re
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -123,3 +125,32 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     told.say("x")
     told.clear()
     assert not re.search(r".", "".join(capsys.readouterr()))
+
+
+_DIES = """
+import os, signal, sys
+from container_engine.cli import main
+from container_engine.cli.printing import messages
+os.close(os.open(os.ttyname(2), os.O_RDWR))  # the session's terminal from now on
+child = os.fork()
+if child == 0:
+    if sys.argv[1] == "background":
+        os.setpgid(0, 0)
+    messages.draw("bar")
+    main._die_of(signal.SIGINT)
+sys.exit(os.WTERMSIG(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize(("where", "left"), [("foreground", "\r\033[K"), ("background", "")])
+def test_a_signal_takes_the_bar_away_unless_the_terminal_is_anothers(where: str, left: str) -> None:
+    """Behind salloc, which ends at once, the line may be a shell's prompt by then."""
+    ours, theirs = os.openpty()
+    argv = [sys.executable, "-c", _DIES, where]
+    done = subprocess.run(
+        argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, timeout=20
+    )
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:
+        assert terminal.read(100).decode() == f"\r\033[Kbar{left}"
+    assert done.returncode == signal.SIGINT
