@@ -143,8 +143,9 @@ def test_a_row_may_set_the_terminal_that_the_check_was_started_from(tmp_path: Pa
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("name", ["INT", "TERM"])
-def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "of_rows"), [("INT", False), ("TERM", False), ("TERM", True)])
+def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str, *, of_rows: bool) -> None:
+    """Also with a signal that the shells of the rows get, too, as from `pkill -f tests/check`."""
     make = tmp_path / "make"
     make.write_text(
         f"#!/bin/sh\ncase $2 in lint|unit) echo $$ >>{tmp_path}/rows; sleep 300;; esac\n"
@@ -163,7 +164,12 @@ def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str) -> None:
         while not rows.exists() and time.monotonic() < until:
             time.sleep(0.05)
         (pid,) = rows.read_text().split()
-        running.send_signal(signal.Signals[f"SIG{name}"])
+        signals = [running.pid]
+        if of_rows:
+            children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text()
+            signals = [*map(int, children.split()), running.pid]
+        for one in signals:
+            os.kill(one, signal.Signals[f"SIG{name}"])
         try:
             assert running.wait(20) == 130
         finally:
