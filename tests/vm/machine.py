@@ -1,6 +1,7 @@
 """A virtual machine: QEMU, with no network but its ssh port here and a cable to the other."""
 
 import os
+import select
 import shlex
 import signal
 import socket
@@ -108,8 +109,14 @@ class Machine:
         pid = self.pid
         if pid is None:
             return
-        os.kill(pid, signal.SIGKILL)
-        until(f"the end of {self.name}", lambda: self.pid is None, 30)
+        # Until it has ended as a whole its disk is locked; its command line is gone before that.
+        end = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(end, signal.SIGKILL)
+            if not select.select([end], [], [], 30)[0]:
+                raise MachineError(f"{self.name}: QEMU {pid} does not end")
+        finally:
+            os.close(end)
 
     def reboot(self, within_s: float) -> None:
         """Reboot it cleanly, and wait until its new system answers."""
