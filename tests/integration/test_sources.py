@@ -196,7 +196,7 @@ def test_a_packed_directory_appears_whole_or_not_at_all(me: Importing) -> None:
         f"'{file}': exists\nce: hint: --force replaces it\n"
     )
     shutil.rmtree(tree)
-    assert me.refusal("pack", "--force", str(tree), str(file)) == f"'{tree}': not a directory\n"
+    assert me.refusal("pack", "--force", str(tree), str(file)) == f"'{tree}': no such directory\n"
     assert file.read_bytes() == before
     assert [path.name for path in me.root.glob("*data*")] == ["data.sqsh"]
     assert "is in the directory" in me.refusal("pack", str(me.root), str(me.root / "x.sqsh"))
