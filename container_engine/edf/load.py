@@ -59,7 +59,11 @@ def _name(name: str | None, layer: Layer) -> str:
 
 
 def _expanded(name: str, scope: Scope) -> str:
-    text = expand(name, scope)
+    """Return the name without variables, and with the home directory for a leading ~/.
+
+    No shell expands --environment=~/x.toml, and none reads the line of a batch script that has it.
+    """
+    text = expand(f"${{HOME}}{name[1:]}" if name.startswith("~/") else name, scope)
     if isinstance(text, str):
         return text
     unknown = ", ".join(f"'{variable}'" for variable in deferred_names(text))

@@ -18,11 +18,8 @@ SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000
 # endings of commands: the name of the environment was left out before one
 _SCRIPTS = (".py", ".sh")
-# what no name of an environment has
-_SIGNS = (
-    ("~", "'~' is not expanded, write ${HOME}"),
-    ("=", "variables go before the command (NAME=VALUE srun …), or below [env] in the file"),
-)
+# a name has no =
+_EQUALS = "variables go before the command (NAME=VALUE srun …), or below [env] in the file"
 
 
 class NotFoundError(UserError):
@@ -132,8 +129,8 @@ def _path_hint(name: str, path: str, cwd: str, search: tuple[str, ...]) -> str |
         os.path.exists(_absolute(os.path.join(directory, name), cwd)) for directory in search
     ):
         return f"write '{plain}', without '.toml', to search for it"
-    if name.startswith("~") or "/~" in name:
-        return "'~' is not expanded, write ${HOME}"
+    if hint := _home_hint(name):
+        return hint
     # compare without the common suffix, which makes any two short names similar
     stems = [entry.removesuffix(".toml") for entry in _entries(os.path.dirname(path))]
     close = nearest(os.path.basename(path).removesuffix(".toml"), stems)
@@ -147,9 +144,8 @@ def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:
     if os.path.isfile(_absolute(name, cwd)):
         left_out = f"the name is missing: --environment=NAME {name}"
         return left_out if name.endswith(_SCRIPTS) else f"did you mean './{name}'?"
-    for sign, hint in _SIGNS:
-        if sign in name:
-            return hint
+    if hint := _home_hint(name) or (_EQUALS if "=" in name else None):
+        return hint
     folder, base = os.path.split(name)
     known = {
         entry.removesuffix(".toml")
@@ -162,6 +158,13 @@ def _name_hint(name: str, cwd: str, search: tuple[str, ...]) -> str | None:
     if ":" in base:
         return f"for an image write an environment first: ce init NAME --image {name}"
     return None
+
+
+def _home_hint(name: str) -> str | None:
+    first, slash, _rest = name.partition("/")
+    if slash and len(first) > 1 and first[0] == "~":
+        return f"'{first}' is not expanded, write the path of that directory"
+    return "'~' is not expanded, write ${HOME}" if "~" in name else None
 
 
 def _entries(directory: str) -> list[str]:

@@ -33,6 +33,22 @@ def test_a_path_is_relative_to_the_calling_process(tmp_path: Path) -> None:
         assert found(name, tmp_path / "a") == str(expected)
 
 
+def test_a_name_that_no_shell_expanded_begins_in_the_home_directory(tmp_path: Path) -> None:
+    own = write(tmp_path, "own/x.toml", "")
+    plain = write(tmp_path, "own/plain", "")
+    home = f"{tmp_path}/own"
+    assert found("~/x.toml", tmp_path, HOME=home) == str(own)
+    assert found("~/plain", tmp_path, HOME=home) == str(plain)
+    assert found("~/${NAME:-x}.toml", tmp_path, HOME=home) == str(own)
+    # in a file, where no shell is expected, it is none
+    base = write(tmp_path, "base.toml", 'base_environment = ["~/x.toml"]\n')
+    loaded = load_edf(base, cwd=tmp_path, HOME=home)
+    assert seen(loaded, tmp_path) == (
+        "ce: error: base.toml:1: base_environment[0]: no such file: '~/x.toml'\n"
+        "ce: hint: '~' is not expanded, write ${HOME}\n"
+    )
+
+
 def test_a_name_is_looked_for_in_the_users_then_in_the_sites_directory() -> None:
     assert search_path({"HOME": "/home/me"}, ("/etc/edf", "/apps/edf")) == (
         "/home/me/.edf",
@@ -191,8 +207,13 @@ def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
                         "ce: hint: did you mean './local.toml'?\n"),
         # A common ending does not make names alike.
         ("./loop.toml", "./loop.toml: no such file: '{cwd}/loop.toml'\n"),
-        ("~/x.toml", "~/x.toml: no such file: '{cwd}/~/x.toml'\n"
-                     "ce: hint: '~' is not expanded, write ${{HOME}}\n"),
+        ("./~/x.toml", "./~/x.toml: no such file: '{cwd}/~/x.toml'\n"
+                       "ce: hint: '~' is not expanded, write ${{HOME}}\n"),
+        ("~bob/x.toml", "~bob/x.toml: no such file: '{cwd}/~bob/x.toml'\n"
+                        "ce: hint: '~bob' is not expanded, write the path of that directory\n"),
+        ("~bob/x", "~bob/x: no environment '~bob/x' in {edf}, /nonexistent/etc/edf\n"
+                   "ce: hint: '~bob' is not expanded, write the path of that directory\n"),
+        ("~/x.toml", "~/x.toml: no such file: '/home/user/x.toml'\n"),
         ("local.toml/x.toml", "local.toml/x.toml: no such file: '{cwd}/local.toml/x.toml'\n"),
         ("", "the name of the environment is empty\n"),
         ("ubuntu:24.04",
