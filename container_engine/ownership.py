@@ -1,7 +1,7 @@
 """Check that only trusted users can change a file that decides what is run.
 
-The one place of this rule in Python. `submit/quick.py` and `node/report/trace.py` compare inline,
-because every launch would pay for the import; `append` in `spank_plugin/plugin/audit.c` is the
+The one place of this rule in Python. `node/report/trace.py` compares inline, because
+every launch would pay for the import; `append` in `spank_plugin/plugin/audit.c` is the
 plugin's.
 """
 

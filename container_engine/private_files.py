@@ -8,7 +8,7 @@ import stat
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
 SETTLED_NS = 2_000_000_000
-_OTHERS = 0o077
+_OTHERS, OTHERS_WRITE = 0o077, 0o022
 
 
 def own_directory(path: str, at: int | None = None) -> int:
@@ -25,17 +25,20 @@ def own_directory(path: str, at: int | None = None) -> int:
     return fd
 
 
-def is_own_directory(path: str) -> bool:
-    """Check that a path is a directory of this user's alone, and no link to one."""
+def is_own_directory(path: str, others: int = _OTHERS) -> bool:
+    """Check that a path is a directory of this user's, and no link to one.
+
+    Nobody else may have any of the rights `others`.
+    """
     try:
         found = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and _is_own(found)
+    return stat.S_ISDIR(found.st_mode) and _is_own(found, others)
 
 
-def _is_own(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
+def _is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & others
 
 
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:

@@ -23,7 +23,7 @@ SECRET = "@new@"
 def with_keys(
     plan: LaunchPlan, edf: Edf, read: Callable[[str], Judged]
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """Add the public key to the plan, and a place for the launch's secret (see submit/quick.py).
+    """Add the public key to the plan, and a place for the launch's secret (see submit/recall.py).
 
     `read` judges the user's key file here, so that nodes need not see it. A plan without the ssh
     hook is returned unchanged.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.pyxis_names import PREFIX, VARIABLES_COUNT, is_step
 from container_engine.plan.overrides import read_name
-from container_engine.submit import quick
+from container_engine.private_files import OTHERS_WRITE, is_own_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ def _of_step(name: str, words: Sequence[str], traces: str) -> Request:
     Traces of other users do not count: in a common directory anybody can put one.
     """
     place, image = f"{traces}/{name}", ""
-    own = quick.is_private_directory(os.fsencode(place), os.geteuid())
+    own = is_own_directory(place, OTHERS_WRITE)
     with suppress(OSError, ValueError, KeyError, TypeError):
         for file in sorted(os.listdir(place)) if own else ():
             for line in _read(f"{place}/{file}").splitlines() if file.endswith(".json") else ():

@@ -1,7 +1,8 @@
-"""Remembers a plan, together with everything that it was made from, for `quick.py`.
+"""Remembers a plan, together with everything that it was made from.
 
-The file holds expanded values, so it is private. A memo must never outlive what it was made from:
-if that cannot be guaranteed, no memo is written.
+`ce-start` reads it (spank_plugin/start/memo.h, which says what it consists of). The file holds
+expanded values, so it is private. A memo must never outlive what it was made from: if that cannot
+be guaranteed, no memo is written.
 """
 
 from __future__ import annotations
@@ -11,10 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import container_engine
-from container_engine.private_files import forget_oldest, is_young, write_private
-from container_engine.submit import quick
+from container_engine.private_files import (
+    OTHERS_WRITE,
+    forget_oldest,
+    is_own_directory,
+    is_young,
+    write_private,
+)
 
 MAX_MEMOS = 64
+_MAGIC = b"container-engine plan memo 7\n"
+_UNSET, _END = b"-", b"end"
+_FNV_OFFSET, _FNV_PRIME, _64_BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
 class Recorder(Mapping[str, str]):
@@ -59,27 +68,44 @@ class Memo(NamedTuple):
 
 
 def key(name: str | None, cwd: str, prefix: str, words: Sequence[str] = ()) -> tuple[bytes, ...]:
-    own = None if name is None else os.fsencode(name)
-    return quick.key(own, os.fsencode(cwd), os.fsencode(prefix), [*map(os.fsencode, words)])
+    """Return the key of a request; no two requests have the same."""
+    options = b"".join(b"%d:%s" % (len(word), word) for word in map(os.fsencode, words))
+    return _variable(name), os.fsencode(cwd), os.fsencode(prefix), options
 
 
 def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
     """Write the memo and return whether that succeeded; failure is not an error."""
-    names = [name for name in ("XDG_CACHE_HOME", "HOME") if name in environment]
-    place = quick.directory({name.encode(): os.fsencode(environment[name]) for name in names})
-    text = _encode(memo, uid)
+    place, text = _directory(environment), _encode(memo, uid)
     if place is None or text is None:
         return False
     try:
         os.makedirs(place, 0o700, exist_ok=True)
-        if not quick.is_private_directory(place, uid):
+        if not is_own_directory(place, OTHERS_WRITE):
             return False
-        memos = os.fsdecode(place)
-        write_private(memos, quick.file_name(memo.key), text)
-        forget_oldest(memos, MAX_MEMOS)
+        write_private(place, _file_name(memo.key), text)
+        forget_oldest(place, MAX_MEMOS)
     except OSError:
         return False
     return True
+
+
+def _directory(environment: Mapping[str, str]) -> str | None:
+    """Return the directory of this user's memos, or None if the environment names no place."""
+    cache = environment.get("XDG_CACHE_HOME", "")
+    if not cache.startswith("/"):
+        home = environment.get("HOME", "")
+        if not home.startswith("/"):
+            return None
+        cache = f"{home}/.cache"
+    return f"{cache}/container-engine/plans"
+
+
+def _file_name(key: Sequence[bytes]) -> str:
+    """Return the file name for a key. A collision only costs time: the memo holds the whole key."""
+    value = _FNV_OFFSET
+    for byte in b"\0".join(key):
+        value = ((value ^ byte) * _FNV_PRIME) & _64_BITS
+    return f"{value:016x}"
 
 
 def _encode(memo: Memo, uid: int) -> bytes | None:
@@ -88,13 +114,10 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
     That is so for files changed too recently. A field that contains NUL also gives None.
     """
     paths = dict.fromkeys(map(os.fsencode, (container_engine.__file__, *memo.files)))
-    signatures = {path: quick.signature(path) for path in paths}
+    signatures = {path: _signature(path) for path in paths}
     if any(is_young(os.fsdecode(path), memo.started_ns) for path in paths):
         return None
-    variables = {
-        os.fsencode(name): quick.variable(None if value is None else os.fsencode(value))
-        for name, value in memo.environment.items()
-    }
+    variables = {os.fsencode(name): _variable(value) for name, value in memo.environment.items()}
     fields = [container_engine.__version__.encode(), b"%d" % uid, *memo.key]
     fields.append(b"%d" % memo.not_after)
     for table in (signatures, variables):
@@ -102,7 +125,25 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
         fields.extend(field for pair in table.items() for field in pair)
     # printed text is UTF-8, whatever the encoding of file names
     printed = (memo.notices, memo.head, str(len(memo.parts)), *memo.parts)
-    fields += [*(text.encode("utf-8", "surrogateescape") for text in printed), quick.END]
+    fields += [*(text.encode("utf-8", "surrogateescape") for text in printed), _END]
     if any(b"\0" in field for field in fields):
         return None
-    return quick.MAGIC + b"".join(field + b"\0" for field in fields)
+    return _MAGIC + b"".join(field + b"\0" for field in fields)
+
+
+def _signature(path: bytes) -> bytes:
+    """Return bytes that change with the state of a file, even if it is absent or inaccessible.
+
+    They leave out the device number: a network file system has a different one on each host.
+    """
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return b"errno %d" % (error.errno or 0)
+    except ValueError:
+        return b"impossible"
+    return b"%d %d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _variable(value: str | None) -> bytes:
+    return _UNSET if value is None else b"=" + os.fsencode(value)

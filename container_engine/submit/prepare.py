@@ -13,7 +13,7 @@ from container_engine.errors import UserError
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.plan.ssh_keys import SECRET
-from container_engine.submit import container_names, memo, quick
+from container_engine.submit import container_names, memo
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
     Load: TypeAlias = Callable[[Context, Offer], Loaded]
 
 
+# Keywords in a planner's output: a plan follows, or no container (spank_plugin/common/carried.h).
+PLAN, HOST = "plan\n", "host\n"
+# Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
+# scripts inside; the image store of this step alone; the image, for the audit; the key of a
+# container that lives with its job, and the directory below which it is kept.
+# spank_plugin/plugin/planner.c has the same.
+INSIDE = "batch_script=inside\n"
+VOID_STORE, IMAGE, KEPT = "void_store=", "image=", "kept="
+
+
 class Prepared(NamedTuple):
     """A plan, or None if the EDF asks for no container. `notices` are lines for stderr.
 
@@ -46,15 +56,15 @@ class Prepared(NamedTuple):
     def head(self) -> str:
         """The output of a planner before the plan: facts for the plugin, and a keyword."""
         if self.plan is None:
-            return quick.HOST
-        facts = {quick.IMAGE: self.plan.image.digest or self.plan.image.path}
+            return HOST
+        facts = {IMAGE: self.plan.image.digest or self.plan.image.path}
         if (self.plan.image.passing or "").startswith("/"):
-            facts[quick.VOID_STORE] = self.plan.image.passing or ""
+            facts[VOID_STORE] = self.plan.image.passing or ""
         if self.plan.kept is not None:
-            facts[quick.KEPT] = f"{self.plan.kept.key}{self.plan.kept.directory}"
-        inside = quick.INSIDE if self.plan.settings.batch_script == "inside" else ""
+            facts[KEPT] = f"{self.plan.kept.key}{self.plan.kept.directory}"
+        inside = INSIDE if self.plan.settings.batch_script == "inside" else ""
         lines = [f"{name}{value}\n" for name, value in facts.items() if "\n" not in value]
-        return "".join([inside, *lines, quick.PLAN])
+        return "".join([inside, *lines, PLAN])
 
     @property
     def parts(self) -> list[str]:

@@ -5,43 +5,88 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.submit import quick
+from container_engine import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from container_engine.submit.context import Context
+
+    Printed = tuple[str, str, str]
 
 
 def plan_of(
     name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
-) -> tuple[str, str, str]:
+) -> Printed:
     """Return the notices for stderr, and a planner's output in two: before the plan, and the plan.
 
     The plan is "" for no container. `words` are options of pyxis, which need no name if they have
     an image. Without a memo a new plan is made, which costs the import of the models. Raises
     CeError.
     """
-    own = None if name is None else os.fsencode(name)
-    options = [os.fsencode(word) for word in words]
-    key = quick.key(own, os.fsencode(context.cwd), os.fsencode(context.prefix), options)
     # memos only hold plans made with the site's own configuration and pull policy
     usual = pull is None and not context.site_file
-    found = quick.recall(key, os.environb, context.uid) if usual else None
-    if found is not None:
-        notices, head, *parts = (part.decode("utf-8", "surrogateescape") for part in found)
-        return notices, head, quick.with_secret(parts)
+    found = _remembered(name, context, words) if usual else None
+    return found or new_plan_of(name, context, pull, words)
+
+
+def new_plan_of(
+    name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
+) -> Printed:
+    """Return the same for callers who know that nothing is remembered. Raises CeError."""
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
     prepared = prepare(name, with_pull(context, pull), words)
-    return prepared.notices, prepared.head, quick.with_secret(prepared.parts)
+    return prepared.notices, prepared.head, with_secret(prepared.parts)
 
 
-def plan_of_image(image: str, context: Context, pull: str | None) -> tuple[str, str, str]:
+def plan_of_image(image: str, context: Context, pull: str | None) -> Printed:
     """Return the same for an environment that has only this image. Raises CeError."""
     from container_engine.submit.prepare import prepare_image
     from container_engine.submit.stores import with_pull
 
     prepared = prepare_image(image, with_pull(context, pull))
-    return prepared.notices, prepared.head, quick.with_secret(prepared.parts)
+    return prepared.notices, prepared.head, with_secret(prepared.parts)
+
+
+def _remembered(name: str | None, context: Context, words: Sequence[str]) -> Printed | None:
+    """Ask the program that recalls plans for srun, too (spank_plugin/start/).
+
+    Return None if none is right any more, or there is no such program.
+    """
+    argv = ["plan", f"--remembered={__version__}", *words, "--", *([] if name is None else [name])]
+    try:
+        said = _output(f"{context.libexec}/plan", argv, context.env)
+    except OSError:
+        return None
+    match said.decode("utf-8", "surrogateescape").split("\0"):
+        case [notices, head, plan, ""]:
+            return notices, head, plan
+    return None
+
+
+def _output(program: str, argv: list[str], env: Mapping[str, str]) -> bytes:
+    """Return what a program prints if it succeeds, else b"". Raise OSError.
+
+    To import `subprocess` takes longer.
+    """
+    reader, writer = os.pipe()
+    with open(reader, "rb") as stream:
+        silent = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+        try:
+            actions = [(os.POSIX_SPAWN_DUP2, writer, 1), silent]
+            child = os.posix_spawn(program, argv, env, file_actions=actions)
+        finally:
+            os.close(writer)
+        said = stream.read()
+    return said if os.waitpid(child, 0)[1] == 0 else b""
+
+
+def with_secret(parts: Sequence[str]) -> str:
+    """Return the plan of one launch, "" for no container: its parts with a new secret between them.
+
+    All nodes of a step know the secret from the plan, and no other process does. It is never
+    written to a memo.
+    """
+    return os.urandom(32).hex().join(parts)

@@ -5,7 +5,7 @@
 #define CE_CARRIED_H
 
 /* Keywords of the planner's output, which is carried from there on: a plan follows, or there is no container and
- * nothing follows. container_engine/submit/quick.py uses the same words. */
+ * nothing follows. container_engine/submit/prepare.py uses the same words. */
 #define CE_WORD_PLAN "plan\n"
 #define CE_WORD_HOST "host\n"
 

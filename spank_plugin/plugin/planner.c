@@ -88,7 +88,7 @@ static int keep(char **value, const char *line, size_t length, const char *name)
 	return *value != NULL ? 0 : -1;
 }
 
-/* Parse a line before the first word: a fact for readers that do not parse the plan (submit/quick.py writes
+/* Parse a line before the first word: a fact for readers that do not parse the plan (submit/prepare.py writes
  * the same ones). Return -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {

@@ -6,8 +6,6 @@
  * (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files, path and
  * signature of each, number of variables, name and value of each, notices, the beginning of the planner's output,
  * number of parts of the plan and each of them, and an end mark.
- * container_engine/submit/quick.py reads the same for `ce run` and `ce plan`; tests/unit/plan/conftest.py
- * compares the two.
  */
 #ifndef CE_MEMO_H
 #define CE_MEMO_H

@@ -8,7 +8,8 @@
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives the
  * prefix. As `plan` it prints a remembered plan that is still right (memo.c), and becomes `plan-anew` for any
- * other. Runs as the user. Exit code: 125 ours.
+ * other; Python of the same version asks with `--remembered=VERSION` for a remembered one alone
+ * (container_engine/submit/recall.py). Runs as the user. Exit code: 125 ours, 1 for nothing remembered.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,10 +24,11 @@
 #include "common/io.h"
 #include "memo.h"
 
-enum { EXIT_ENGINE = 125, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
+enum { EXIT_ENGINE = 125, EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 
 #define HELD "CE_HELD_"
 #define PLACE "/libexec/container-engine/ce-start"
+#define REMEMBERED "--remembered=" CE_VERSION
 
 static const struct start {
 	const char *name, *script;
@@ -124,9 +126,10 @@ static int become(const struct start *start, const char *prefix, const char *con
 
 /* ---- as `plan` --------------------------------------------------------------------------------- */
 
-/* Its command line: [--for CALLER] [OPTION ...] [--] [NAME] */
+/* Its command line: [--for CALLER | --remembered=VERSION] [OPTION ...] [--] [NAME] */
 struct asked {
 	char *caller; /* NULL without --for */
+	int is_python; /* which makes a new plan itself */
 	char **options; /* on the heap, as is `words` */
 	char *name;	/* NULL: the options name the image */
 	char **words;	/* the same command line, with the dashes */
@@ -142,9 +145,11 @@ static int parse(int argc, char **argv, struct asked *asked)
 {
 	static char dashes[] = "--";
 	int has_caller = argc > 2 && strcmp(argv[1], "--for") == 0, options = 0;
-	char **rest = argv + 1 + 2 * has_caller, **word;
+	int is_python = argc > 1 && strcmp(argv[1], REMEMBERED) == 0;
+	char **rest = argv + 1 + 2 * has_caller + is_python, **word;
 
-	*asked = (struct asked){ .options = calloc((size_t)argc + 1, sizeof *asked->options),
+	*asked = (struct asked){ .is_python = is_python,
+				 .options = calloc((size_t)argc + 1, sizeof *asked->options),
 				 .words = calloc((size_t)argc + 3, sizeof *asked->words) };
 	if (asked->options == NULL || asked->words == NULL)
 		return fail("environment", "out of memory");
@@ -165,16 +170,16 @@ static int parse(int argc, char **argv, struct asked *asked)
 	return EXIT_USAGE;
 }
 
-/* Print the notices, and what is asked for. */
+/* Print the notices, and what is asked for; for Python on stdout alone, with a NUL after each part. */
 static int print(const struct asked *asked, const struct ce_memo *memo)
 {
 	CE_AUTO_FREE char *plan = ce_memo_plan(memo);
-	size_t head = asked->caller != NULL ? strlen(memo->head) : 0;
+	size_t head = asked->caller != NULL || asked->is_python ? strlen(memo->head) : 0, nul = asked->is_python;
 
 	if (plan == NULL)
 		return fail("the plan's secret", strerror(errno));
-	if (ce_write_all(2, memo->notices, strlen(memo->notices)) < 0 || ce_write_all(1, memo->head, head) < 0 ||
-	    ce_write_all(1, plan, strlen(plan)) < 0)
+	if (ce_write_all(nul ? 1 : 2, memo->notices, strlen(memo->notices) + nul) < 0 ||
+	    ce_write_all(1, memo->head, head + nul) < 0 || ce_write_all(1, plan, strlen(plan) + nul) < 0)
 		return fail("cannot print the plan", strerror(errno));
 	return 0;
 }
@@ -190,6 +195,8 @@ static int plan(const char *prefix, int argc, char **argv)
 	if (rc == 0 && ce_memo_recall(&request, &memo) == 0) {
 		rc = print(&asked, &memo);
 		free(memo.text);
+	} else if (rc == 0 && asked.is_python) {
+		rc = EXIT_NONE;
 	} else if (rc == 0) {
 		rc = become(meant("plan-anew"), prefix, first, asked.words);
 	}

@@ -76,9 +76,9 @@ def _refuse_inside(text: str) -> None:
 
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
-    notices, head, text = recall.plan_of(
-        arguments.name, context, arguments.pull, arguments.container_options
-    )
+    # for Slurm's commands ce-start has found nothing remembered, or this process would not be
+    make = recall.new_plan_of if arguments.caller else recall.plan_of
+    notices, head, text = make(arguments.name, context, arguments.pull, arguments.container_options)
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)
     messages.say(notices)

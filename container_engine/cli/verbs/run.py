@@ -20,7 +20,7 @@ from container_engine.cli.printing import messages
 from container_engine.cli.printing.messages import refuse
 from container_engine.errors import UserError
 from container_engine.process import reason
-from container_engine.submit import quick, recall
+from container_engine.submit import recall
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
@@ -229,15 +229,15 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
     if arguments.container_options:
-        notices, head, text = recall.plan_of(
+        notices, _head, text = recall.plan_of(
             name, context, arguments.pull, arguments.container_options
         )
     elif name is None:
-        notices, head, text = recall.plan_of_image(arguments.image, context, arguments.pull)
+        notices, _head, text = recall.plan_of_image(arguments.image, context, arguments.pull)
     else:
-        notices, head, text = _plan_of(name, context, arguments.pull)
+        notices, _head, text = _plan_of(name, context, arguments.pull)
     messages.say(notices)
-    if head == quick.HOST:
+    if not text:
         return None
     plan: LaunchPlan = json.loads(text)
     return plan

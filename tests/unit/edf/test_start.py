@@ -30,3 +30,8 @@ def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
     assert "container_engine.submit.prepare" in loaded
     fetching = {"container_engine.images.fetch.importing", "container_engine.images.scanning"}
     assert not loaded & {*fetching, "socket", "subprocess", "tempfile", "threading", "traceback"}
+
+
+def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_slowly() -> None:
+    loaded = imported_by("container_engine.submit.recall")
+    assert not loaded & {"container_engine.submit.prepare", "msgspec", "subprocess", "json"}

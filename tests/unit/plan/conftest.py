@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.submit import memo, quick
 from container_engine.submit.context import Context
 from container_engine.submit.prepare import prepare
 from tests.unit import squashfs
@@ -58,19 +57,21 @@ class User:
         return "".join([prepared.head, *prepared.parts])
 
     def recalled(self, name: str = "e") -> str | None:
-        """Return the memo of the quick path, or None if it must plan again.
-
-        Both readers of memos must agree on that: that of `ce run`, and that of srun.
-        """
-        environment = {os.fsencode(k): os.fsencode(v) for k, v in self.env.items()}
-        key = memo.key(name, str(self.cwd), str(self.prefix))
-        found = quick.recall(key, environment, os.geteuid())
-        printed = None if found is None else (found[0], b"".join(found[1:]))
-        assert self.told(["--for", "srun", "--", name]) == printed
-        return None if printed is None else printed[1].decode()
+        """Return the remembered plan, or None if a new one is needed."""
+        told = self.told(["--for", "srun", "--", name])
+        return None if told is None else told[1].decode()
 
     def told(self, words: Sequence[str | bytes]) -> tuple[bytes, bytes] | None:
         """Return what the installed program prints, or None if it starts Python to plan again."""
+        program = self.installed()
+        done = subprocess.run(
+            [program, *words], env=self.env, cwd=self.cwd, capture_output=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return None if done.stdout.decode() == f"{ANEW}\n" else (done.stderr, done.stdout)
+
+    def installed(self) -> Path:
+        """Return the program that recalls plans, which is installed by this at first."""
         place = self.prefix / "libexec/container-engine"
         if not place.exists():
             place.mkdir(parents=True)
@@ -79,11 +80,7 @@ class User:
             python = self.prefix / "libexec/python3"
             python.write_text(f"#!/bin/sh\necho '{ANEW}'\n")
             python.chmod(0o755)
-        done = subprocess.run(
-            [place / "plan", *words], env=self.env, cwd=self.cwd, capture_output=True, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        return None if done.stdout.decode() == f"{ANEW}\n" else (done.stderr, done.stdout)
+        return place / "plan"
 
     def memos(self) -> list[Path]:
         return sorted((self.home / ".cache/container-engine/plans").iterdir())

@@ -1,6 +1,5 @@
 """Options of pyxis in a launch are planned, remembered and bound by the site as lines are."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from container_engine.images import lock
 from container_engine.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
-from container_engine.submit import memo, quick
+from container_engine.submit import memo
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -142,12 +141,8 @@ def test_what_the_site_refuses_a_file_it_refuses_an_option(
 
 
 def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None:
-    environment = {os.fsencode(name): os.fsencode(value) for name, value in user.env.items()}
-
-    def recalled(words: list[str], name: str | None = None, **more: str) -> bool:
-        key = memo.key(name, str(user.cwd), str(user.prefix), words)
-        env = environment | {os.fsencode(k): os.fsencode(v) for k, v in more.items()}
-        return quick.recall(key, env, os.geteuid()) is not None
+    def recalled(words: list[str], *name: str) -> bool:
+        return user.told([*words, "--", *name]) is not None
 
     words = ["--container-variables", f"--container-image={user.image}"]
     prepare(None, user.context(), words)
@@ -155,7 +150,8 @@ def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None
     assert not recalled(words[1:])
     assert not recalled(words, "e")
     assert not recalled(["--container-variables", f"--container-image={user.image}x"])
-    assert not recalled(words, PYXIS_CONTAINER_MOUNTS="/a")
+    user.env["PYXIS_CONTAINER_MOUNTS"] = "/a"
+    assert not recalled(words)
 
 
 def test_no_two_requests_have_the_same_key() -> None:

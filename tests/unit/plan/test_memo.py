@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import container_engine
-from container_engine.submit import memo, quick, recall
+from container_engine.submit import memo, prepare, recall
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
 
@@ -23,19 +24,51 @@ def test_a_plan_is_remembered_as_it_was_printed(user: User) -> None:
     assert printed.endswith("}\n")
 
 
-def test_ce_plan_and_ce_run_look_at_the_memo_first(
+def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed = user.plan()
     (memo_file,) = user.memos()
     memo_file.write_bytes(memo_file.read_bytes().replace(b'"/scratch/me"', b'"/remembered"'))
-    for name, value in user.env.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(user.cwd)
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
-    for pull, expected in ((None, remembered_plan), ("missing", printed)):
-        notices, head, text = recall.plan_of("e", user.context(), pull)
-        assert (notices, head + text) == ("", expected)
+    # without the program, as in an installation of Python's packages alone, nothing is remembered
+    assert recall.plan_of("e", user.context(), None) == ("", *divided(printed))
+    user.plan()
+    memo_file.write_bytes(memo_file.read_bytes().replace(b'"/scratch/me"', b'"/remembered"'))
+    user.installed()
+    for make, pull, expected in (
+        (recall.plan_of, None, remembered_plan),
+        (recall.plan_of, "missing", printed),
+        (recall.new_plan_of, None, printed),
+    ):
+        assert make("e", user.context(), pull) == ("", *divided(expected)), (make, pull)
+
+
+def divided(printed: str) -> tuple[str, str]:
+    head, keyword, plan = printed.partition(prepare.PLAN)
+    return head + keyword, plan
+
+
+@pytest.mark.parametrize("version", ["", container_engine.__version__ + "x", "1"])
+def test_a_remembered_plan_is_told_to_python_of_the_same_version_alone(
+    user: User, version: str
+) -> None:
+    user.plan()
+    words = [str(user.installed()), f"--remembered={version}", "--", "e"]
+    done = subprocess.run(words, env=user.env, cwd=user.cwd, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_who_asks_for_a_remembered_plan_starts_no_planner(user: User) -> None:
+    printed = user.plan()
+    words = [str(user.installed()), f"--remembered={container_engine.__version__}", "--"]
+    for name, expected in (("e", (0, "\0".join(["", *divided(printed), ""]))), ("f", (1, ""))):
+        done = subprocess.run(
+            [*words, name], env=user.env, cwd=user.cwd, stdout=subprocess.PIPE, timeout=60
+        )
+        assert (done.returncode, done.stdout.decode()) == expected
 
 
 def _replace_image(user: User) -> None:
@@ -217,8 +250,8 @@ def test_a_refused_environment_is_not_remembered(user: User) -> None:
 
 def test_an_environment_without_container_is_remembered_with_its_notice(user: User) -> None:
     (user.second / "e.toml").write_text('image = ""')
-    assert user.plan() == quick.HOST
-    assert user.recalled() == quick.HOST
+    assert user.plan() == prepare.HOST
+    assert user.recalled() == prepare.HOST
     assert b"ce: warning: " in user.memos()[0].read_bytes()
 
 
@@ -359,9 +392,9 @@ def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> No
     directory = user.home / "directory"
     key = memo.key("e", str(user.cwd), str(user.prefix))
     files = (f"{directory}/file",)
-    made = memo.Memo(key, files, {}, time.time_ns() + 10**10, "", quick.HOST, [])
+    made = memo.Memo(key, files, {}, time.time_ns() + 10**10, "", prepare.HOST, [])
     assert memo.remember(made, user.env, os.geteuid())
-    assert user.recalled() == quick.HOST
+    assert user.recalled() == prepare.HOST
     directory.touch()
     assert user.recalled() is None
 
@@ -405,10 +438,10 @@ def test_nothing_can_depend_on_the_whole_environment() -> None:
 def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
     user.plan()
     key = memo.key("e", str(user.cwd), str(user.prefix))
-    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", quick.HOST, [])
+    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.HOST, [])
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
         assert memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
-        assert (user.recalled() == quick.HOST) == expected
+        assert (user.recalled() == prepare.HOST) == expected
 
 
 REQUESTS: dict[str, tuple[str | None, list[str]]] = {
@@ -425,7 +458,8 @@ REQUESTS: dict[str, tuple[str | None, list[str]]] = {
 
 @pytest.mark.parametrize(("name", "words"), REQUESTS.values(), ids=REQUESTS.keys())
 @pytest.mark.parametrize(
-    "facts", ["", quick.INSIDE, f"{quick.VOID_STORE}/a\n", f"{quick.IMAGE}a\n{quick.KEPT}b/c\n"]
+    "facts",
+    ["", prepare.INSIDE, f"{prepare.VOID_STORE}/a\n", f"{prepare.IMAGE}a\n{prepare.KEPT}b/c\n"],
 )
 def test_the_program_finds_the_memo_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
@@ -437,7 +471,7 @@ def test_the_program_finds_the_memo_of_each_request(
         {"LD_LIBRARY_PATH": "/none", "NONE": None, "": None, "A=B": None},
         time.time_ns() + 10**10,
         "ce: warning: ü\n",
-        facts + quick.PLAN,
+        facts + prepare.PLAN,
         ["{}\n"],
     )
     assert memo.remember(made, user.env, os.geteuid())
@@ -453,7 +487,7 @@ def test_the_program_finds_the_memo_of_each_request(
 def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
     parts = ['{"a":{"secret":"', '"},"b":"@new@","secret":"', '"}\n']
     key = memo.key("e", str(user.cwd), str(user.prefix))
-    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", quick.PLAN, parts)
+    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.PLAN, parts)
     assert memo.remember(made, user.env, os.geteuid())
     secrets = set()
     for _ in range(3):
@@ -461,40 +495,41 @@ def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
         assert told is not None
         first, second = re.findall('"secret":"([0-9a-f]{64})"', told[1].decode())
         assert first == second
-        assert told[1].decode() == quick.PLAN + first.join(parts)
+        assert told[1].decode() == prepare.PLAN + first.join(parts)
         secrets.add(first)
     assert len(secrets) == 3
 
 
-def test_both_readers_agree_about_damaged_memos(user: User) -> None:
-    """No memo is used that one of them would not take; most damage is without consequence."""
-    user.plan()
+def test_no_damage_of_a_memo_changes_what_is_planned(user: User) -> None:
+    """Most damage is without consequence; no word of a plan is among it."""
+    printed = user.plan()
     (file,) = user.memos()
     whole = file.read_bytes()
+    until = whole.index(b"\0" + printed.partition("plan\n")[0].encode())
     chance = random.Random(1)
     for _ in range(400):
-        at, size = chance.randrange(len(whole)), chance.choice([0, 1, 1, 2, 9])
+        at, size = chance.randrange(until), chance.choice([0, 1, 1, 2, 9])
         with_what = bytes(chance.choice(b"\0\0\n-=0159abxyz") for _ in range(chance.randrange(3)))
-        file.write_bytes(whole[:at] + with_what + whole[at + size :])
-        user.recalled()
+        file.write_bytes(whole[:at] + with_what + whole[min(at + size, until) :])
+        assert user.recalled() in {None, printed}
     file.write_bytes(whole)
-    assert user.recalled() is not None
+    assert user.recalled() == printed
 
 
 _NEITHER = (
     *("", "\n", "{}", "host", "hosts\n", " host\n", "x=1\nhost\n"),
-    *("plan", "plan{}", quick.INSIDE, f"{quick.PLAN}{quick.HOST}"),
+    *("plan", "plan{}", prepare.INSIDE, f"{prepare.PLAN}{prepare.HOST}"),
 )
 
 
-def test_both_readers_use_a_memo_for_a_word_that_fits_what_follows(user: User) -> None:
+def test_a_memo_is_used_if_its_word_fits_what_follows(user: User) -> None:
     user.plan()
     (file,) = user.memos()
     *before, _head, number, plan, end, nothing = file.read_bytes().split(b"\0")
     assert (number, end, nothing) == (b"1", b"end", b"")
-    for head in (quick.HOST, quick.PLAN, f"{quick.INSIDE}{quick.PLAN}", *_NEITHER):
+    for head in (prepare.HOST, prepare.PLAN, f"{prepare.INSIDE}{prepare.PLAN}", *_NEITHER):
         for parts in ([], [plan]):
             fields = [*before, head.encode(), b"%d" % len(parts), *parts, end, nothing]
             file.write_bytes(b"\0".join(fields))
-            fits = head == quick.HOST if not parts else head.endswith(quick.PLAN)
+            fits = head == prepare.HOST if not parts else head.endswith(prepare.PLAN)
             assert (user.recalled() is not None) == fits, (head, parts)
