@@ -23,7 +23,9 @@ PLUGIN = "lib/slurm/container_engine.so"
 _CHECK = "plugstack.conf"
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 _INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: bytes, and how many Linux takes
-_PROFILES = "etc/container-engine/tasks.bpf"  # spank_plugin/common/profile.c
+_DEFAULT_PREFIX = "/opt/container-engine"
+_OWN_FILES = "etc/container-engine"  # of the site, read in place of those in /etc
+_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # spank_plugin/common/profile.c
 _PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
 _DEFAULT_TIMEOUT_S = 300
 # each argument with the form of its value, and that in words
@@ -51,7 +53,9 @@ def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Ite
     loaded = [line for line in _lines(Path(path), _INCLUDES) if _is_plugin(line.text)]
     lines = [line for line in loaded if _names(line.text, plugin)]
     wanted = f"required {plugin} prefix={prefix}"
-    if not lines:
+    if loaded and not lines:
+        yield from _other(loaded[0], prefix, wanted)
+    elif not lines:
         yield failed(_CHECK, f"{path} has no line for {plugin}", f"add: {wanted}")
     elif len(loaded) > 1:
         places = ", ".join(f"{line.place} ({line.text.split()[1]})" for line in loaded)
@@ -67,6 +71,19 @@ def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Ite
         else:
             yield ok(_CHECK, f"{path}: {' '.join(words)}" if words else path)
         yield _confinement(words, prefix)
+
+
+def _other(line: _Line, prefix: Path, wanted: str) -> Iterator[Finding]:
+    """Report that Slurm uses another installation, and what that has and this one lacks."""
+    loaded, *arguments = line.text.split()[1:]
+    text = f"{line.place} loads another installation: {loaded}"
+    yield failed(_CHECK, text, f"replace that line, never add a second one: {wanted}")
+    named = [word.partition("=")[2] for word in arguments if word.startswith("prefix=")]
+    other = Path(named[-1] if named else _DEFAULT_PREFIX)
+    if (other / _OWN_FILES).is_dir() and not (prefix / _OWN_FILES).is_dir():
+        text = f"{other / _OWN_FILES} is not used by this installation, which has no such directory"
+        remedy = f"copy it to {prefix}/etc: otherwise its settings and rules no longer apply"
+        yield warning("site's files", text, remedy)
 
 
 def _arguments(
@@ -85,7 +102,7 @@ def _arguments(
             text = f"{place}: {word}: must be {words_for_it}: no container starts"
             yield failed(_CHECK, text, f"correct {name}=")
     values = dict(word.split("=", 1) for word in words if "=" in word)
-    own = values.get("prefix", "/opt/container-engine")
+    own = values.get("prefix", _DEFAULT_PREFIX)
     if own.startswith("/") and os.path.realpath(own) != os.path.realpath(prefix):
         text = f"{place}: prefix={own} is not where the plugin is installed"
         yield failed(_CHECK, text, f"write: prefix={prefix}")

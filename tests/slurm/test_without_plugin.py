@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import ROOT, Cluster
+from tests.slurm.cluster import ROOT, Cluster, sandbox
 from tests.slurm.error_block import Blame
 from tests.slurm.job import batch
 from tests.slurm.plugins import configured, own_stack, plugins_on
@@ -431,3 +431,18 @@ def test_ce_doctor_fails_for_a_node_without_the_plugin(cluster: Cluster, bare: s
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("failed"))
     assert re.fullmatch(rf"failed +plugstack.conf +{bare}: .* has no line for .*", line)
     assert done.stdout.endswith("asked: n[1-2]; 1 of 2 can start containers\n")
+
+
+def test_the_printed_health_check_drains_such_a_node(cluster: Cluster, bare: str) -> None:
+    text = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/admin/health.md").read_text(), re.DOTALL)[0]
+    conf = f"export SLURM_CONF={cluster.dir}/etc/slurm.conf"
+    own = text.replace("/opt/container-engine/bin/ce", f"{cluster.prefix}/bin/ce\n{conf}")
+    script = cluster.write(own, "ce-health", mode=0o755)
+    try:
+        # slurmd sets no other variable
+        done = sandbox("node", bare, "env", "-i", f"SLURMD_NODENAME={bare}", str(script))
+        drained = cluster.run(["sinfo", "-h", "-n", bare, "-o", "%T %E"]).stdout
+    finally:
+        cluster.run(["scontrol", "update", f"nodename={bare}", "state=resume"], user="root")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.match(r"drained CE: failed plugstack.conf .* has no line for ", drained)

@@ -1,6 +1,5 @@
 """The health check of the documentation, with stand-ins for Slurm and the engine."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -16,7 +15,8 @@ class Node:
         self.here = here
         self.script = here / "ce-health"
         text = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
-        self.script.write_text(text.replace("/opt/container-engine/bin/ce", str(here / "ce")))
+        text = text.replace("/opt/container-engine/bin/ce", str(here / "ce"))
+        self.script.write_text(text.replace("export PATH=", f"export PATH={here}:"))
         self.program("runuser", 'shift 3; exec "$@"')
         self.program("logger", f'echo "$@" >> {here}/logged')
 
@@ -27,11 +27,11 @@ class Node:
     def check(self, said: str, code: int, state: str = "IDLE") -> tuple[int, str]:
         """Return the exit code, and what scontrol was asked to change."""
         self.program("ce", f"echo '{said}'\nexit {code}")
-        shown = f"NodeName=n1 State={state} Reason=disk swap [bob] State=no"
+        shown = f"NodeName=n1 State={state} Reason=disk swap [bob] State=no" if state else ""
         self.program(
             "scontrol", f'[ $1 = update ] && echo "$@" > {self.here}/asked || echo "{shown}"'
         )
-        env = {"PATH": f"{self.here}:{os.environ['PATH']}", "SLURMD_NODENAME": "n1"}
+        env = {"SLURMD_NODENAME": "n1"}  # all that slurmd sets
         done = subprocess.run(["/bin/sh", self.script], env=env, check=False)
         asked = self.here / "asked"
         return done.returncode, asked.read_text() if asked.exists() else ""
@@ -52,6 +52,11 @@ def test_a_node_that_cannot_start_containers_is_drained_with_the_cause(node: Nod
 @pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN*", "IDLE+FAIL"])
 def test_the_reason_of_a_node_that_is_drained_already_stays(node: Node, state: str) -> None:
     assert node.check(FAILED, 1, state) == (1, "")
+
+
+def test_a_node_that_slurm_does_not_know_is_in_the_log(node: Node) -> None:
+    assert node.check(FAILED, 1, "") == (1, "")
+    assert "not drained: scontrol shows no node n1" in (node.here / "logged").read_text()
 
 
 def test_a_node_without_the_engine_is_drained(node: Node) -> None:

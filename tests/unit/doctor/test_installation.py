@@ -38,6 +38,11 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     [
         (LINE, State.OK, "plugstack.conf"),
         (f"# {LINE}", State.FAILED, "has no line for /opt/ce/lib/slurm/container_engine.so"),
+        (
+            LINE.replace("/opt/ce", "/opt/old"),
+            State.FAILED,
+            "loads another installation: /opt/old/",
+        ),
         (LINE.replace("required", "optional"), State.FAILED, "jobs would run on the host"),
         ("include more.d/*.conf", State.OK, "plugstack.conf"),
         (f"include more.d/*.conf\n{LINE}", State.FAILED, "loads the plugin 2 times"),
@@ -57,6 +62,23 @@ def test_the_line_for_the_plugin_must_be_there_and_required(
     found = {finding.check: finding for finding in look_at_slurm(PREFIX, slurm, SITE)}
     assert found["plugstack.conf"].state is state
     assert message in found["plugstack.conf"].message
+
+
+def test_files_of_the_site_that_a_new_prefix_lacks_are_reported(
+    tmp_path: Path, slurm: dict[str, str]
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    files = old / "etc/container-engine"
+    files.mkdir(parents=True)
+    (tmp_path / "plugstack.conf").write_text(f"{LINE.replace('/opt/ce', str(old))}\n")
+    found = {finding.check: finding for finding in look_at_slurm(new, slurm, SITE)}
+    line = f"required {new}/lib/slurm/container_engine.so prefix={new}"
+    remedy = f"replace that line, never add a second one: {line}"
+    assert found["plugstack.conf"].remedy == remedy
+    assert found["site's files"].state is State.WARNING
+    assert found["site's files"].message.startswith(f"{files} is not used by this installation")
+    (new / "etc/container-engine").mkdir(parents=True)
+    assert "site's files" not in {each.check for each in look_at_slurm(new, slurm, SITE)}
 
 
 @pytest.mark.parametrize(
