@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -80,7 +81,7 @@ def output(
 def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
     from container_engine.faults import shortage
 
-    message = f"cannot start {argv[0]}: {reason(error)}"
+    message = _no_start(argv, error)
     if hint := shortage.hint(error.errno or 0):
         return SiteError(message, hint, shortage.CODE)
     if isinstance(error, FileNotFoundError):
@@ -88,19 +89,18 @@ def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
     return SiteError(message, hint or None, "program-missing")
 
 
-def _temporary_file() -> IO[bytes]:
-    """Return a nameless file for what a program prints. Raises SiteError."""
-    import tempfile
-
+def _file_in_memory(argv: Sequence[str]) -> IO[bytes]:
+    """Return a file for what a program says on stderr. Raises SiteError."""
     try:
-        return tempfile.TemporaryFile()
+        return open(os.memfd_create("stderr"), "rb")
     except OSError as error:
-        hint = (
-            "is it full or read-only, or a limit of yours too low (ulimit -f, ulimit -n)?"
-            " TMPDIR names another directory"
-        )
-        message = f"cannot make a temporary file: {reason(error)}"
-        raise SiteError(message, hint, "limit-reached") from None
+        # no more descriptors: an import needs one, too
+        hint = "raise your limit of open files in the shell or script: ulimit -n 1024"
+        raise SiteError(_no_start(argv, error), hint, "limit-reached") from None
+
+
+def _no_start(argv: Sequence[str], error: OSError) -> str:
+    return f"cannot start {argv[0]}: {reason(error)}"
 
 
 def reason(error: OSError) -> str:
@@ -176,8 +176,6 @@ def merged(
     process has one there: Podman shows progress on terminals only. Raises the same errors as
     `output`; their details have the end of the output.
     """
-    import os
-
     reader, writer = _terminal() if is_shown and os.isatty(2) else os.pipe()
     last = b""
     with open(reader, "rb", 0) as stream, open(writer, "wb", 0) as end:
@@ -198,7 +196,6 @@ def merged(
 
 def _terminal() -> tuple[int, int]:
     """Return both ends of a new terminal, as wide as that of stderr, which passes bytes as is."""
-    import os
     import termios
     import tty
 
@@ -315,7 +312,7 @@ def _child(
         too_late = True
         child.kill()
 
-    with _temporary_file() as said:
+    with _file_in_memory(argv) as said:
         try:
             child = subprocess.Popen(
                 argv,

@@ -5,8 +5,7 @@ one of another hook, `{arch}` for the machine (uname -m), `{here}` for the direc
 hook.toml, and `{node.…}`, which only the node fills in.
 """
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: msgspec would have to compile each type
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field

@@ -8,7 +8,6 @@ the same for all users, and the releases of the hooks that the environment uses.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -126,6 +125,8 @@ def _elsewhere(path: str, error: OSError) -> str | None:
 
 def digest_of(said: Iterable[tuple[str, str]]) -> str:
     """Return the hash of keys and values as an environment's files have them."""
+    import hashlib
+
     text = json.dumps([list(pair) for pair in said]).encode("utf-8", "surrogateescape")
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
@@ -236,6 +237,8 @@ def _is_pinned(path: str, pinned: Pinned) -> bool:
 
 
 def _samples(path: str, size: int) -> str:
+    import hashlib
+
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         for number in range(_SAMPLES):
@@ -245,6 +248,8 @@ def _samples(path: str, size: int) -> str:
 
 
 def _head(path: str) -> str:
+    import hashlib
+
     with open(path, "rb") as file:
         return hashlib.sha256(file.read(_HEAD)).hexdigest()
 

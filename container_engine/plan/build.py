@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from msgspec.structs import replace
@@ -180,6 +179,8 @@ def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer |
         if name
         else ("environment", *edf.files, image.path, *(part.path for part in image.above))
     )
+    from hashlib import sha256
+
     key = sha256("\0".join(what).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return KeptContainer(name=name, key=key, mode=cast("_Mode", mode), directory=directory)
 

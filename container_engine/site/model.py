@@ -1,7 +1,6 @@
 """The site's configuration: what an administrator decides for all users."""
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: msgspec would have to compile each type
 from fnmatch import fnmatchcase
 from posixpath import normpath
 from typing import Annotated, Literal, TypeAlias, get_args

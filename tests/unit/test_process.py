@@ -1,11 +1,10 @@
 """The output of a failed program, as one line."""
 
 import os
+import resource
 import subprocess
 import sys
-import tempfile
 import termios
-from pathlib import Path
 
 import pytest
 
@@ -35,14 +34,17 @@ def test_a_program_of_the_system_does_not_get_the_loaders_variables_of_the_job()
     assert not [line for line in printed.splitlines() if line.startswith(("LD_", "PYTHON"))]
 
 
-def test_a_program_that_has_no_place_for_its_messages_is_not_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(SiteError, match="cannot make a temporary file: ") as caught:
-        output(["true"], {}, 10)
+def test_a_program_whose_messages_have_no_place_is_not_started() -> None:
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(free := os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, usual[1]))
+    try:
+        with pytest.raises(SiteError, match="cannot start true: too many open") as caught:
+            output(["true"], {}, 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     assert caught.value.see == "limit-reached"
-    assert "TMPDIR" in (caught.value.hint or "")
+    assert "ulimit -n" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("is_shown", [True, False])

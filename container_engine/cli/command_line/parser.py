@@ -6,7 +6,7 @@ import argparse
 import importlib
 import re
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from container_engine import __version__, message_text
 from container_engine.cli.command_line.verb_table import VERBS, overview
@@ -48,6 +48,11 @@ def _matches(message: str) -> Iterator[tuple[re.Match[str], str]]:
             yield found, plain
 
 
+def _unmeasured(prog: str) -> argparse.HelpFormatter:
+    """Return a formatter of one width, for argparse's own checks: a terminal's takes an import."""
+    return argparse.HelpFormatter(prog, width=80)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that reports errors as all of `ce` does: one line and a hint.
 
@@ -56,6 +61,9 @@ class Parser(argparse.ArgumentParser):
     """
 
     _is_second_look = False
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # as argparse has them
+        super().__init__(formatter_class=_unmeasured, **options)
 
     def parse_known_args(  # type: ignore[override]  # the overloads differ in the namespace only
         self,
@@ -117,6 +125,7 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         from container_engine.cli.command_line.examples import EXAMPLES
 
+        self.formatter_class = argparse.HelpFormatter
         text = super().format_help().replace("positional arguments:", "arguments:", 1)
         examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
         title = "example" if len(examples) == 1 else "examples"
@@ -160,7 +169,7 @@ class _Whole(Parser):
         super()._check_value(action, value)
 
     def format_help(self) -> str:
-        formatter = self._get_formatter()
+        formatter = argparse.HelpFormatter(self.prog)
         formatter.start_section("Options")
         formatter.add_arguments(a for a in self._actions if a.option_strings)
         formatter.end_section()

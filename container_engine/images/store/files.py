@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -63,6 +62,8 @@ def fresh_directory(path: str) -> Iterator[str]:
 
 def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:
     """Return the digest of a file in hexadecimal, or None if `is_stopped` became true."""
+    import hashlib
+
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while data := file.read(_PIECE):

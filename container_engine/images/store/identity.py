@@ -7,7 +7,6 @@ image's size and modification time (ns) at that time. A launch reads only this f
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from typing import NamedTuple
 
@@ -69,6 +68,8 @@ def record(path: str, digest: str, config: bytes | None = None, made: str = "") 
         before = sums(path)
         of_config = before.config if before is not None else ""
     else:
+        import hashlib
+
         of_config = hashlib.sha256(config).hexdigest()
     found = Sums(digest.removeprefix("sha256:"), of_config, _stamp(made or path))
     publish(path + SUFFIX, found.to_bytes())

@@ -13,7 +13,6 @@ A file that has its final name is complete.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
@@ -155,6 +154,8 @@ def ref_name(canonical: str, arch: str) -> str:
 
     name = quote(canonical, safe=":@")
     if len(name) > _MAX_NAME:
+        import hashlib
+
         name = name[:100] + hashlib.sha256(name.encode()).hexdigest()
     return f"{name}-{arch}"
 

@@ -1,10 +1,15 @@
 """Imports of programs that must start quickly."""
 
+import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
+import container_engine.catalog.model
+import container_engine.site.model
+from container_engine.model import Model
 from tests.unit.edf.cases import DATA
 
 ROOT = DATA.parents[2]
@@ -24,12 +29,28 @@ def test_what_nodes_share_with_the_submit_host_imports_nothing_slow(module: str)
 
 def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
     wanted = "container_engine.cli.main, container_engine.submit.prepare"
-    program = f"import sys, {wanted}; print(*sys.modules)"
+    parser = "container_engine.cli.main.build(['plan'])"
+    program = f"import sys, {wanted}; {parser}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
     loaded = set(done.stdout.decode().split())
     assert "container_engine.submit.prepare" in loaded
     fetching = {"container_engine.images.fetch.importing", "container_engine.images.scanning"}
-    assert not loaded & {*fetching, "socket", "subprocess", "tempfile", "threading", "traceback"}
+    slow = {"hashlib", "shutil", "socket", "subprocess", "tempfile", "threading", "traceback"}
+    assert not loaded & {*fetching, *slow}
+
+
+def test_a_program_is_run_without_a_temporary_file() -> None:
+    loaded = imported_by("container_engine.process as run; run.output(['/bin/true'], {}, 10)")
+    assert not loaded & {"shutil", "tempfile"}
+
+
+@pytest.mark.parametrize("module", [container_engine.catalog.model, container_engine.site.model])
+def test_types_of_what_every_plan_reads_are_no_strings(module: ModuleType) -> None:
+    """Each that is one is compiled when a document is first read."""
+    models = [cls for cls in vars(module).values() if isinstance(cls, type(Model))]
+    assert models
+    types = [one for cls in models for one in inspect.get_annotations(cls).values()]
+    assert not [one for one in types if isinstance(one, str)]
 
 
 def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_slowly() -> None:
