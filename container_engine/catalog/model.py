@@ -72,7 +72,7 @@ class Service(Model):
     command: Annotated[tuple[str, ...], about("program and arguments", min_length=1)]
     ready: Annotated[str, about("a path in the container that says it is ready")] = ""
     running: Annotated[
-        str, about("what it prints if it is running already, which counts as started")
+        str, about("what it prints if it is running already, which is a successful start")
     ] = ""
     stop: Annotated[tuple[str, ...], about("a command that stops it cleanly")] = ()
 

@@ -90,7 +90,7 @@ class _Look:
             # hosts are in lower case in names; allowed_images takes them as they are written
             why = _why_no_name(pattern.partition("/")[2] if is_file else pattern)
             if "," in pattern:
-                why = "names have no comma, patterns are strings of their own"
+                why = "a name has no comma; write each pattern as its own string"
             elif _SCHEME in pattern or not _HOST_AND_PATH.fullmatch(pattern):
                 why = "it is written without a scheme or spaces"
             if why:

@@ -31,14 +31,14 @@ def look_at_sites(stores: Iterable[str]) -> Iterator[Finding]:
     for path in stores:
         check = "site store"
         if not os.path.isdir(path):
-            remedy = "is its file system mounted here? else correct image_stores"
+            remedy = "is its file system mounted here? if it is, correct image_stores"
             yield failed(check, f"{path} is not there", remedy)
         elif not os.access(path, os.R_OK | os.X_OK):
             yield failed(check, f"{path} cannot be read", f"chmod a+rx {path}")
         elif not os.listdir(path):
             text = f"{path} is empty"
             yield failed(
-                check, text, "is its file system mounted here? else import an image into it"
+                check, text, "is its file system mounted here? if it is, import an image into it"
             )
         else:
             yield ok(check, path)

@@ -37,7 +37,7 @@ def start(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> Finding:
         own = {**env, "XDG_CACHE_HOME": directory}
         found = (_run(ce, directory, path, own) for path in (image, *_smallest(stores)))
         admitted = next((finding for finding in found if finding is not None), None)
-    remedy = "import a small image into a store of image_stores, for this check, too"
+    remedy = "import a small image into a store of image_stores for this check"
     return admitted or warning(_CHECK, "not tried: the site's policy refuses a test image", remedy)
 
 
@@ -75,7 +75,9 @@ def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> Finding
     except CeError as error:
         return failed(_CHECK, f"does not start: {error}", "install the engine again")
     if f"{_MARK}=inside".encode() not in printed.split(b"\0"):
-        return failed(_CHECK, "starts, but its environment is not the one requested", "report it")
+        return failed(
+            _CHECK, "starts, but its environment variables are not those requested", "report it"
+        )
     return ok(_CHECK, f"starts and ends in {1000 * (time.monotonic() - before):.0f} ms")
 
 

@@ -76,7 +76,7 @@ def _shell(place: Place) -> Advice | None:
     if line.startswith(("$ ", "> ", "% ")):
         return "a shell prompt is not TOML", _NOT_EDF
     if line.startswith("```"):
-        return "a fence of Markdown is not TOML", _NOT_EDF
+        return "the fence of a Markdown code block (```) is not TOML", _NOT_EDF
     word, _, rest = line.partition(" ")
     if word == "export":
         name, _, value = rest.partition("=")

@@ -253,7 +253,7 @@ FAULTS = {
     "mount-destination": Fault(
         "the destination of a mount cannot be replaced in a container",
         YOU,
-        "choose another destination than /, /proc, /sys and /dev",
+        "choose a destination other than /, /proc, /sys and /dev",
     ),
     "mount-policy": Fault(
         "the site's policy does not allow this mount",
@@ -285,7 +285,7 @@ FAULTS = {
         "the node does not allow user namespaces",
         SITE,
         "report the node; until it is repaired, exclude it: srun --exclude=NODE",
-        own="allow them: the line 'user namespaces' names the setting",
+        own="allow them: the line 'user namespaces' shows which setting does",
     ),
     "fuse-unavailable": Fault(
         "users cannot mount with FUSE on the node, so the image cannot be mounted",
@@ -329,7 +329,7 @@ FAULTS = {
         "crun refuses the node's hybrid cgroup hierarchy",
         SITE,
         "report the node; docs/admin/install.md says which setting it needs",
-        own="the line 'cgroups' names the setting",
+        own="the line 'cgroups' shows which setting to change",
     ),
     "container-space": Fault(
         "the container's file system in memory is full",

@@ -42,8 +42,8 @@ def _any_gpu(names: Iterable[Text]) -> bool:
 def _choice(history: History, *, own: bool, of_site: bool) -> Iterator[Problem]:
     origin, value = history.effective.origin, history.effective.value
     if own and value != "all":
-        message = "has no effect: devices names the GPUs of this environment"
-        yield advice(origin, history.key, message, "name there the ones that it needs")
+        message = "has no effect: devices lists the GPUs of this environment"
+        yield advice(origin, history.key, message, "list those that it needs there")
     elif not (own or of_site):
         message = "has no effect: neither this environment nor the site gives a GPU"
         yield advice(origin, history.key, message, f'devices = ["{_GPU}=all"] gives all')

@@ -152,8 +152,10 @@ def _of_cluster(
     configuration = slurm_conf.find(env)
     name = slurm_conf.value(configuration, "ClusterName", looked.probed) if configuration else ""
     if not name:
-        why = "which of these counts is unknown: this host has no slurm.conf with a ClusterName"
-        looked.faults.append(Fault(directory, why, "SLURM_CONF names one elsewhere"))
+        why = "cannot tell which of these applies: this host has no slurm.conf with a ClusterName"
+        looked.faults.append(
+            Fault(directory, why, "set SLURM_CONF to the path of slurm.conf if it is elsewhere")
+        )
     file = f"{directory}/{name.lower()}.toml"
     return [file] if file in every else []
 

@@ -159,7 +159,7 @@ class SiteConfig(Written):
         about(
             "devices of every container on the nodes that have them: CDI names, and paths or "
             "patterns of paths; of nvidia.com/gpu, NVIDIA_VISIBLE_DEVICES and "
-            "NVIDIA_DRIVER_CAPABILITIES say how much",
+            "NVIDIA_DRIVER_CAPABILITIES select which, and which parts of the driver",
             examples=[["nvidia.com/gpu=all", "/dev/cxi*", "/dev/xpmem"]],
         ),
     ] = ()

@@ -227,7 +227,7 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	if (is_script && has_return(head, name, why))
 		return CE_RETURNS;
 	if (is_missing(name, why))
-		return 1;
+		return is_script ? CE_NO_INTERPRETER : 1;
 	if (!is_script)
 		return 0;
 	CE_AUTO_FD interpreter = open_head(name, head, &size);

@@ -68,6 +68,10 @@ const char ce_no_permission_help[] =
 const char ce_returns_help[] = "ce: hint: sed -i 's/\\r$//' FILE removes them, as does dos2unix\n"
 			       "ce: see: ce help command-not-executable";
 
+const char ce_interpreter_help[] =
+	"ce: hint: correct its first line, name another program that reads it (python3 FILE), or use an image that has it\n"
+	"ce: see: ce help command-not-executable";
+
 /* Return whether the text begins with NAME=, the name of a variable. */
 static int is_assignment(const char *text)
 {
@@ -91,6 +95,22 @@ static const char *help_for_no_command(const char *command)
 	return NULL;
 }
 
+/* Return the lines for a relative path: where it was looked for, if that can be printed. */
+static const char *help_for_relative(void)
+{
+	static char help[512];
+	char here[256];
+	int is_printed = getcwd(here, sizeof here) != NULL;
+
+	for (const char *c = here; is_printed && *c != '\0'; c++)
+		is_printed = (unsigned char)*c >= ' ' && *c != 127;
+	if (!is_printed)
+		return NOT_FOUND("a relative path begins where the task starts; for your own files write " OWN_FILES);
+	snprintf(help, sizeof help,
+		 NOT_FOUND("it is looked for in '%s', where the task starts; for your own files write " OWN_FILES), here);
+	return help;
+}
+
 /* Return whether the word is a file of the current directory, which no shell looks in. */
 static int is_file_here(const char *command)
 {
@@ -107,10 +127,7 @@ const char *ce_not_found_help(const char *command)
 	if (other != NULL)
 		return other;
 	if (strchr(command, '/') != NULL)
-		return command[0] == '/' ?
-			       CE_HELP_COMMAND_NOT_FOUND :
-			       NOT_FOUND("a relative path begins at the environment's workdir; for your "
-					 "own files write " OWN_FILES);
+		return command[0] == '/' ? CE_HELP_COMMAND_NOT_FOUND : help_for_relative();
 	/* a longer name is none of these */
 	if (command[0] != '\0' &&
 	    snprintf(word, sizeof word, " %s ", command) < (int)sizeof word) {

@@ -9,7 +9,7 @@
 
 enum { CE_SCRIPT_LINE = 1024 };
 
-/* Return the lines to print below "command not found" (help.h), static; special ones for commands that are
+/* Return the lines to print below "command not found" (help.h), static, until the next call; special ones for commands that are
  * never in an image, or rarely, and for files of the current directory. In the container. */
 const char *ce_not_found_help(const char *command);
 
@@ -18,6 +18,9 @@ extern const char ce_no_permission_help[];
 
 /* The lines to print below a script with the line ends of Windows. */
 extern const char ce_returns_help[];
+
+/* The lines to print below a script whose interpreter does not exist. */
+extern const char ce_interpreter_help[];
 
 /* The script that an interpreter of the command line gets, if it is a file of the host. */
 struct ce_script {

@@ -175,11 +175,12 @@ static int refuse(const char *command, int reason, const char *link, struct ce_e
 
 	if (!is_absent(reason))
 		return refuse_file(command, reason, err);
-	err->below = ce_not_found_help(command);
+	err->below = CE_HELP_COMMAND_NOT_FOUND;
 	if (link != NULL && ce_leads_nowhere(link, end))
 		return ce_fail_code(err, CE_EXIT_NOT_FOUND,
 				    "%s: command not found in the container: '%s' is a link to '%s', which does not exist",
 				    command, link, end);
+	err->below = ce_not_found_help(command);
 	return ce_fail_code(err, CE_EXIT_NOT_FOUND, "%s: command not found in the container",
 			    command);
 }
@@ -233,10 +234,11 @@ static int check_start(const char *command, char **found, struct ce_error *err)
 		return 0;
 	free(*found);
 	*found = NULL;
-	err->below = rc == CE_DAMAGED ? CE_HELP_IMAGE_DAMAGED :
-		     rc == CE_FOREIGN ? CE_HELP_IMAGE_ARCHITECTURE :
-		     rc == CE_RETURNS ? ce_returns_help :
-					CE_HELP_COMMAND_NOT_EXECUTABLE;
+	err->below = rc == CE_DAMAGED	     ? CE_HELP_IMAGE_DAMAGED :
+		     rc == CE_FOREIGN	     ? CE_HELP_IMAGE_ARCHITECTURE :
+		     rc == CE_RETURNS	     ? ce_returns_help :
+		     rc == CE_NO_INTERPRETER ? ce_interpreter_help :
+					       CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
 			    command, why);
 }

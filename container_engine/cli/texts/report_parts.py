@@ -269,10 +269,10 @@ def _doctor_of_nodes(subject: Subject) -> str:
     try:
         running = slurm.answer(argv, context.env, _TIMEOUT_S).split()
     except CeError as error:
-        text = f"job {number} does not run any more, or Slurm: {error}"
+        text = f"job {number} is not running, or Slurm reports: {error}"
         raise UserError(text + _instead(subject)) from None
     if not running:
-        raise UserError(f"job {number} does not run (any more){_instead(subject)}")
+        raise UserError(f"job {number} is not running{_instead(subject)}")
     group = cluster.Group(tuple(slurm.hosts(",".join(running), context.env)))
     ce = f"{context.prefix}/bin/ce"
     answers, busy = cluster.ask([group], ce, [f"--jobid={number}"], context.env)

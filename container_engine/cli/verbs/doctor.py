@@ -52,7 +52,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return _all_nodes(arguments, context)
     if arguments.srun:
         hint = "srun -w NODE ce doctor --node looks at another node; options are for --all-nodes"
-        raise UserError(f"doctor: '{arguments.srun[0]}': this looks at this host only", hint)
+        raise UserError(
+            f"doctor: '{arguments.srun[0]}': without --all-nodes, only this host is checked", hint
+        )
     looked = look(context, whole=not arguments.node)
     if arguments.lines or arguments.json:
         findings = [*looked]

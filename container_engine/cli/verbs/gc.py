@@ -31,10 +31,16 @@ _BLOB_DAYS = 7
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--unused", type=float, metavar="DAYS", help="remove images not used for so many days"
+        "--unused",
+        type=float,
+        metavar="DAYS",
+        help="remove images that have not been used for DAYS days",
     )
     parser.add_argument(
-        "--age", type=float, metavar="DAYS", help="remove images imported so many days ago"
+        "--age",
+        type=float,
+        metavar="DAYS",
+        help="remove images that were imported more than DAYS days ago",
     )
     parser.add_argument(
         "--size", metavar="SIZE", help="remove the least recently used beyond SIZE (50G)"

@@ -61,7 +61,7 @@ def recorded(job: str, context: Context) -> list[Server]:
         )
     if not any(server.key_file for server in found):
         raise UserError(
-            "its environment names no key, so only its own containers can log in",
+            "its environment has no public key, so only its own containers can log in",
             'authorize_ssh_key = "${HOME}/.ssh/id_ed25519.pub" in [annotations.com.hooks.ssh]',
             where=job,
         )

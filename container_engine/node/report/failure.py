@@ -84,7 +84,7 @@ _CGROUP_WORDS = (
 )
 _BELOW_WORDS = " (a mount's destination would be below a file of the image)"
 _KIND_WORDS = " (only a file can be mounted on a file of the image, a directory on a directory)"
-_FOREIGN_WORDS = " (the image is for another processor than this node's)"
+_FOREIGN_WORDS = " (the image is for a different processor than this node's)"
 _KIND_HINT = "name a destination of the same kind, or one that the image does not have"
 # how a Go program that crashes begins its output; a stack trace follows
 _CRASHES = ("fatal error: ", "panic: ", "runtime: ")

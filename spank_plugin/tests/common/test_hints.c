@@ -60,6 +60,25 @@ TEST("a file of the current directory has a hint to write ./ before its name")
 	helps("train.py", "looked up in the image");
 }
 
+TEST("of a relative path the hint says where it was looked for, if that is one line")
+{
+	const char *top = test_directory();
+	char directory[512], wanted[600];
+
+	snprintf(directory, sizeof directory, "%s/job", top);
+	CHECK_INT(mkdir(directory, 0755), 0);
+	CHECK_INT(chdir(directory), 0);
+	snprintf(wanted, sizeof wanted, "it is looked for in '%s', where the task starts; for your own files", directory);
+	helps("./run.sh", wanted);
+	snprintf(directory, sizeof directory, "%s/a\nce: error: b", top);
+	CHECK_INT(mkdir(directory, 0755), 0);
+	CHECK_INT(chdir(directory), 0);
+	helps("bin/run", "a relative path begins where the task starts");
+	CHECK_INT(rmdir(directory), 0);
+	helps("bin/run", "a relative path begins where the task starts");
+	CHECK_INT(chdir("/"), 0);
+}
+
 TEST("all other commands have the usual hint")
 {
 	static const char *const others[] = { "toool", "ap", "=x", "9=x", "a.b=x", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get" };

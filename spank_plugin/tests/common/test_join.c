@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "common/exec_check.h"
+#include "common/help.h"
+#include "common/hints.h"
 #include "common/io.h"
 #include "harness.h"
 
@@ -37,6 +39,15 @@ static void refuses(const char *path, const char *command, int code, const char 
 	CHECK(found == NULL);
 	CHECK_INT(err.exit_code, code);
 	CHECK_TEXT(ce_error_text(&err), why);
+	ce_error_clear(&err);
+}
+
+static void hints(const char *path, const char *command, const char *below)
+{
+	char *found;
+
+	CHECK_INT(ce_find_command(path, command, &found, &err), -1);
+	CHECK_TEXT(err.below, below);
 	ce_error_clear(&err);
 }
 
@@ -104,6 +115,8 @@ TEST("of a command that is a link to nothing the end of its way is named")
 					"'/gone/bin/python3.11', which does not exist");
 	refuses("", "c/python3", 127, "c/python3: command not found in the container: 'c/python3' is a link to "
 				      "'/gone/bin/python3.11', which does not exist");
+	hints("c", "python", CE_HELP_COMMAND_NOT_FOUND);
+	hints("", "c/python3", CE_HELP_COMMAND_NOT_FOUND);
 	refuses("c", "circle", 127, "circle: command not found in the container");
 	finds("c", "link", "c/link");
 	/* a later one that exists counts */
@@ -189,6 +202,7 @@ TEST("a program whose interpreter or loader is not there is 126 and names it")
 	test_file(top, "c/script", "#! /no/such/python3 -I\n", 0755);
 	refuses("c", "script", 126, "script: cannot be executed in the container: it needs "
 				    "'/no/such/python3', which does not exist");
+	hints("c", "script", ce_interpreter_help);
 	test_file(top, "c/good", "#!/bin/sh\n", 0755);
 	finds("c", "good", "c/good");
 	test_file(top, "c/relative", "#!sh\n", 0755);
@@ -203,6 +217,7 @@ TEST("a program whose interpreter or loader is not there is 126 and names it")
 	write_program("c/program", head, sizeof head);
 	refuses("c", "program", 126, "program: cannot be executed in the container: it needs "
 				     "'/no/loader', which does not exist");
+	hints("c", "program", CE_HELP_COMMAND_NOT_EXECUTABLE);
 	CHECK_INT(truncate("c/program", sizeof file + sizeof part), 0);
 	finds("c", "program", "c/program");
 }

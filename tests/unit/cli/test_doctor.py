@@ -38,7 +38,7 @@ def found(site: Path, capsys: Capture, check: str) -> dict[str, Any]:
 def test_the_name_of_a_node_is_refused_where_only_this_host_is_looked_at(capsys: Capture) -> None:
     assert main(["doctor", "--node", "n2"]) != 0
     assert capsys.readouterr().err == (
-        "ce: error: doctor: 'n2': this looks at this host only\n"
+        "ce: error: doctor: 'n2': without --all-nodes, only this host is checked\n"
         "ce: hint: srun -w NODE ce doctor --node looks at another node;"
         " options are for --all-nodes\n"
     )

@@ -131,8 +131,8 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         ),
         (
             'devices = ["nvidia.com/gpu=all"]\n[env]\nNVIDIA_VISIBLE_DEVICES = "0"\n',
-            "4: env.NVIDIA_VISIBLE_DEVICES: has no effect: devices names the GPUs of this"
-            " environment\n    name there the ones that it needs\n",
+            "4: env.NVIDIA_VISIBLE_DEVICES: has no effect: devices lists the GPUs of this"
+            " environment\n    list those that it needs there\n",
         ),
         (
             'devices = ["nvidia.com/gpu=0"]\n[env]\n'

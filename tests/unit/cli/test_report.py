@@ -101,7 +101,7 @@ def test_last_is_the_newest_step(home: Installed) -> None:
 def test_it_says_what_it_could_not_get(home: Installed) -> None:
     text, said = report(home, "7")
     cause = (
-        "doctor on the nodes of the job: job 7 does not run any more, or Slurm: squeue: not here;"
+        "doctor on the nodes of the job: job 7 is not running, or Slurm reports: squeue: not here;"
         " srun -w n1 --ntasks-per-node=1 ce doctor --node looks at its nodes"
     )
     assert f"not in it: {cause}\n" in said

@@ -126,7 +126,7 @@ def test_too_little_space_is_said_in_the_kernels_words(words: str) -> None:
 def test_an_entrypoint_for_another_processor_is_the_images_fault() -> None:
     log = "crun: exec container process `/entry.sh`: Exec format error\n"
     found = explain(f"crun\n0\ncrun ended with exit code 1\n{log}")
-    assert "(the image is for another processor than this node's)" in str(found)
+    assert "(the image is for a different processor than this node's)" in str(found)
     assert found.see == "image-architecture"
 
 
