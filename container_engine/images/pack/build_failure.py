@@ -64,6 +64,19 @@ _REMEDIES = tuple(
             "COPY and ADD read below the directory that ce build is given, less what .dockerignore"
             " lists",
         ),
+        (
+            r": (command )?not found$",
+            "the image has no such program at this line: install it in a RUN line above, or begin"
+            " FROM an image that has it",
+        ),
+        (
+            r"unable to locate package",
+            "is its name right, and does the same RUN line begin with apt-get update?",
+        ),
+        (
+            r"/bin/(ba)?sh: no such file",
+            "RUN needs a shell, which this image lacks: begin FROM one that has it, or only COPY",
+        ),
         (r"unknown user", "make the user in a RUN line above, or remove the USER line"),
         (r"no secret with id", "fetch what needs a secret before the build, and COPY it"),
         (

@@ -47,14 +47,21 @@ def _heard(text: str) -> Output:
             'Error: building at STEP "RUN make": while running runtime: exit status 100\n',
             100,
             "D:5: RUN make: exit code 100: E: Unable to locate package x",
-            None,
+            "is its name right, and does the same RUN line begin with apt-get update?",
         ),
         (
             "[2/2] STEP 3/4: RUN make\n/bin/sh: 1: make: not found\nbye\n"
             'Error: building at STEP "RUN make": while running runtime: exit status 127\n',
             127,
             "D:5: RUN make: exit code 127: /bin/sh: 1: make: not found",
-            None,
+            "the image has no such program at this line",
+        ),
+        (
+            "[2/2] STEP 3/4: RUN make\nbash: line 1: make: command not found\n"
+            'Error: building at STEP "RUN make": exit status 127\n',
+            127,
+            "D:5: RUN make: exit code 127: bash: line 1: make: command not found",
+            "the image has no such program at this line",
         ),
         (
             "[2/2] STEP 3/4: RUN make\nall done\n"
@@ -76,7 +83,7 @@ def _heard(text: str) -> Output:
             ' with status 1\nError: building at STEP "RUN make": exit status 1\n',
             1,
             "D:5: RUN make: exit code 1: /bin/sh: no such file or directory",
-            None,
+            "RUN needs a shell, which this image lacks",
         ),
         (
             f"[1/2] STEP 1/2: FROM docker.io/a/b:1 AS base\n{_PULL}{_PING}connection refused\n",
