@@ -17,6 +17,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def did_you_mean(name: str | None) -> str:
-    """Return the end of a message that suggests a name, "" if there is none."""
-    return f", did you mean '{name}'?" if name else ""
+def did_you_mean(name: str | None, before: str = "") -> str:
+    """Return the end of a message that suggests `before` and a name, "" if there is none."""
+    return f", did you mean '{before}{name}'?" if name else ""

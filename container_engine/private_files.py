@@ -19,25 +19,23 @@ def own_directory(path: str, at: int | None = None) -> int:
         pass
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, dir_fd=at)
-    if not _is_own(os.fstat(fd)):
+    if not is_own(os.fstat(fd)):
         os.close(fd)
         raise PermissionError(f"{path} is not this user's alone")
     return fd
 
 
 def is_own_directory(path: str, others: int = _OTHERS) -> bool:
-    """Check that a path is a directory of this user's, and no link to one.
-
-    Nobody else may have any of the rights `others`.
-    """
+    """Check that a path is a directory for which `is_own` holds, and no link to one."""
     try:
         found = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and _is_own(found, others)
+    return stat.S_ISDIR(found.st_mode) and is_own(found, others)
 
 
-def _is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
+def is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
+    """Check that a file is this user's, and that nobody else has any of the rights `others`."""
     return found.st_uid == os.geteuid() and not found.st_mode & others
 
 

@@ -194,8 +194,7 @@ def _unknown(one: Unfit) -> str:
     # a known key outside of its table is not a misspelt one
     inside = (f"{table}.{name}" for table, kind in known.items() if name in _keys_of(kind))
     meant = next(inside, None) or nearest(name, known)
-    suggestion = did_you_mean(meant)
-    return f"unknown key '{_dotted(one.place)}'{suggestion}"
+    return f"unknown key '{_dotted(one.place)}'{did_you_mean(meant)}"
 
 
 def _keys_of(kind: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.images.policy import first_match
 from container_engine.images.reference import ARCHITECTURES
 from container_engine.process import reason
@@ -159,8 +159,8 @@ class _Look:
         if known and known not in _OF_IMAGES:
             other = {"x86": "amd64", **ARCHITECTURES}.get(known)
             meant = other or nearest(known, _OF_IMAGES)
-            text = f"unknown architecture '{known}'"
-            self._fault("image_architecture", f"{text}, did you mean '{meant}'?" if meant else text)
+            text = f"unknown architecture '{known}'{did_you_mean(meant)}"
+            self._fault("image_architecture", text)
         size = settings.tmpfs_size
         number = int(size.rstrip("%kmgKMG"))
         if number == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.foreign_names import PYXIS
@@ -99,8 +99,7 @@ def check_value(key: str, value: str, path: Path, rules: HookRules, report: Repo
 def _check_pyxis(key: str, text: str, path: Path, report: Report) -> None:
     name = key.removeprefix(_PYXIS)
     if name not in PYXIS:
-        meant = nearest(name, PYXIS)
-        suggestion = f", did you mean '{_PYXIS}{meant}'?" if meant else ""
+        suggestion = did_you_mean(nearest(name, PYXIS), _PYXIS)
         report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"choose from {_known()}")
     elif text != "true" and text.lower() in _LOOKS_TRUE:
         message = f"'{text}' does not switch it on, only the exact word 'true' does"
@@ -131,7 +130,6 @@ def _check_hook(key: str, text: str, path: Path, rule: HookRule, report: Report)
             report.warning(path, message, f'write {key} = "true"')
     elif parameter not in rule.parameters and parameter not in rule.sites:
         known = rule.names()
-        meant = nearest(parameter, known)
-        suggestion = f", did you mean '{rule.prefix}.{meant}'?" if meant else ""
+        suggestion = did_you_mean(nearest(parameter, known), f"{rule.prefix}.")
         hint = f"the hook '{rule.name}' has these: {', '.join(known)}"
         report.unknown(path, f"unknown annotation '{key}'{suggestion}", hint)

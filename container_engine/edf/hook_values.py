@@ -87,8 +87,7 @@ def judge_value(value: str, rule: ValueRule) -> Doubt | None:
 
 
 def _choice(value: str, known: tuple[str, ...]) -> Doubt:
-    meant = nearest(value, known)
-    suggestion = did_you_mean(meant)
+    suggestion = did_you_mean(nearest(value, known))
     return Doubt("error", f"unknown value '{value}'{suggestion}", f"choose from {', '.join(known)}")
 
 

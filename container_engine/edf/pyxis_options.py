@@ -232,8 +232,7 @@ class _Reader:
     def word(self, word: str) -> Given | None:
         name, equals, value = word.removeprefix("--").partition("=")
         if name not in OPTIONS or not word.startswith("--"):
-            meant = nearest(name, OPTIONS)
-            suggestion = did_you_mean(f"--{meant}" if meant else None)
+            suggestion = did_you_mean(nearest(name, OPTIONS), "--")
             self._error(word, f"unknown option{suggestion}")
         elif bool(OPTIONS[name]) != bool(equals):
             self._error(f"--{name}", "needs a value" if OPTIONS[name] else "takes no value")

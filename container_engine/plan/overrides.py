@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from container_engine.did_you_mean import nearest
+from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.model import Problem
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
@@ -118,8 +118,7 @@ def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
     own, known = _OWN.get(name), (*SETTINGS, *_OWN)
     setting, key = SETTINGS.get(name) or own, f"annotations.{entry.key}"
     if setting is None:
-        meant = nearest(name, known)
-        suggestion = f", did you mean '{PREFIX}{meant}'?" if meant else ""
+        suggestion = did_you_mean(nearest(name, known), PREFIX)
         message = f"unknown annotation '{entry.key}'{suggestion}"
         hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
         yield Problem("warning", entry.origin.file, entry.origin.line, "", message, hint)

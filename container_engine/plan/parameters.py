@@ -81,8 +81,7 @@ def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iter
     if value == LATEST and known:
         values.choose(hook, name, max(known, key=natural))
         return
-    meant = nearest(value, known)
-    suggestion = did_you_mean(meant)
+    suggestion = did_you_mean(nearest(value, known))
     shown = sorted(known, key=natural, reverse=True)[:_SHOWN]
     message = f"there is no '{value}' in {directory}{suggestion}"
     hint = f"there are {', '.join(shown)}" if shown else "the directory is empty"

@@ -62,17 +62,16 @@ def recipe_of(
         containerfile = find_containerfile(source)
     text = read(containerfile)
     given = _given(arguments.build_arg, context.env)
-    shown = os.path.relpath(containerfile, source)
-    froms = _checked(text, shown, given)
-    _check_target(arguments.target, text, shown)
+    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target)
+    froms = _checked(text, recipe.shown, given)
+    _check_target(arguments.target, text, recipe.shown)
     bases = _bases(froms, places, source, context)
     here = {base.name for base in bases}
     # Podman looks for images of this host by what is written
     changed = [one for one in froms if one.name in here and one.written != one.name]
     changed += [full for one in froms if (full := _with_registry(one, here, context)) != one]
     as_read = with_names(text, changed) if changed else ""
-    own = tuple(arguments.build_arg)
-    return Recipe(source, containerfile, own, arguments.target, bases, as_read), froms
+    return recipe._replace(bases=bases, text=as_read), froms
 
 
 def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:

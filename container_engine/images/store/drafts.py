@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.images.store import lease
 from container_engine.images.store.files import now_at, publish
+from container_engine.private_files import is_own
 from container_engine.remove_tree import remove_tree
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _PREFIX = ".ce-save-"
 _OWNER = "owner"
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @contextlib.contextmanager
@@ -43,8 +43,7 @@ def _sweep(parent: str, age_s: float) -> None:
 
 def _is_left(path: str, age_s: float) -> bool:
     status = os.lstat(path)
-    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    if not is_own or status.st_mode & _OTHERS:
+    if not stat.S_ISDIR(status.st_mode) or not is_own(status):
         return False
     owner, machine = lease.read(os.path.join(path, _OWNER)), lease.this_machine()
     if owner is not None and owner.machine == machine:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from fcntl import LOCK_EX, LOCK_NB, flock
 
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
+from container_engine.private_files import is_own_directory
 from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 ROOM = "make room on the node's disk, or ask the site for another kept_dir"
 _SEE = "container-name"
 _NAMELESS = ".removed."
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> str:
@@ -46,12 +45,12 @@ def _of_user(directory: str) -> str:
 def _existing(directory: str, name: str) -> str:
     """Return the job's directory, wherever the first step had to make it; "" without one."""
     path = _of_user(directory)
-    if _is_private(f"{path}/{name}") and _is_private(path):
+    if is_own_directory(f"{path}/{name}") and is_own_directory(path):
         return f"{path}/{name}"
     prefix = f"{os.path.basename(path)}."
     others = os.listdir(directory) if os.path.isdir(directory) else []
     for one in (f"{directory}/{other}" for other in sorted(others) if other.startswith(prefix)):
-        if _is_private(one) and _is_private(f"{one}/{name}"):
+        if is_own_directory(one) and is_own_directory(f"{one}/{name}"):
             return f"{one}/{name}"
     return ""
 
@@ -88,19 +87,10 @@ def _private(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        if not _is_private(path):
+        if not is_own_directory(path):
             raise _NotPrivateError(
                 1, "it is not a directory that only you can write", path
             ) from None
-
-
-def _is_private(path: str) -> bool:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return is_own and not found.st_mode & _OTHERS
 
 
 def names_here(directory: str, job: str, node: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from container_engine import __version__
 from container_engine.node import looks
 from container_engine.node.libraries.links import Links
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.private_files import is_own_directory, publish_private
+from container_engine.private_files import is_own, is_own_directory, publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _FILES = "files"
 # of one user
 _MOST, _MOST_FILES, _LONGEST = 16, 32, 1 << 20
-_OTHERS = 0o077
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -147,7 +146,7 @@ def _own(path: str) -> BinaryIO:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     file = open(fd, "rb")  # noqa: SIM115  # the caller closes it
     found = os.fstat(fd)
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS:
+    if stat.S_ISREG(found.st_mode) and is_own(found):
         return file
     file.close()
     raise ValueError("not this user's alone")

@@ -11,6 +11,7 @@ import os
 from hashlib import sha256
 
 from container_engine.errors import LaunchError
+from container_engine.private_files import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,11 +66,10 @@ def _make(path: str) -> None:
 def _read(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        mode, owner = os.fstat(fd).st_mode, os.fstat(fd).st_uid
-        own = os.read(fd, _BYTES + 1)
+        is_private, own = is_own(os.fstat(fd)), os.read(fd, _BYTES + 1)
     finally:
         os.close(fd)
-    if mode & 0o077 or owner != os.getuid() or len(own) != _BYTES:
+    if not is_private or len(own) != _BYTES:
         raise LaunchError(
             f"hook ssh: '{path}': not {_BYTES} bytes that only you can read",
             see="hook-service",

@@ -54,6 +54,17 @@ def test_what_no_build_can_do_is_refused_before_it_begins(
     assert done.stderr.startswith(f"ce: error: {answer}")
 
 
+def test_a_recipe_beside_the_context_has_one_name_in_all_messages(installed: Installed) -> None:
+    (installed.home / "context").mkdir()
+    recipe = installed.home / "recipe"
+    store = {"EDF_IMAGESTORE": str(installed.home / "store")}
+    for content in ("RUM x\n", "FROM localhost/x:1\n"):
+        recipe.write_text(content)
+        done = installed.ce("build", "-f", "recipe", "-t", "x:1", "context", env=store)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"ce: error: {recipe}:1: ")
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
