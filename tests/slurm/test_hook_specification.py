@@ -61,7 +61,9 @@ def test_every_verb_reads_the_catalog_of_a_launch(cluster: Cluster, site: Site) 
     (row,) = [h for h in json.loads(listed.stdout)["hooks"] if h["name"] == "thing"]
     assert row["from"] == "site"
     assert "com.hooks.thing.enabled" in ce(cluster, "hooks", "show", "thing").stdout
-    assert ce(cluster, "hooks", "check").stdout.endswith("hooks, no fault\n")
+    assert ce(cluster, "hooks", "check").stdout.endswith(
+        f" hooks, 1 of them in {site.catalog}: no fault\n"
+    )
     assert ce(cluster, "hooks", "test", "thing").stdout == "ok        mount    /etc/hostname\n"
     explained = ce(cluster, "hooks", "explain", edf).stdout
     assert f"thing 1  # com.hooks.thing.enabled, {edf}:4\n" in explained

@@ -47,8 +47,14 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
         for fault in faults:
             messages.say(messages.of_error(CeError(str(fault), fault.hint)))
         if not faults:
-            output.line(f"{len(found.hooks)} hooks, no fault")
+            own = [hook for hook in found.hooks.values() if hook.file.startswith(_below(chosen))]
+            where = ", ".join(chosen) or "no directory of the site"
+            output.line(f"{len(found.hooks)} hooks, {len(own)} of them in {where}: no fault")
     return int(bool(faults))
+
+
+def _below(directories: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(path)}/" for path in directories)
 
 
 def _absent(path: str) -> Fault:

@@ -80,7 +80,19 @@ def test_an_unknown_hook_gets_the_nearest_name(site: Path, capsys: Capture) -> N
 
 def test_the_built_in_hooks_have_no_fault(site: Path, capsys: Capture) -> None:
     assert run(site, "check") == 0
-    assert capsys.readouterr().out.endswith("hooks, no fault\n")
+    assert capsys.readouterr().out.endswith(
+        f" hooks, 0 of them in {site.parent}/hooks.d: no fault\n"
+    )
+
+
+def test_the_check_says_where_it_looked_for_hooks_of_the_site(
+    site: Path, catalog: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    write(catalog, "thing", 'summary = "a thing"\nhelp = "A thing."\n')
+    site.write_text(f'hook_catalog = ["{catalog}/", "{tmp_path}/none"]\n')
+    assert run(site, "check") == 0
+    wanted = f" hooks, 1 of them in {catalog}/, {tmp_path}/none: no fault\n"
+    assert capsys.readouterr().out.endswith(wanted)
 
 
 def test_a_directory_is_checked_before_it_is_the_sites(
