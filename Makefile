@@ -226,11 +226,11 @@ check-debian14-core: ## its core, in a root directory that is made quickly
 vm-packages:
 	@sandbox/packages --only python3-venv qemu-system-x86 qemu-utils debootstrap e2fsprogs squashfs-tools openssh-client git
 
-check-vm: $(VENV)/.dev vm-up ## tests on two virtual machines: cgroup v2, NFS, cut cables; leaves them running
+check-vm: $(VENV)/.dev sandbox-images vm-up ## tests on two virtual machines: cgroup v2, NFS, cut cables; leaves them running
 	@$(PYTEST) -m 'vm and not vm_arm64' -o faulthandler_timeout=3600 tests/vm
 	@$(PYTHON) -m tests.vm versions
 
-check-vm-core: $(VENV)/.dev vm-up ## the same without those that take minutes each
+check-vm-core: $(VENV)/.dev sandbox-images vm-up ## the same without those that take minutes each
 	@$(PYTEST) -m 'vm and not vm_long and not vm_arm64' -o faulthandler_timeout=3600 tests/vm
 	@$(PYTHON) -m tests.vm versions
 

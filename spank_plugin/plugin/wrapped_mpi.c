@@ -54,10 +54,11 @@ static int chooses_launcher(const char *text)
 	return 0;
 }
 
-/* What is looked for: programs in the task's PATH of which `is` is true. */
+/* What is looked for: programs in the task's PATH of which `is` is true, in texts of which `skips`, if set, is not. */
 struct search {
 	const char *path;
 	int (*is)(const char *file);
+	int (*skips)(const char *text);
 	char *name; /* of CE_WRAPPED_SIZE */
 };
 
@@ -99,7 +100,7 @@ static int in_text(const struct search *search, char *text)
 	int words = 0;
 	char *line_end = NULL, *word_end = NULL;
 
-	if (search->is == ce_is_mpirun && chooses_launcher(text))
+	if (search->skips != NULL && search->skips(text))
 		return 0;
 	for (char *line = strtok_r(text, "\n", &line_end); line != NULL; line = strtok_r(NULL, "\n", &line_end)) {
 		if (line[strspn(line, " \t")] == '#')
@@ -165,14 +166,17 @@ static int behind(const struct search *search, const char *found, int argc, char
 
 int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE])
 {
-	const struct search search = { path, ce_uses_mpi, name };
+	char ignored[CE_WRAPPED_SIZE];
+	const struct search mpirun = { path, ce_is_mpirun, NULL, ignored };
+	const struct search program = { path, ce_uses_mpi, NULL, name };
 
-	return behind(&search, found, argc, argv);
+	/* what an mpirun starts learns of the other ranks from it */
+	return !behind(&mpirun, found, argc, argv) && behind(&program, found, argc, argv);
 }
 
 int ce_wraps_mpirun(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE])
 {
-	const struct search search = { path, ce_is_mpirun, name };
+	const struct search search = { path, ce_is_mpirun, chooses_launcher, name };
 
 	/* mpirun itself may be a script that calls another */
 	return !ce_is_mpirun(found) && behind(&search, found, argc, argv);

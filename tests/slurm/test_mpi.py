@@ -427,6 +427,7 @@ def test_mpirun_inside_starts_ranks_in_the_containers_of_all_nodes(
         "-N2", "-n4", f"--environment={name}", "sh", "-c", script, env=UCX, timeout=240
     )
     assert done.returncode == 0, done.stderr
+    assert "srun has no --mpi=" not in done.stderr
     first, *ranks = done.stdout.splitlines(keepends=True)
     assert first == RING
     assert len(ranks) == 4

@@ -163,6 +163,11 @@ def errors(text: str) -> list[str]:
     return [line for line in text.splitlines() if "ce: error:" in line]
 
 
+def warned(text: str) -> list[str]:
+    """Return the engine's lines, warnings among them."""
+    return [line for line in text.splitlines() if "ce: " in line]
+
+
 def write(machine: Machine, path: str, text: str, mode: str = "0644") -> None:
     """Write a file as root there."""
     lines = (

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.slurm.polling import until
 from tests.vm.cluster import DROP_CACHES, READS, Cluster, errors, gated_edf, write
 from tests.vm.machine import Machine
 
@@ -100,6 +101,37 @@ def test_a_step_does_not_notice_that_slurmd_is_restarted(cluster: Cluster, gated
         job.wait_for("up\n")
         cluster.root(cluster.second, "systemctl restart slurmd; touch /gate/go")
         assert (job.wait(), job.out, errors(job.err)) == (3, "up\ndone\n", [])
+
+
+# All that is left, what is reserved for root as well; --container-name needs room, a step does not.
+_FILL = "fallocate -l $(df --output=avail -B1 / | tail -1) /full; cat /dev/zero >/full.rest; true"
+_IN_FULL = """
+echo up; while [ ! -e /gate/go ]; do sleep 1; done
+srun --environment=home sh -c 'echo mine >~/mine.full; cat ~/mine.full; exit 3'; echo $?
+srun --environment=debian --container-name=a true; echo $?
+"""
+
+
+@pytest.mark.usefixtures("gated")
+def test_a_step_of_a_job_starts_on_a_node_whose_disk_is_full(cluster: Cluster) -> None:
+    write(cluster.first, "/tmp/script", f"#!/bin/sh\n{_IN_FULL}", "0755")
+    out = "/home/alice/full.%j"
+    job = cluster.alice("sbatch", "--parsable", "-wvm2", f"-o{out}", "/tmp/script").strip()
+    said = f"cat /srv/home/alice/full.{job}; true"
+    until("the job", lambda: "up" in cluster.root(cluster.first, said), 600)
+    undo = "rm -f /full*; systemctl restart slurmd"
+    with _changed(cluster, cluster.second, _FILL, undo):
+        cluster.root(cluster.second, "touch /gate/go")
+        until("the job's end", lambda: cluster.state(job) == "COMPLETED", 600)
+    # Slurm has drained the node as soon as it could not write itself.
+    cluster.first.ssh("scontrol update nodename=vm2 state=resume")
+    text = cluster.root(cluster.first, f"{said}; rm -f /srv/home/alice/*full*")
+    assert text.startswith("up\nmine\n"), text
+    assert "\n3\n" in text
+    assert text.endswith("\n125\n"), text
+    error, *_others = errors(text)
+    assert "No space left on device" in error
+    assert "ce: hint: make room on the node's disk" in text
 
 
 _HELPERS = "pkill -x -STOP -u alice 'ce-guard|ce-image'"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import KeptContainer
 
 ROOM = "make room on the node's disk, or ask the site for another kept_dir"
+_NOT_MINE = "if it belongs to another user, that user or the site must remove it"
 _SEE = "container-name"
 _NAMELESS = ".removed."
 
@@ -31,7 +32,7 @@ def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> st
         path = f"{path}/{wanted['key']}"
         _private(path)
     except OSError as error:
-        hint = "if it belongs to another user, that user or the site must remove it"
+        hint = _NOT_MINE if isinstance(error, PermissionError) else ROOM
         reason = f"cannot use {error.filename or path}: {error.strerror}"
         raise refusal(reason, hint, wanted) from None
     return path

@@ -62,6 +62,19 @@ TEST("a program with MPI is found behind a wrapper, in a shell's text and in a s
 	CHECK_TEXT(found("env", "./script", NULL, NULL), "./hello");
 }
 
+TEST("what an mpirun starts is not taken for a program that is alone")
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	test_file(".", "mpiexec.hydra", "#!/bin/sh\n", 0755);
+	CHECK_TEXT(found("sh", "-c", "mpiexec.hydra -launcher ssh -n 2 ./hello", NULL), "");
+	CHECK_TEXT(found("env", "./mpiexec.hydra", "./hello", NULL), "");
+	write_script("#!/bin/sh\nexec mpiexec.hydra -np 2 ./hello\n");
+	CHECK_TEXT(found("./script", NULL, NULL, NULL), "");
+	CHECK_TEXT(found("sh", "-c", "./hello mpiexec.hydra.log", NULL), "./hello");
+}
+
 TEST("other commands are not taken for MPI")
 {
 	CHECK_INT(chdir(test_directory()), 0);

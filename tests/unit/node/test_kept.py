@@ -336,7 +336,6 @@ def answering(directory: Path, image: Path, *, whole: bool = True) -> Iterator[N
             thread.join(20)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_a_record_is_written_into_no_file_that_is_there(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +360,13 @@ def test_a_full_disk_is_the_cause_and_leaves_no_half_of_a_record(small: Path) ->
     with pytest.raises(LaunchError, match="cannot write below"):
         first.records.note([str(small)] * 3)
     assert (place(small) / "image").read_text() == "/i.sqsh"
+
+
+def test_a_disk_without_room_for_a_directory_is_said_to_be_full(small: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,nr_inodes=1", small], check=True)
+    with pytest.raises(LaunchError, match="No space left on device") as caught:
+        entered(small)
+    assert caught.value.hint == "make room on the node's disk, or ask the site for another kept_dir"
 
 
 @pytest.fixture
