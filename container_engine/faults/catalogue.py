@@ -242,7 +242,7 @@ FAULTS = {
     "mount-source-missing": Fault(
         "a directory or file that the environment mounts is missing on the node",
         YOU,
-        "create it on that node, or mount a path that exists on every node",
+        "create it there, or mount a path that exists on every node",
     ),
     "site-mount-missing": Fault(
         "a directory that the site mounts into every container is missing on the node",

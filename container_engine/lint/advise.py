@@ -16,6 +16,7 @@ from container_engine.lint.slurm_variables import slurm_variables
 from container_engine.lint.sockets import sockets
 from container_engine.lint.startup import startup
 from container_engine.lint.tuning import tuning
+from container_engine.lint.unmounted import unmounted
 
 if TYPE_CHECKING:
     from container_engine.edf.model import Problem
@@ -34,6 +35,7 @@ MATTERS = (
     slurm_variables,
     gpus,
     quoted_values,
+    unmounted,
 )
 
 

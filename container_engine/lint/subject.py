@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from container_engine.edf.history import History
-    from container_engine.edf.model import Edf, Origin
+    from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.plan.model import HookUse
 
 
@@ -26,7 +26,8 @@ class Subject(NamedTuple):
     `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
     environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's.
     `network` returns the kind of the network file system that has a path, "" for none.
-    `site_devices` are what the site gives to all containers, somewhere or everywhere.
+    `site_devices` and `site_mounts` are what the site gives to all containers, somewhere or
+    everywhere.
     """
 
     edf: Edf
@@ -39,6 +40,7 @@ class Subject(NamedTuple):
     variables: Mapping[str, str] = MappingProxyType({})
     network: Callable[[str], str] = _nowhere
     site_devices: tuple[str, ...] = ()
+    site_mounts: tuple[Mount, ...] = ()
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

@@ -90,7 +90,7 @@ def test_all_that_a_node_lacks_is_in_one_block_once_per_step(
         f"lib: library '/no/other.so.*' {lacking}",
     ]
     assert 'com.hooks.data.enabled = "false"' in blame.parts["hint"]
-    assert "create it on that node" in blame.parts["hint"]
+    assert "create it there" in blame.parts["hint"]
 
 
 def test_several_checks_that_fail_in_the_image_are_one_block(

@@ -55,7 +55,7 @@ workdir = "${{PWD}}"
 mounts = [
   "${{PWD}}",
   # "${{HOME}}",
-  # "${{SCRATCH}}:/scratch",
+  {scratch}"${{SCRATCH}}",
   # "/data:/data:ro",
 ]
 
@@ -124,7 +124,10 @@ def _text(arguments: argparse.Namespace, context: Context) -> str:
         return f"{HEAD.format(name=arguments.name)}{_of_options(arguments, context)}"
     if arguments.container_options:
         raise UserError("init: options of pyxis need --from-options before them")
-    return TEMPLATE.format(name=arguments.name, image=toml_string(arguments.image))
+    # programs write to SCRATCH where it is set, and what is in no mount is lost
+    scratch = "" if os.path.isdir(context.env.get("SCRATCH", "")) else "# "
+    image = toml_string(arguments.image)
+    return TEMPLATE.format(name=arguments.name, image=image, scratch=scratch)
 
 
 def _of_options(arguments: argparse.Namespace, context: Context) -> str:

@@ -53,6 +53,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             context.env,
             network_file_system,
             (*traced.offer.site.devices, *traced.offer.site.devices_if_there),
+            traced.offer.wide.mounts,
         )
         # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}

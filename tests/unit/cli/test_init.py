@@ -16,7 +16,8 @@ Capture = pytest.CaptureFixture[str]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SCRATCH", "/scratch")
+    monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
     for name in ("EDF_PATH", "CONDA_PREFIX", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
@@ -44,6 +45,15 @@ def test_a_new_environment_validates_and_is_found(
     assert main(["validate", "--strict", name]) == 0
     assert main(["lint", "--strict", name]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("scratch", "line"), [("scratch", ""), ("absent", "# "), ("", "# ")])
+def test_scratch_is_mounted_where_it_exists(
+    home: Path, monkeypatch: pytest.MonkeyPatch, scratch: str, line: str
+) -> None:
+    monkeypatch.setenv("SCRATCH", str(home / scratch) if scratch else "")
+    assert main(["init"]) == 0
+    assert f'\n  {line}"${{SCRATCH}}",\n' in (home / "env.toml").read_text()
 
 
 def test_the_first_directory_of_the_search_path_gets_it(
@@ -94,7 +104,8 @@ def test_nobody_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_commented_out_is_right_too(home: Path, capsys: Capture) -> None:
     """Each example line of the template is uncommented."""
-    text = TEMPLATE.format(name="x", image='"ubuntu:24.04"').replace("# base_environment", "# b")
+    text = TEMPLATE.format(name="x", image='"ubuntu:24.04"', scratch="# ")
+    text = text.replace("# base_environment", "# b")
     lines = [line.replace("# ", "", 1) if _is_example(line) else line for line in text.splitlines()]
     (home / "all.toml").write_text("\n".join(lines))
     assert main(["validate", "--strict", "all.toml"]) == 0, capsys.readouterr().err

@@ -26,6 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "LD_LIBRARY_PATH",
         "PYTHONHOME",
         "PYTHONPATH",
+        "SCRATCH",
         "SSH_AUTH_SOCK",
         "VIRTUAL_ENV",
     ):
@@ -201,7 +202,7 @@ def test_what_an_expert_would_mention(here: Path, capsys: Capture, text: str, sa
         '[env]\nPATH = "/opt/bin:${image:PATH}"\n',
         '[env]\nPATH = "/opt/bin:/usr/bin:/bin"\n',
         '[env]\nPATH = ""\n',
-        '[env]\nHF_TOKEN = "${HOME}"\nHF_TOKEN_PATH = "/home/user/token"\n',
+        '[env]\nHF_TOKEN = "${HOME}"\nHF_TOKEN_PATH = "/data/token"\n',
         '[env]\nTOKENIZERS_PARALLELISM = "false_and_long"\nMAX_TOKEN = "1234567890"\n',
         '[env]\nNCCL_PROTO = "^LL128"\nNCCL_NET_PLUGIN = "ofi"\n',
         OFI + '[env]\nNCCL_DEBUG = "INFO"\nNCCL_NET_PLUGIN = ""\n',
@@ -403,3 +404,51 @@ def test_a_file_system_is_known_by_the_last_mount_that_has_the_path(
     )
     found = [network_file_system(path) for path in ("/home/a", "/home/my own/a", "/homework", "/a")]
     assert found == ["nfs4", "", "", ""]
+
+
+OR = "or a directory below it, to mounts\n"
+LOST = "is in no mount: the host's files are not there, and what tasks write there is lost\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", f'your shell: SCRATCH: {LOST}    add "${{SCRATCH}}" to mounts\n'),
+        (
+            'mounts = ["/home/user"]\n',
+            f'your shell: SCRATCH: {LOST}    add "${{SCRATCH}}" to mounts\n',
+        ),
+        (
+            'mounts = ["/scratch/u/job"]\n[env]\n'
+            'HF_HOME = "${SCRATCH}/hf"\nA = "/scratch/u/job/a"\n',
+            f'4: env.HF_HOME: {LOST}    add "${{SCRATCH}}", {OR}',
+        ),
+        (
+            'mounts = ["/scratch"]\n[env]\nPIP_CACHE_DIR = "/home/user/.cache/pip"\n',
+            f'4: env.PIP_CACHE_DIR: {LOST}    add "${{HOME}}", {OR}',
+        ),
+        ('mounts = ["/scratch/u"]\n[env]\nHF_HOME = "/scratch/u/hf"\n', "e.toml: no advice\n"),
+        ('mounts = ["/x:/scratch"]\n', "e.toml: no advice\n"),
+        ('mounts = ["tmpfs:/scratch/u"]\n', "e.toml: no advice\n"),
+        (
+            '[env]\nSCRATCH = "/tmp"\nLD_PRELOAD = "/scratch/u/a:/scratch/u/b"\n',
+            "e.toml: no advice\n",
+        ),
+        ('image = ""\n', "e.toml: no advice\n"),
+    ],
+)
+def test_directories_of_the_user_that_no_mount_shows_are_reported(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.setenv("SCRATCH", "/scratch/u")
+    assert advice(here, capsys, text) == said
+
+
+def test_a_mount_of_the_site_shows_them_too(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRATCH", "/scratch/u")
+    (here / "site.toml").write_text('mounts = ["/scratch"]\n')
+    (here / "e.toml").write_text('image = "a:1"\n')
+    assert main(["--site", str(here / "site.toml"), "lint", "e.toml"]) == 0
+    assert capsys.readouterr().out == "e.toml: no advice\n"

@@ -137,7 +137,7 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
         "ce: hint: check the path; was it purged from scratch? "
         "ce import FROM -o FILE creates it again\n"
         f"{where}:2: mounts: source '/nowhere': {why}\n"
-        "ce: hint: create it on that node, or mount a path that exists on every node\n"
+        "ce: hint: create it there, or mount a path that exists on every node\n"
         f"{where}:2: mounts: source '/i.sqsh': {why}\n"
         f"{where}:3: devices: device '/dev/none': {why}\n"
     )

@@ -110,7 +110,7 @@ def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies
     ]
     assert refused.value.see == "mount-source-missing"
     assert refused.value.hint == (
-        "create it on that node, or mount a path that exists on every node; choose nodes that"
+        "create it there, or mount a path that exists on every node; choose nodes that"
         ' have it, ask the administrator, or leave the hook out: com.hooks.cxi.enabled = "false"'
     )
 
