@@ -470,7 +470,7 @@ FAULTS = {
         "write --environment=NAME for an environment, or --container=./DIRECTORY for an OCI bundle",
     ),
     "environment-not-inherited": Fault(
-        "a command in a job with an environment does not get it from Slurm",
+        "Slurm did not pass the job's environment on to a command in the job",
         US,
         "repeat --environment on this command, and report it",
     ),

@@ -80,7 +80,7 @@ enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_
 	if (late == NULL)
 		return CE_NOTE_NONE;
 	snprintf(note, CE_NOTE_SIZE,
-		 "%.200s follows the command, which gets it: it chooses no container (options of srun "
+		 "%.200s comes after the command and is passed to it: it selects no container (options of srun "
 		 "go before the command)",
 		 late);
 	return CE_NOTE_WARNING;

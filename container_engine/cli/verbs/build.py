@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument(
-        "context", metavar="CONTEXT", help="the directory of what COPY copies"
+        "context", metavar="CONTEXT", help="the build context: the directory that COPY reads from"
     )
     source.required = False  # execute says more about one that is missing
     parser.add_argument(

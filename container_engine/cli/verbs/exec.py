@@ -16,7 +16,7 @@ NOT_STARTED = 125
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-w", "--node", metavar="NODE", help="the node to go to; else the step's first"
+        "-w", "--node", metavar="NODE", help="the node to enter; default: the step's first"
     )
     # of docker exec: the terminal is always the caller's
     for name in ("-i", "--interactive", "-t", "--tty"):

@@ -21,7 +21,7 @@ NAMES_SUFFIX = (
 )
 SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX, NAMES_SUFFIX)
 _MOST_NAMES = 64
-_REPAIR = "ce store repair removes it, with --force below running jobs, too; then import it again"
+_REPAIR = "ce store repair removes it (--force: even while jobs use it); then import it again"
 
 
 class Use(NamedTuple):

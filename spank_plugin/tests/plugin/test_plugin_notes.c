@@ -32,7 +32,7 @@ static const char *said_of(const char *words)
 TEST("an environment behind the command is said to choose no container")
 {
 	CHECK_CONTAINS(said_of("srun -n 2 -l python3 train.py --environment=demo"),
-		       "--environment=demo follows the command, which gets it: it chooses no container");
+		       "--environment=demo comes after the command and is passed to it: it selects no container");
 	CHECK_CONTAINS(said_of("srun hostname --edf=demo"), "--edf=demo follows the command");
 	CHECK_CONTAINS(said_of("srun --exclusive true --environment=demo"), "follows the command");
 	CHECK_TEXT(said_of("srun --environment=demo hostname"), "");
