@@ -25,12 +25,23 @@ _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
 _OF_SITE = "site: "
 
 
+# Files that this process has found whole, as they were then: a start that is decided again, to be
+# remembered, opens nothing on a file server.
+_whole: dict[str, tuple[int, ...]] = {}
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def check_image(path: str) -> None:
     """Refuse a file that is not a whole SquashFS; a task would only get ENOTCONN later."""
     try:
+        if path in _whole and _whole[path] == _state(os.stat(path)):
+            return
         with open(path, "rb", buffering=0) as file:
             superblock = file.read(_SUPERBLOCK_SIZE) or b""
-            size = os.fstat(file.fileno()).st_size
+            found = os.fstat(file.fileno())
     except OSError as error:
         raise LaunchError(
             f"{error.strerror}", see="image-not-on-node", kind="image", name=path
@@ -40,13 +51,14 @@ def check_image(path: str) -> None:
             "is not a SquashFS file", see="image-not-squashfs", kind="image", name=path
         )
     used = int.from_bytes(superblock[40:48], "little")
-    if used > size:
+    if used > found.st_size:
         raise LaunchError(
-            f"is cut short: it has {size} bytes and should have {used}",
+            f"is cut short: it has {found.st_size} bytes and should have {used}",
             see="image-damaged",
             kind="image",
             name=path,
         )
+    _whole[path] = _state(found)
 
 
 def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:

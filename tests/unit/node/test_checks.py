@@ -1,6 +1,8 @@
 """Checks that only the node can make, on real files and devices."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,28 @@ def test_a_whole_squashfs_file_is_accepted(tmp_path: Path) -> None:
     check_image(str(image))
     image.write_bytes(superblock(200) + bytes(4096))
     check_image(str(image))
+
+
+def test_a_start_that_is_decided_again_opens_no_image_that_is_as_it_was(tmp_path: Path) -> None:
+    image = tmp_path / "i.sqsh"
+    image.write_bytes(superblock(200) + bytes(104))
+    script = (
+        "import os, sys; from container_engine.node.start.checks import check_image; opened = []\n"
+        "sys.addaudithook(lambda event, about: event == 'open' and opened.append(about[0]))\n"
+        "for chosen in (lambda: 0, lambda: 0, lambda: os.utime(sys.argv[1], ns=(1, 1))):\n"
+        "    chosen(); check_image(sys.argv[1]); print(opened.count(sys.argv[1]))\n"
+    )
+    argv = [sys.executable, "-c", script, str(image)]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, check=True, text=True, timeout=60)
+    assert done.stdout.split() == ["1", "1", "2"]
+
+
+def test_an_image_that_was_whole_and_is_cut_short_is_refused(tmp_path: Path) -> None:
+    image = tmp_path / "i.sqsh"
+    image.write_bytes(superblock(200) + bytes(104))
+    check_image(str(image))
+    os.truncate(image, 199)
+    assert "is cut short: it has 199 bytes" in refusal(image)
 
 
 def test_an_image_that_is_cut_short_says_by_how_much(tmp_path: Path) -> None:
