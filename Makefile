@@ -204,12 +204,11 @@ check-pyxis: $(VENV)/.dev sandbox-engine ## pyxis's own tests against this engin
 check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this engine; SCRIPTS=DIR adds each run.sub and ray.sub below
 	@CE_LAUNCHER_SCRIPTS="$(SCRIPTS)" $(PYTEST) $(SLOW) $(or $(T),tests/launchers)
 
-# Those that count on crun say so themselves.
-check-podman: $(VENV)/.dev sandbox-engine ## cluster and Podman tests with Podman as what creates containers
-	@directory=$(CE_SANDBOX_DIR)/prefix/etc/container-engine/conf.d; mkdir -p $$directory; \
-		trap "rm -f $$directory/10-podman.toml" EXIT; \
-		echo 'start = "podman"' > $$directory/10-podman.toml; \
-		$(PYTEST) $(SLOW) $(or $(T),tests/integration tests/slurm)
+# Those that count on crun say so themselves. The rows copy the setting with the sandbox.
+BY_PODMAN := $(CE_SANDBOX_DIR)/prefix/etc/container-engine/conf.d/10-podman.toml
+check-podman: $(VENV)/.dev sandbox-images ## cluster and Podman tests with Podman as what creates containers
+	@mkdir -p $(dir $(BY_PODMAN)) && echo 'start = "podman"' > $(BY_PODMAN); trap "rm -f $(BY_PODMAN)" EXIT; \
+		$(if $(T),$(PYTEST) $(SLOW) $(T),tests/check "test-slurm-1 | test-slurm-2 | test-slurm-3 | test-slurm-4 | test-podman")
 
 check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4, in a Debian 13 of their own
 	@tests/systems/debian 13

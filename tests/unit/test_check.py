@@ -23,7 +23,9 @@ Check = Callable[..., Completed]
 def check(tmp_path: Path) -> Check:
     """Return a function that runs tests/check; `does` maps a target to shell commands for it."""
 
-    def run(does: dict[str, str] | None = None, **environment: str) -> Completed:
+    def run(
+        does: dict[str, str] | None = None, steps: tuple[str, ...] = (), **environment: str
+    ) -> Completed:
         cases = "".join(f"{target}) {words} ;;\n" for target, words in (does or {}).items())
         make = tmp_path / "bin" / "make"
         make.parent.mkdir(exist_ok=True)
@@ -33,7 +35,7 @@ def check(tmp_path: Path) -> Check:
         room.mkdir(exist_ok=True)
         usual = {"PATH": f"{make.parent}:{os.environ['PATH']}", "TMPDIR": str(room)}
         return subprocess.run(
-            [str(ROOT / "tests" / "check")],
+            [str(ROOT / "tests" / "check"), *steps],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -62,6 +64,13 @@ def test_all_that_passed_is_named(check: Check) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(summary(done)) == set(TARGETS)
     assert all(said.split()[0] == "ok" for said in summary(done).values())
+
+
+def test_other_steps_may_be_given(check: Check) -> None:
+    done = check({"two": "exit 1"}, ("one | two", "three"))
+    assert done.returncode == 1
+    ended = {target: said.split()[0] for target, said in summary(done).items()}
+    assert ended == {"one": "ok", "two": "FAILED", "three": "not"}
 
 
 @pytest.mark.parametrize("target", TARGETS)
