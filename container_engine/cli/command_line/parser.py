@@ -125,7 +125,8 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         from container_engine.cli.command_line.examples import EXAMPLES
 
-        self.formatter_class = argparse.HelpFormatter
+        if self.formatter_class is _unmeasured:
+            self.formatter_class = argparse.HelpFormatter
         text = super().format_help().replace("positional arguments:", "arguments:", 1)
         examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
         title = "example" if len(examples) == 1 else "examples"

@@ -76,6 +76,17 @@ def test_each_verb_has_examples_that_its_parser_accepts(verb: str) -> None:
         assert f"\n  {example}\n" in help_of(verb)
 
 
+def test_help_has_the_width_of_the_terminal_and_keeps_the_lines_of_a_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for columns in (60, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        widest = max(map(len, help_of("run").splitlines()))
+        assert (widest > 80) == (columns == 200)
+        for action in ("list", "show NAME", "check [DIR ...]", "test NAME", "explain EDF"):
+            assert f"\n{action} " in help_of("hooks")
+
+
 def test_an_unknown_option_refers_to_the_verbs_help(installed: Installed) -> None:
     assert installed.ce("plan", "--wrong", "e").stderr.splitlines()[1] == (
         "ce: hint: 'ce plan --help' shows how to use it"
