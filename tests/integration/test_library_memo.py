@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from container_engine.node.libraries.memo import seal
 from tests.integration.libraries import Place, build, edf_text
 from tests.integration.prepared import LIBRARIES, image
 from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image
@@ -55,9 +56,9 @@ class Starting:
     def mark(self) -> None:
         """Let the memo say something that only it can say."""
         [memo] = self.memos
-        content = json.loads(memo.read_text())
+        content = json.loads(memo.read_text().partition("\n")[2])
         content["operations"].append(["note", '{"warning":"remembered"}'])
-        memo.write_text(json.dumps(content))
+        memo.write_text(seal(json.dumps(content)))
 
     def is_remembered(self) -> bool:
         return "remembered" in self.look()[1]
@@ -152,9 +153,10 @@ def test_a_memo_that_is_not_the_users_own_or_damaged_does_not_count(
         memo.rename(memo.with_name("there"))
         memo.symlink_to("there")
     elif fault == "garbage":
-        memo.write_text('{"about": []')
+        memo.write_text(seal('{"about": []'))
     elif fault == "version":
-        memo.write_text(memo.read_text().replace('"version": "', '"version": "x'))
+        text = memo.read_text().partition("\n")[2].replace('"version": "', '"version": "x')
+        memo.write_text(seal(text))
     else:
         memo.unlink()
         os.mkfifo(memo)

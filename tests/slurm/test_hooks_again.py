@@ -11,10 +11,12 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from container_engine.node.libraries.memo import seal
 from tests.integration.libraries import build
 from tests.slurm.cluster import ALICE
 from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, memos_of
@@ -52,17 +54,20 @@ _SCRIPT = (
 class Site:
     """A site with one hook, and an environment that has it."""
 
-    def __init__(self, node: Node, cluster: Cluster) -> None:
-        self.node, self.directory = node, node.directory
+    def __init__(self, node: Node, image: Path, text: str = "") -> None:
+        self.node, self.directory, self.image = node, node.directory, image
+        cluster = node.cluster
         self.catalog = cluster.prefix / "share/container-engine/hooks-of-a-test"
         (self.directory / "libs").mkdir()
         (self.directory / "shown").mkdir()
         self.library = build(self.directory / "libs/libmine.so.1", "libmine.so.1")
-        self.image = cluster.image("debian")
-        node.configure(f'hook_catalog = ["{self.catalog}"]\n')
-        text = "[annotations]\ncom.hooks.mine.enabled = 'true'\n"
-        self.edf = cluster.edf(text, image="debian")
+        self.configure()
+        text = f'image = "{image}"\n{text}[annotations]\ncom.hooks.mine.enabled = "true"\n'
+        self.edf = cluster.edf(text, image=None)
         self.hook(_HOOK)
+
+    def configure(self, more: str = "") -> None:
+        self.node.configure(f'hook_catalog = ["{self.catalog}"]\n{more}')
 
     def hook(self, text: str) -> None:
         file = self.catalog / "mine/hook.toml"
@@ -95,14 +100,27 @@ class Site:
 
     def know(self) -> None:
         """Start until the next step starts no Python."""
-        self.starts(self.edf)
+        for _ in range(8):
+            if not self.is_python():
+                return
+            time.sleep(_SETTLED_S)
+        raise AssertionError("Python at each start")
+
+
+@contextmanager
+def with_hook(node: Node, image: Path, text: str = "") -> Iterator[Site]:
+    """Yield a site whose environment has a hook, this image and more lines."""
+    site = Site(node, image, text)
+    try:
+        yield site
+    finally:
+        shutil.rmtree(site.catalog)
 
 
 @pytest.fixture
 def site(node: Node, cluster: Cluster) -> Iterator[Site]:
-    site = Site(node, cluster)
-    yield site
-    shutil.rmtree(site.catalog)
+    with with_hook(node, cluster.image("debian")) as site:
+        yield site
 
 
 def test_the_container_is_the_same_without_a_look_and_without_python(site: Site) -> None:
@@ -155,7 +173,7 @@ def test_a_damaged_memo_of_a_look_is_none(site: Site, damage: str) -> None:
         os.mkfifo(memo, 0o600)
         shutil.chown(memo, memo.parent.owner())
     elif damage == "deep":
-        memo.write_text("[" * (1 << 19))
+        memo.write_text(seal("[" * (1 << 19)))
     elif damage == "huge":
         with memo.open("ab") as file:
             file.truncate(8 << 30)
@@ -278,14 +296,14 @@ def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> N
 def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: Site) -> None:
     site.know()
     [memo] = site.memos()
-    content = json.loads(memo.read_text())
+    content = json.loads(memo.read_text().partition("\n")[2])
     root = next(words[-2] for words in content["operations"] if words[0] == "root-bind")
     content["operations"].append(["root-bind", "/etc/shells", root, "/made-up"])
-    memo.write_text(json.dumps(content))
+    memo.write_text(seal(json.dumps(content)))
     rule = f'[policy]\nmount_sources = ["{site.directory}"]\n'
     command = (f"--environment={site.edf}", "sh", "-c", "ls / | grep made-up")
     for more, printed in ("", "made-up\n"), (rule, ""):
-        site.node.configure(f'hook_catalog = ["{site.catalog}"]\n{more}')
+        site.configure(more)
         done, is_python = site.node.srun(*command)
         assert (done.stdout, is_python) == (printed, True), done.stderr
 

@@ -43,7 +43,7 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
     if not all(map(is_own_directory, (os.path.dirname(directory), directory))):
         return None
     try:
-        memo = parse_json(_read(f"{directory}/{_name(request)}"))
+        memo = parse_json(_unsealed(_read(f"{directory}/{_name(request)}")))
         if memo["about"] != _about(request):
             return None
         if not looks.are_unchanged(memo["looks"], Links().real):
@@ -92,7 +92,7 @@ def remember(
         named = [f"f{step[1]}" for step in steps if step[0] == "root-copy"]
         found = {**asked, **{look: looks.signature(look) for look in named}}
         memo = {"about": _about(text), "looks": found, "operations": [*steps, *operations]}
-        content = to_json(memo).encode()
+        content = seal(to_json(memo)).encode()
         if len(content) <= _LONGEST:
             publish_private(directory, _name(text), content, _MOST)
     except (OSError, ValueError):
@@ -122,6 +122,19 @@ def _has(path: str, content: bytes) -> bool:
         return False
 
 
+def seal(text: str) -> str:
+    """Return a text with its checksum, which finds what a disk or an editor has done to a file."""
+    return f"{crc32(text.encode()):08x}\n{text}"
+
+
+def _unsealed(sealed: str) -> str:
+    """Return the text that was sealed. Raise ValueError for one that has changed since."""
+    text = sealed.partition("\n")[2]
+    if seal(text) != sealed:
+        raise ValueError("not what was written")
+    return text
+
+
 def _about(request: str) -> Mapping[str, str]:
     with open(_BOOT, encoding="ascii") as file:
         return {"version": __version__, "boot": file.read(), "request": request}
@@ -133,12 +146,9 @@ def _name(request: str) -> str:
 
 
 def _read(path: str) -> str:
-    """Read a file that is this user's alone. Raise OSError or ValueError."""
+    """Read a file that is this user's alone, up to a limit. Raise OSError or ValueError."""
     with _own(path) as file:
-        text = file.read(_LONGEST + 1)
-    if len(text) > _LONGEST:
-        raise ValueError("too large")
-    return text.decode("ascii")
+        return file.read(_LONGEST).decode("ascii")
 
 
 def _own(path: str) -> BinaryIO:

@@ -5,7 +5,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,11 @@ class Software:
     def memo(self) -> Path:
         [file] = Path(self.memos).iterdir()
         return file
+
+    @property
+    def text(self) -> str:
+        """What the memo says, without its checksum."""
+        return self.memo.read_text().partition("\n")[2]
 
     @property
     def files(self) -> Path:
@@ -217,11 +222,11 @@ def test_what_is_too_long_is_neither_written_nor_read(software: Software) -> Non
     assert not Path(software.memos).exists()
     software.remember(Tree())
     assert software.is_known()
-    software.memo.write_text(software.memo.read_text() + " " * (1 << 20))
+    software.memo.write_text(memo.seal(software.text + " " * (1 << 20)))
     assert not software.is_known()
 
 
-@pytest.mark.parametrize("fault", ["owner", "mode", "link", "pipe"])
+@pytest.mark.parametrize("fault", ["owner", "mode", "link", "pipe", "pipe with a memo"])
 def test_a_memo_is_only_taken_from_the_users_own_file(software: Software, fault: str) -> None:
     software.remember(Tree())
     file = software.memo
@@ -233,9 +238,13 @@ def test_a_memo_is_only_taken_from_the_users_own_file(software: Software, fault:
         file.rename(file.parent.parent / "aside")
     if fault == "link":
         file.symlink_to(file.parent.parent / "aside")
-    if fault == "pipe":
+    if fault.startswith("pipe"):
         os.mkfifo(file, 0o600)
-    assert not software.is_known()
+    with ExitStack() as stack:
+        if fault == "pipe with a memo":
+            pipe = stack.enter_context(open(os.open(file, os.O_RDWR), "wb", buffering=0))
+            pipe.write((file.parent.parent / "aside").read_bytes())
+        assert not software.is_known()
 
 
 @pytest.mark.parametrize("fault", ["owner", "mode", "link"])
@@ -269,9 +278,26 @@ def test_without_a_place_nothing_is_known() -> None:
 )
 def test_what_is_no_operation_is_not_known(software: Software, operations: str) -> None:
     software.remember(Tree())
-    text = software.memo.read_text()
-    software.memo.write_text(text[: text.index('"operations":')] + f'"operations":{operations}}}')
-    assert not software.is_known()
+    text = software.text
+    changed = text[: text.index('"operations":')]
+    for made_up in text, f'{changed}"operations":{operations}}}':
+        software.memo.write_text(memo.seal(made_up))
+        assert software.is_known() == (made_up == text)
+
+
+def test_a_memo_of_which_a_bit_has_changed_is_none(software: Software) -> None:
+    """A disk may do that: the container would have another library, or the start fail."""
+    tree = Tree()
+    tree.content(software.library, 100)
+    software.remember(tree, b"abc")
+    whole = software.memo.read_bytes()
+    for byte in range(len(whole)):
+        changed = bytearray(whole)
+        changed[byte] ^= 1 << byte % 8
+        software.memo.write_bytes(changed)
+        assert not software.is_known(), byte
+    software.memo.write_bytes(whole)
+    assert software.is_known()
 
 
 def test_what_was_written_is_not_taken_from_a_file_with_other_content(software: Software) -> None:
@@ -307,7 +333,7 @@ def test_what_was_written_is_only_taken_from_the_users_own_file(
 @pytest.mark.parametrize("text", ["[" * 1_000_000, '{"about":' + "9" * 1_000_000 + "}", "{", ""])
 def test_a_memo_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
     software.remember(Tree())
-    software.memo.write_text(text)
+    software.memo.write_text(memo.seal(text))
     assert not software.is_known()
 
 
