@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.private_files import own_directory
+from container_engine.private_files import is_own_directory, own_directory, publish_private
 
 
 def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -38,3 +38,30 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("d")
     with pytest.raises(OSError, match="Not a directory"):
         own_directory(str(tmp_path / "link"))
+
+
+def test_a_file_is_no_directory_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "f").touch(0o600)
+    (tmp_path / "d").mkdir(0o700)
+    assert not is_own_directory(str(tmp_path / "f"))
+    assert is_own_directory(str(tmp_path / "d"))
+
+
+def test_a_directory_that_is_replaced_while_a_file_is_written_gets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path may lead elsewhere by then; the name of the draft is chosen just before."""
+    own, other = tmp_path / "own/memos", tmp_path / "other"
+    own.mkdir(0o700, parents=True)
+    own.parent.chmod(0o700)
+    other.mkdir()
+
+    def replaced(size: int) -> bytes:
+        own.rename(tmp_path / "aside")
+        own.symlink_to(other)
+        return bytes(size)
+
+    monkeypatch.setattr(os, "urandom", replaced)
+    publish_private(str(own), "memo", b"x", 1)
+    assert list(other.iterdir()) == []
+    assert (tmp_path / "aside/memo").read_bytes() == b"x"

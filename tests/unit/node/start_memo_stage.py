@@ -37,6 +37,7 @@ class StartStage(Stage):
     """A user's node; `start` is a step with the plan, by ce-node."""
 
     package: Path
+    uid, gid = UID, GID
 
     @classmethod
     def of_user(cls, directory: Path, program: Path, package: Path) -> Self:
@@ -82,7 +83,7 @@ class StartStage(Stage):
 
     @property
     def place(self) -> Path:
-        return self.home / f"var-tmp/ce-memos-{UID}/starts"
+        return self.home / f"var-tmp/ce-memos-{self.uid}/starts"
 
     @property
     def memos(self) -> list[Path]:
@@ -110,7 +111,7 @@ class StartStage(Stage):
 
     def _run(self, fds: Sequence[int], *, by_python: bool) -> None:
         libexec = self.prefix / "libexec/container-engine"
-        script = _AS_USER.format(uid=UID, gid=GID)
+        script = _AS_USER.format(uid=self.uid, gid=self.gid)
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
         if self.name is not None and not by_python:
             env["SLURMD_NODENAME"] = self.name

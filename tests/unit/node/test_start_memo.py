@@ -17,6 +17,8 @@ from container_engine.node.start import start_memo
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.environment import LAUNCHERS
 from container_engine.node.start.site_rules import _RULES
+from tests.unit.node.hooks.hooks import hook
+from tests.unit.node.hooks.hooks import mount as hook_mount
 from tests.unit.node.plans import mount
 from tests.unit.node.start_memo_stage import GID, UID, StartStage
 
@@ -359,6 +361,19 @@ class Doubts:
     def plan_that_goes_on(starts: StartStage) -> None:
         starts.after = b" "
 
+    @staticmethod
+    def squashfs_file_replaced(starts: StartStage) -> None:
+        shutil.copy2(starts.home / "more.sqsh", starts.home / "new")
+        (starts.home / "new").rename(starts.home / "more.sqsh")
+
+    @staticmethod
+    def one_more_for_a_hook(starts: StartStage) -> None:
+        (starts.home / "hooked/m2").mkdir()
+
+    @staticmethod
+    def variable_that_a_hook_extends(starts: StartStage) -> None:
+        starts.node["MY_PATH"] = "/own"
+
 
 def _rewrite(starts: StartStage, change: Callable[[bytes], bytes]) -> None:
     """Change a memo and its checksum."""
@@ -371,10 +386,17 @@ def _rewrite(starts: StartStage, change: Callable[[bytes], bytes]) -> None:
 def _with_a_memo(starts: StartStage) -> None:
     (starts.home / "data").mkdir()
     shutil.copy("/bin/true", starts.home / "crun")
+    shutil.copy(starts.image, starts.home / "more.sqsh")
     starts.plan["mounts"] = [
         mount(str(starts.home / "data"), "/d"),
         mount(str(starts.home / "later"), "/later", "nofail"),
+        mount(str(starts.home / "more.sqsh"), "/more", kind="squashfs"),
     ]
+    (starts.home / "hooked/m").mkdir(parents=True)
+    source = f"{starts.home}/hooked/m*"
+    always = hook("second", automatic_when=None, release="1", reason="enabled")
+    always["mounts"] = [hook_mount(source, "/of/hook")]
+    starts.plan["hooks"].append({**always, "prepend": {"MY_PATH": ["/mine"]}})
     starts.plan["settings"]["runtime"] = str(starts.home / "crun")
     starts.start()
     assert starts.starts_without_python()
@@ -598,11 +620,21 @@ def test_nothing_is_remembered_with(
     "change",
     [
         {"startup": [{"line": "true", "from": "e"}]},
+        {"entrypoint": ["/e"]},
+        {"devices": [{"name": "/dev/null", "cdi": False, "from": "e"}]},
         {"image": {"on_nodes": True}},
         {"image": {"passing": "/store"}},
         {"annotations": {SAVE: "/x.sqsh"}},
         {"kept": {"name": "n"}},
         {"settings": {"start": "podman"}},
+        {"settings": {"tracking_tool": "/t"}},
+        {"settings": {"hooks_dirs": ["/h"]}},
+        {"settings": {"unshare": ["pid"]}},
+        {"mounts": [mount("/dev/shm", "/s")]},
+        {"mounts": [mount("/usr/../sys", "/s")]},
+        {"mounts": [mount("/usr", "/proc/x")]},
+        {"name": {"var": "X"}},
+        {"name": {"secret": "X"}},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -611,10 +643,54 @@ def test_a_start_that_asks_more_of_a_node_than_ce_node_does_is_none_to_remember(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     plan: Any = json.loads(json.dumps(starts.plan))
-    assert start_memo._is_plain(json.dumps(plan), plan, starts.node)
+
+    def is_plain() -> bool:
+        # as the plan arrives
+        return start_memo._is_plain(json.dumps(plan, separators=(",", ":")), plan, starts.node)
+
+    assert is_plain()
     for key, value in change.items():
         plan[key] = plan[key] | value if isinstance(plan.get(key), dict) else value
-    assert not start_memo._is_plain(json.dumps(plan), plan, starts.node)
+    assert not is_plain()
+
+
+def test_a_batch_script_or_a_server_of_mpi_is_none_to_remember(
+    starts: StartStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    plan: Any = starts.plan
+    for name in ("CE_BATCH_SCRIPT", "CE_PMIX_DIR"):
+        assert not start_memo._is_plain(json.dumps(plan), plan, {**starts.node, name: "/x"})
+
+
+def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -> None:
+    _with_a_memo(starts)
+    starts.after = b"\0x"
+    with pytest.raises(AssertionError, match="F125"):
+        starts.start()
+    assert starts.was_python()
+
+
+def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -> None:
+    """It would choose what root runs; one that root owns is as good as root's."""
+    _with_a_memo(starts)
+    _rewrite(starts, lambda text: text.replace(b"54321 54322\0", b"0 0\0", 1))
+    starts.place.parent.rename(starts.place.parent.with_name("ce-memos-0"))
+    starts.uid, starts.gid = 0, 0
+    for path in (starts.place.parent, starts.place, starts.memo):
+        os.chown(path, 0, 0)
+    assert not starts.starts_without_python()
+
+
+def test_a_start_of_roots_is_none_to_remember(
+    starts: StartStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan: Any = starts.plan
+    found = []
+    for uid in (1000, 0):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        found.append(start_memo._is_plain(json.dumps(plan), plan, starts.node))
+    assert found == [True, False]
 
 
 def test_ever_new_plans_are_not_all_remembered(starts: StartStage) -> None:

@@ -1,0 +1,127 @@
+"""Hooks are repeated without Python only where nothing but the files of the node decides them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from container_engine.node.hooks.edits import HookEdits
+from container_engine.node.hooks.repeat import Repeatable, repeatable
+from tests.unit.node.hooks.hooks import device, hook, mount
+from tests.unit.node.plans import image, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+
+def _judged(
+    *hooks: Mapping[str, Any],
+    edits: HookEdits | None = None,
+    node: Mapping[str, str] | None = None,
+    edf: Mapping[str, str | None] | None = None,
+    looked: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Repeatable | None:
+    a_plan = plan(hooks=hooks, image=image(**(variables or {})))
+    return repeatable(a_plan, node or {}, edits or _edits(), edf or {}, looked)
+
+
+def _edits(**values: object) -> HookEdits:
+    edits = HookEdits("/libexec")
+    for name, value in values.items():
+        assert hasattr(edits, name)
+        setattr(edits, name, value)
+    return edits
+
+
+def test_hooks_of_data_depend_on_what_their_patterns_looked_at(tmp_path: Path) -> None:
+    for name in ("dev", "mnt", "lib", "asked"):
+        (tmp_path / name).mkdir()
+    check = {"kind": "device", "subject": f"{tmp_path}/asked/c*"}
+    one = hook(
+        devices=[device(f"{tmp_path}/dev/d*")],
+        mounts=[mount(f"{tmp_path}/mnt/m*", "/m")],
+        libraries=[{"files": [f"{tmp_path}/lib/l*"]}],
+        checks=[check],
+    )
+    found = _judged(one, looked=["f/of/the/image"])
+    assert found is not None
+    for name in ("dev", "mnt", "lib", "asked"):
+        assert f"f{tmp_path}/{name}" in found.looks
+    assert "f/of/the/image" in found.looks
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"services": [{}]},
+        {"oci_hooks": [{}]},
+        {"cdi": {"a.com/b=c": "h"}},
+        {"cdi_if_there": {"a.com/b=c": "h"}},
+        {"per_task": {"A": "B"}},
+        {"operations": [("note", [])]},
+        {"warnings": ["w"]},
+    ],
+    ids=lambda edits: next(iter(edits)),
+)
+def test_what_is_more_than_files_and_variables_is_pythons(edits: Mapping[str, object]) -> None:
+    assert _judged(hook(), edits=_edits()) is not None
+    assert _judged(hook(), edits=_edits(**edits)) is None
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"code": "hook.py"},
+        {"automatic_when": ["A"]},
+        {"checks": [{"kind": "group", "subject": "g"}]},
+        {"checks": [{"kind": "variable", "subject": "V"}]},
+        {"checks": [{"kind": "mpi", "subject": "m"}]},
+        {"env": {"V": "{node.job}"}},
+        {"mounts": [mount("/run/{node.uid}", "/r")]},
+        {"mounts": [mount("/sys/class/n*", "/n")]},
+        {"devices": [device("/proc/self/x")]},
+    ],
+    ids=lambda of: next(iter(of)),
+)
+def test_a_hook_that_depends_on_its_step_or_the_kernel_is_pythons(of: Mapping[str, Any]) -> None:
+    assert _judged(hook(), hook(**of), node={"A": "1"}) is None
+
+
+def test_a_hook_whose_variable_the_step_lacks_is_none_to_judge() -> None:
+    """Those conditions are kept beside, and the next step is asked for them."""
+    assert _judged(hook(code="hook.py", automatic_when=["A"])) is not None
+
+
+def _prepends(edits: HookEdits) -> None:
+    edits.prepend = {"V": ["/mine"]}
+
+
+def _looks(edits: HookEdits) -> None:
+    edits.tree = [{}]
+
+
+@pytest.mark.parametrize(("let", "name"), [(_prepends, "V"), (_looks, "LD_LIBRARY_PATH")])
+def test_a_variable_that_only_the_step_sets_must_be_absent(
+    let: Callable[[HookEdits], None], name: str
+) -> None:
+    edits = _edits()
+    let(edits)
+    found = _judged(hook(), edits=edits)
+    assert found is not None
+    assert found.without == [name]
+    assert _judged(hook(), edits=edits, node={name: "/own"}) is None
+    # where another sets it, the step's does not count
+    settled = _judged(hook(), edits=edits, node={name: "/own"}, edf={name: "/edf"})
+    assert settled is not None
+    assert settled.without == []
+    assert _judged(hook(), edits=edits, node={name: "/own"}, variables={name: "/i"}) is not None
+
+
+def test_variables_of_hooks_are_named_unless_the_environment_sets_them() -> None:
+    edits = _edits(env={"A": "1", "B": "2"}, prepend={"C": ["/c"], "A": ["/a"]})
+    found = _judged(hook(), edits=edits, edf={"B": "3"})
+    assert found is not None
+    assert found.names == ["A", "C"]
