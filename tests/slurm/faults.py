@@ -46,6 +46,7 @@ _KINDS = {
     "kill a process": 6,
     "stop a process": 3,
     "slow a process": 2,
+    "freeze a step": 2,
     "terminate a process": 2,
     "starve a process of memory": 2,
     "starve a process of descriptors": 2,
@@ -71,7 +72,7 @@ _IMPORT_KINDS = {
     "kill srun": 1,
 }
 _SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "stop": signal.SIGSTOP}
-_IMPORT_SHARE = 0.1
+_IMPORT_SHARE, _AGAIN_SHARE = 0.1, 0.5
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,12 @@ class Fault:
     lasts_s: float
     choice: float  # from 0 to 1: which of the candidates, or how much
     imports: bool  # the image must be imported first
+    again: bool  # the node repeats an earlier start, with a hook
 
     def __str__(self) -> str:
         when = f"{1000 * self.after_s:.0f} ms into {self.phase or 'srun'}"
         what = f"{self.kind} (import)" if self.imports else self.kind
+        what += " (again)" if self.again else ""
         return f"{what}, {when}, for {1000 * self.lasts_s:.0f} ms"
 
     @property
@@ -97,7 +100,11 @@ class Fault:
 
 def choose(source: random.Random) -> Fault:
     imports = source.random() < _IMPORT_SHARE
-    kinds = _IMPORT_KINDS if imports else _KINDS
+    again = not imports and source.random() < _AGAIN_SHARE
+    kinds = dict(_IMPORT_KINDS if imports else _KINDS)
+    if again:
+        # would be another environment
+        del kinds["leave little room"]
     phase = source.choice(_IMPORTING if imports else PHASES)
     latest = 0.6 if phase in {"", "sleep", "tar2sqfs"} else _LATEST_S
     return Fault(
@@ -107,6 +114,7 @@ def choose(source: random.Random) -> Fault:
         source.uniform(0.05, _LONGEST_PAUSE_S),
         source.random(),
         imports,
+        again,
     )
 
 
@@ -191,6 +199,8 @@ def _hurt(victim: Process, fault: Fault) -> None:
         threading.Thread(target=_stutter, args=(victim.pid, fault.lasts_s)).start()
     elif words[0] == "starve":
         _starve(victim, words[-1], fault.choice)
+    elif words[0] == "freeze":
+        freeze(victim, fault.lasts_s)
     else:
         number = _SIGNALS.get(words[0], signal.SIGSTOP)
         os.kill(victim.pid, number)
@@ -227,6 +237,18 @@ def _starve(victim: Process, of: str, choice: float) -> None:
     # On a machine that is itself a container, root may not do that to another user's process.
     argv = ["prlimit", f"--pid={victim.pid}", option]
     subprocess.run(argv, user=victim.uid, extra_groups=[], stderr=subprocess.DEVNULL, check=False)
+
+
+def freeze(victim: Process, lasts_s: float) -> None:
+    """Let all of the process's step wait, as Slurm itself does to suspend it."""
+    with suppress(OSError):
+        group = victim.cgroups().get("freezer", "")
+        if "/step_" not in group:
+            return
+        state = Path(f"/sys/fs/cgroup/freezer{group}/freezer.state")
+        state.write_text("FROZEN")
+        time.sleep(lasts_s)
+        state.write_text("THAWED")
 
 
 def _fill(place: Path) -> str:

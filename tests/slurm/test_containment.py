@@ -5,6 +5,7 @@ import os
 import pwd
 import random
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,13 +15,16 @@ import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, sandbox
+from tests.slurm.faults import freeze
 from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left, helpers
 from tests.slurm.polling import until
 from tests.slurm.procfs import Process
+from tests.slurm.test_hooks_again import Site, with_hook
+from tests.slurm.test_starts_again import Node
 
-# CI plays a few rounds; a release needs CE_CONTAINMENT_ROUNDS=200.
-_ROUNDS = int(os.environ.get("CE_CONTAINMENT_ROUNDS", "12"))
+# CI plays a few rounds; a release needs CE_CONTAINMENT_ROUNDS=200, which the kinds of starts share.
+_ROUNDS = (int(os.environ.get("CE_CONTAINMENT_ROUNDS", "12")) + 2) // 3
 _KEPT_ROUNDS = int(os.environ.get("CE_CONTAINMENT_ROUNDS", "6"))
 _KEPT = Path("/tmp")
 # Left behind by the start-up line of a malicious EDF: no parent, session or environment.
@@ -59,13 +63,6 @@ def _of_step() -> list[Process]:
     return [p for p in _alices() if not p.command.startswith(others)]
 
 
-def _cgroups(process: Process) -> dict[str, str]:
-    """Return the process's cgroup by controller; "" is the unified hierarchy."""
-    text = (procfs.PROC / str(process.pid) / "cgroup").read_text()
-    rows = (line.split(":", 2) for line in text.splitlines())
-    return {name: path for _id, names, path in rows for name in names.split(",")}
-
-
 def _idle(cluster: Cluster) -> bool:
     states = cluster.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()
     return set(states) == {"idle"}
@@ -76,7 +73,7 @@ def _outside(job: str) -> list[Process]:
     found = []
     for process in _of_step():
         with suppress(FileNotFoundError, ProcessLookupError):
-            groups = [_cgroups(process)[name] for name in ("freezer", "memory", "devices")]
+            groups = [process.cgroups()[name] for name in ("freezer", "memory", "devices")]
             found += [process] * any(f"/job_{job}/step_" not in group for group in groups)
     return found
 
@@ -166,17 +163,30 @@ def test_a_user_who_stops_his_image_server_drains_no_node(cluster: Cluster, demo
     assert not _of_step()
 
 
+def _kill(process: Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def _stop(process: Process) -> None:
+    os.kill(process.pid, signal.SIGSTOP)
+
+
+def _freeze(process: Process) -> None:
+    freeze(process, 1)
+
+
 def _play(number: int, what: str) -> None:
-    """Stop or kill a process of the session; the rounds play all of both in turn."""
+    """Stop, kill or starve a process of the session; the rounds play all of them in turn."""
     chance = random.Random(f"containment-{number}")
     victims = sorted(_of_step(), key=lambda process: process.pid)
-    faults = list(itertools.product(victims, (signal.SIGSTOP, signal.SIGKILL)))
+    faults = list(itertools.product(victims, (_stop, _kill)))
+    faults.append((victims[0], _freeze))
     random.Random(len(faults)).shuffle(faults)
-    victim, how = faults[number % len(faults)]
-    print(f"round {number}, {what}: {how.name} to {victim.command or victim.comm}")
+    victim, fault = faults[number % len(faults)]
+    print(f"round {number}, {what}: {fault.__name__} {victim.command or victim.comm}")
     # the launcher may still be at its last work, the trace
-    with suppress(ProcessLookupError):
-        os.kill(victim.pid, how)
+    with suppress(ProcessLookupError, FileNotFoundError):
+        fault(victim)
     time.sleep(chance.random() / 5)  # time for the fault to show
 
 
@@ -186,14 +196,34 @@ def _assert_soon_idle_and_nothing_left(cluster: Cluster) -> None:
     assert not list(_KEPT.glob("ce-kept-*/*"))
 
 
+@pytest.fixture(scope="module")
+def again(cluster: Cluster) -> Iterator[Site]:
+    """Yield a site with an environment whose starts a node repeats, hooks and all."""
+    directory = Path(tempfile.mkdtemp(prefix="again-", dir=cluster.scratch))
+    directory.chmod(0o777)
+    with Node(cluster, directory) as node, with_hook(node, cluster.image("demo")) as site:
+        # one start in some dozens is Python's, which tidies up where there are too many traces
+        site.configure('trace_dir = ""\n')
+        yield site
+
+
 @pytest.mark.parametrize("number", range(_ROUNDS))
+@pytest.mark.parametrize("what", ["a step", "containers of tasks", "a start that is repeated"])
 def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left(
-    cluster: Cluster, daemonic: str, number: int
+    cluster: Cluster, daemonic: str, again: Site, what: str, number: int
 ) -> None:
-    each = cluster.edf('[annotations]\ncom.ce.scope = "task"\n')
-    with _running(cluster, each if number % 2 else daemonic) as job:
+    if what == "a step":
+        edf = daemonic
+    elif what == "containers of tasks":
+        edf = cluster.edf('[annotations]\ncom.ce.scope = "task"\n')
+    else:
+        edf = again.edf
+        again.know()
+    before = again.node.pythons
+    with _running(cluster, edf) as job:
+        assert (again.node.pythons == before) == (edf == again.edf)
         _assert_in_steps_of(job_id(cluster))
-        _play(number // 2, "containers of tasks" if number % 2 else "a step")
+        _play(number, what)
         cluster.run(["scancel", "-u", ALICE])
         job.wait()
     _assert_soon_idle_and_nothing_left(cluster)

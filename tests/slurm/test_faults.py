@@ -26,6 +26,8 @@ from tests.slurm.job import Job, started
 from tests.slurm.leftovers import left, public_files
 from tests.slurm.polling import until
 from tests.slurm.procfs import Process, processes
+from tests.slurm.test_hooks_again import Site, with_hook
+from tests.slurm.test_starts_again import Node
 from tests.unit.images.oci import Member, link
 
 _GONE_WITHIN_S = 5
@@ -60,14 +62,21 @@ def _new_public_files(before: set[Path]) -> set[Path]:
     return {p for p in new if not (p.match("/tmp/crun.??????") and p.stat().st_size == 0)}
 
 
+def _lines(shared: Path) -> str:
+    """Return the lines of the environment in which the command runs that says where it is."""
+    return f'workdir = "/"\nmounts = ["{shared}:{shared}"]\n'
+
+
 class _Round:
     """One start of two tasks with one fault, and its outcome."""
 
-    def __init__(self, cluster: Cluster, shared: Path, seed: str, members: list[Member]) -> None:
-        self._cluster, self._shared, self._members = cluster, shared, members
+    def __init__(self, site: Site, seed: str, members: list[Member]) -> None:
+        self._site, self._members = site, members
+        self._cluster, self._shared = site.node.cluster, site.directory
         self.fault = faults.choose(random.Random(seed))
+        shared = self._shared
         self._marker = shared / "marker"
-        self._image = shared / "image.sqsh"
+        self._image = site.image if self.fault.again else shared / "image.sqsh"
         self._store = shared / "store"
         self._alice = pwd.getpwnam(ALICE)
         self._before = public_files()
@@ -78,19 +87,33 @@ class _Round:
         with ExitStack() as stack:
             if self.fault.imports:
                 said = self._import(stack)
+            elif self.fault.again:
+                said = self._again(stack)
             else:
                 shutil.copyfile(self._cluster.image("demo"), self._image)
-                said = self._start(str(self._image), {}, stack)
+                said = self._start(self._edf(str(self._image)), {}, stack)
         if self.fault.ends_a_daemon or self.fault.kind == "pause a daemon":
             faults.bring_up()
         return said
 
-    def _start(self, image: str, env: Mapping[str, str], stack: ExitStack) -> str:
+    def _edf(self, image: str) -> str:
+        text = f'image = "{image}"\n{_lines(self._shared)}'
+        if self.fault.kind == "leave little room":
+            text += f'[annotations]\n"com.ce.tmpfs_size" = "{4 + int(self.fault.choice * 200)}k"\n'
+        return self._cluster.edf(text, image=None)
+
+    def _again(self, stack: ExitStack) -> str:
+        """Start what the node knows from earlier starts, and say whether Python started."""
+        whole = self._cluster.image("demo")
+        if not self._image.exists() or self._image.stat().st_size != whole.stat().st_size:
+            shutil.copyfile(whole, self._image)
+        self._site.know()
+        before = self._site.node.pythons
+        said = self._start(self._site.edf, {}, stack)
+        return f"{said} ({'Python' if self._site.node.pythons != before else 'no Python'})"
+
+    def _start(self, edf: str, env: Mapping[str, str], stack: ExitStack) -> str:
         cluster, fault = self._cluster, self.fault
-        text = f'image = "{image}"\nworkdir = "/"\nmounts = ["{self._shared}:{self._shared}"]\n'
-        if fault.kind == "leave little room":
-            text += f'[annotations]\n"com.ce.tmpfs_size" = "{4 + int(fault.choice * 200)}k"\n'
-        edf = cluster.edf(text, image=None)
         step = ["-w", "n1", "-n2", f"--environment={edf}", "sh", "-c", _SCRIPT, str(self._marker)]
         argv = ["srun", *step]
         if fault.kind == "allow few processes":
@@ -192,7 +215,8 @@ class _Round:
         return {"EDF_IMAGESTORE": str(self._store), "HOME": str(self._shared)}
 
     def _imported(self, registry: Registry, stack: ExitStack) -> str:
-        return self._start(f"{registry.address}/faults:1", self._environment(), stack)
+        edf = self._edf(f"{registry.address}/faults:1")
+        return self._start(edf, self._environment(), stack)
 
     def _imported_again(self, registry: Registry) -> str:
         text = f'image = "{registry.address}/faults:1"\nworkdir = "/"\n'
@@ -246,7 +270,17 @@ def _runnable(cluster: Cluster) -> list[Member]:
     return [program, release, *(link(f"opt/bin/{name}", "busybox") for name in names)]
 
 
-def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
+@pytest.fixture
+def site(cluster: Cluster, shared: Path) -> Iterator[Site]:
+    """Yield a site with an environment that the node repeats, of an image that may be damaged."""
+    image = shared / "again.sqsh"
+    shutil.copyfile(cluster.image("demo"), image)
+    with Node(cluster, shared) as node, with_hook(node, image, _lines(shared)) as site:
+        yield site
+
+
+def _rounds(site: Site, demo: str, count: int) -> None:
+    cluster = site.node.cluster
     seed = os.environ.get("FAULTS_SEED") or str(random.SystemRandom().randrange(1 << 32))
     print(f"FAULTS_SEED={seed}", flush=True)
     ended: Counter[str] = Counter()
@@ -258,10 +292,11 @@ def _rounds(cluster: Cluster, demo: str, shared: Path, count: int) -> None:
         ups = bystander.wait_for_lines(2)
         alive = until("the bystander's start to be over", _bystander_at_rest)
         for number in range(count):
-            a_round = _Round(cluster, shared, f"{seed}-{number}", members)
+            a_round = _Round(site, f"{seed}-{number}", members)
             print(f"{number}: {a_round.fault}", flush=True)
             try:
-                ended[f"{a_round.fault.kind}: {a_round.run()}"] += 1
+                again = " (again)" if a_round.fault.again else ""
+                ended[f"{a_round.fault.kind}{again}: {a_round.run()}"] += 1
                 _check_bystander(cluster, bystander, alive, a_round.fault)
             except AssertionError as error:
                 raise AssertionError(f"FAULTS_SEED={seed}, round {number}: {error}") from None
@@ -301,14 +336,10 @@ def _of_bystander() -> set[tuple[int, str]]:
     return {(p.pid, p.comm) for p in processes() if p.uid == uid and p.lives}
 
 
-def test_random_faults_run_nothing_outside_and_leave_nothing(
-    cluster: Cluster, demo: str, shared: Path
-) -> None:
-    _rounds(cluster, demo, shared, 8)
+def test_random_faults_run_nothing_outside_and_leave_nothing(site: Site, demo: str) -> None:
+    _rounds(site, demo, 8)
 
 
 @pytest.mark.soak
-def test_many_random_faults_run_nothing_outside_and_leave_nothing(
-    cluster: Cluster, demo: str, shared: Path
-) -> None:
-    _rounds(cluster, demo, shared, int(os.environ.get("FAULTS_RUNS") or 500))
+def test_many_random_faults_run_nothing_outside_and_leave_nothing(site: Site, demo: str) -> None:
+    _rounds(site, demo, int(os.environ.get("FAULTS_RUNS") or 500))

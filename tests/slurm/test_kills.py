@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers, left
 from tests.slurm.polling import until
 from tests.slurm.procfs import Process
+from tests.slurm.test_hooks_again import with_hook
+from tests.slurm.test_starts_again import Node
 
 # Enough for a start on a slow machine; the kills are spread over it.
 _MOMENTS = 10
@@ -253,27 +256,26 @@ class Way:
 
 # a runtime that takes so long that a start without Python can be hit
 _RUNTIME = '#!/bin/sh\nsleep 0.2\nexec crun "$@"\n'
-_SETTLED_S = 2.2  # nothing is remembered of files that have just changed
 
 
-@pytest.fixture(scope="module", params=["launcher", "node"])
+@pytest.fixture(scope="module", params=["launcher", "node", "node with hooks"])
 def way(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Way]:
     if request.param == "launcher":
         # a text that each node has to evaluate
         yield Way(cluster.edf("workdir = '${SLURM_JOB_ID:+/}'\n"), "launcher")
         return
     runtime = cluster.write(_RUNTIME, mode=0o755)
-    conf = cluster.prefix / "etc/container-engine/conf.d/90-kills.toml"
-    conf.parent.mkdir(parents=True, exist_ok=True)
-    conf.write_text(f'runtime = "{runtime}"\n')
-    edf = cluster.edf()
-    try:
-        time.sleep(_SETTLED_S)
-        done = cluster.srun(f"--environment={edf}", "true")
-        assert done.returncode == 0, done.stderr
-        yield Way(edf, "node")
-    finally:
-        conf.unlink()
+    directory = Path(tempfile.mkdtemp(dir=cluster.scratch))
+    directory.chmod(0o755)
+    with Node(cluster, directory) as node:
+        if request.param == "node":
+            node.configure(f'runtime = "{runtime}"\n')
+            yield Way(node.known(), "node")
+            return
+        with with_hook(node, cluster.image("demo")) as site:
+            site.configure(f'runtime = "{runtime}"\n')
+            site.know()
+            yield Way(site.edf, "node")
 
 
 @dataclass
@@ -325,8 +327,13 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
         time.sleep(delay)
         killed = _kill_if_it_lives(process, text)
         aim.learn(victim, killed)
-        within_s = 2 if killed else 30
-        until("the end of all or a running task", lambda: job.out or not left(cluster), within_s)
+
+        def is_over() -> bool:
+            # a process that becomes another one is not seen for a moment
+            return job.process.poll() is not None and not left(cluster)
+
+        within_s = 10 if killed else 30
+        until("the end of all or a running task", lambda: job.out or is_over(), within_s)
         if job.out and (victim == "launcher" or way.program == "node" or not killed):
             # It had done its work, as the guard's parent has once the guard exists, or ce-node has
             # become the launcher, which started another guard: the step runs in its container,

@@ -61,12 +61,17 @@ class Node:
         self._aside.rename(self._launcher)
         self.conf.unlink(missing_ok=True)
 
+    @property
+    def pythons(self) -> int:
+        """How often Python has started."""
+        return self._noted.stat().st_size
+
     def srun(self, *argv: str, user: str = ALICE) -> tuple[Completed, bool]:
         """Run a step; return also whether Python started."""
-        before = self._noted.stat().st_size
+        before, others = self.pythons, set(steps())
         done = self.cluster.srun("-w", "n1", *argv, user=user)
-        until("the end of all steps", lambda: not steps())
-        return done, self._noted.stat().st_size != before
+        until("the end of the step", lambda: others.issuperset(steps()))
+        return done, self.pythons != before
 
     def is_python(self, edf: str, *argv: str, user: str = ALICE) -> bool:
         """Run a step in this environment; return whether Python started."""
