@@ -1,8 +1,9 @@
-"""The variables of the loader and of Python, which ce-start keeps from Python.
+"""The variables that choose code of Python's or of its libraries, which ce-start keeps from Python.
 
 `-I` alone does not do it: PYTHONEXECUTABLE and __PYVENV_LAUNCHER__ still choose the standard
-library. The variables belong to the job: environments may expand them and tasks may need them. The
-programs that the engine itself runs must not get them.
+library, GCONV_PATH what glibc converts text with, and OPENSSL_CONF what hashlib loads. The
+variables belong to the job: environments may expand them and tasks may need them. The programs that
+the engine itself runs must not get them.
 """
 
 import os
@@ -12,14 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # the same ones are in spank_plugin/start/start.c
-_CHOOSING_CODE, _HELD = ("LD_", "PYTHON", "__PYVENV_LAUNCHER__"), "CE_HELD_"
+_CHOOSING_CODE = ("LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH", "OPENSSL_")
+_HELD = "CE_HELD_"
 _SET_ASIDE = tuple(_HELD + prefix for prefix in _CHOOSING_CODE)
 
 
 def take_back() -> None:
-    """Restore the names of the variables in this process, whose loader and Python already run."""
+    """Restore the names of the variables in os.environ, for what is read or executed from it.
+
+    The C library's environment stays without them: OpenSSL asks for its own only when it is used.
+    """
     for name in [name for name in os.environ if name.startswith(_SET_ASIDE)]:
-        os.environ[name.removeprefix(_HELD)] = os.environ.pop(name)
+        own = name.removeprefix(_HELD)
+        os.environ[own] = os.environ.pop(name)
+        os.unsetenv(own)
 
 
 def without_loader(env: "Mapping[str, str]") -> dict[str, str]:

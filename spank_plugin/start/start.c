@@ -1,8 +1,8 @@
 /*
  * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python
  * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
- * options can prevent that, and PYTHONEXECUTABLE where its standard library is, whatever -I says. This program
- * is static, so it is not affected. It renames these variables, so that neither the loader nor Python sees them,
+ * options can prevent that, PYTHONEXECUTABLE where its standard library is, whatever -I says, GCONV_PATH what
+ * converts the text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it is not affected. It renames these variables, so that neither the loader nor Python sees them,
  * and the Python program restores them once it runs: they belong to the job's environment
  * (container_engine/loader_env.py).
  *
@@ -60,7 +60,7 @@ static const struct start *meant(const char *path)
 static int chooses_code(const char *entry)
 {
 	/* the same ones are in container_engine/loader_env.py */
-	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__" };
+	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH", "OPENSSL_" };
 
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
 		if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)

@@ -266,7 +266,8 @@ def _run_on_host(command: list[str]) -> int:
     # Python ignores SIGPIPE, which would survive execve
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
-        os.execvp(command[0], command)
+        # with the variables that ce-start keeps from Python
+        os.execvpe(command[0], command, os.environ)
     except FileNotFoundError:
         messages.say(messages.of_error(UserError("command not found", where=command[0])))
         return NOT_FOUND

@@ -44,7 +44,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.line(shlex.join(argv))
         return 0
     try:
-        os.execvp(argv[0], argv)
+        # with the variables that ce-start keeps from Python
+        os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
         raise SiteError(f"cannot start ssh: {reason(error)}", "install openssh-client") from None
 

@@ -7,6 +7,30 @@ from pathlib import Path
 
 import pytest
 
+# A library that makes a file when it is loaded: a converter of text that converts none.
+_LIBRARY = """
+#include <fcntl.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void)
+{
+	close(open(MARKER, O_CREAT | O_WRONLY, 0600));
+}
+int gconv_init(void) { return 0; }
+int gconv(void) { return 1; }
+"""
+_OPENSSL = """
+openssl_conf = a
+[a]
+providers = p
+[p]
+default = d
+own = o
+[d]
+activate = 1
+[o]
+module = LIBRARY
+activate = 1
+"""
 # With these, Python takes its standard library from elsewhere, even if started with -I.
 _CHOOSING = ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__")
 
@@ -30,3 +54,45 @@ def test_no_variable_chooses_the_code_of_the_planner(
     done = subprocess.run([plan, "--", str(text)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "this runs on the host" in done.stderr
+
+
+@pytest.fixture(params=["GCONV_PATH", "OPENSSL_CONF"])
+def choosing(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[dict[str, str], Path]:
+    """Return an environment with which a library is loaded, and the file that this makes."""
+    marker, library, place = tmp_path / "loaded", tmp_path / "UTF-8.so", str(tmp_path)
+    (tmp_path / "own.c").write_text(_LIBRARY)
+    argv = ["cc", "-shared", "-fPIC", f'-DMARKER="{marker}"', "-o", str(library), f"{place}/own.c"]
+    subprocess.run(argv, check=True)
+    modules = "module UTF-8// INTERNAL UTF-8 1\nmodule INTERNAL UTF-8// UTF-8 1\n"
+    (tmp_path / "gconv-modules").write_text(modules)
+    (tmp_path / "openssl.cnf").write_text(_OPENSSL.replace("LIBRARY", str(library)))
+    value = {"GCONV_PATH": place, "OPENSSL_CONF": f"{place}/openssl.cnf"}[request.param]
+    env = {"HOME": place, "PATH": os.environ["PATH"], "LANG": "C.UTF-8", request.param: value}
+    return env, marker
+
+
+def test_a_variable_chooses_a_library_of_an_isolated_python(
+    choosing: tuple[dict[str, str], Path],
+) -> None:
+    """Otherwise the test below would prove nothing."""
+    env, marker = choosing
+    argv = ["/usr/bin/python3", "-I", "-c", "import hashlib; hashlib.sha256()", "é"]
+    subprocess.run(argv, env=env, stderr=subprocess.DEVNULL, timeout=20)
+    assert marker.exists()
+
+
+def test_no_variable_chooses_a_library_of_ce_and_all_reach_the_command(
+    prefix: Path, choosing: tuple[dict[str, str], Path]
+) -> None:
+    env, marker = choosing
+    text = Path(env["HOME"]) / "own.toml"
+    text.write_text('image = ""\n')
+    name = next(name for name in env if name in {"GCONV_PATH", "OPENSSL_CONF"})
+    ce = str(prefix / "libexec/container-engine/ce-start")
+    command = [ce, "run", str(text), "--", "/usr/bin/printenv", name]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (0, f"{env[name]}\n"), done.stderr
+    # one that computes checksums
+    done = subprocess.run([ce, "store", "check"], env=env, capture_output=True, text=True)
+    assert "there is no store yet" in done.stderr
+    assert not marker.exists()
