@@ -14,6 +14,9 @@
 /* The file may claim any number, and a reader would hold the lock for all of them; no kernel has set so
  * many. */
 #define MOST_XATTRS 4096
+/* names that a file system lists for root alone: who sees one without being able to read it, as an overlay does that
+ * copies a file to write to it, takes that for an error */
+#define ROOTS "trusted."
 
 int squash_open_xattrs(struct squash *squash)
 {
@@ -88,7 +91,7 @@ static int take(struct squash *squash, struct wanted *wanted)
 		return -EIO;
 	const char *name = (const char *)key->key;
 	if (!wanted->name)
-		return append(wanted, name, strlen(name) + 1);
+		return strncmp(name, ROOTS, strlen(ROOTS)) == 0 ? 0 : append(wanted, name, strlen(name) + 1);
 	if (strcmp(name, wanted->name) != 0)
 		return 0;
 	rc = append(wanted, value->value, value->size);

@@ -110,6 +110,24 @@ def test_devices_and_setuid_programs_in_an_image_give_nothing(forge: Forge) -> N
     assert (mode, uid) == ("-rwsr-xr-x", str(pwd.getpwnam(ALICE).pw_uid))
 
 
+def test_attributes_of_an_overlay_in_an_image_lead_nowhere_and_disturb_no_write(
+    forge: Forge,
+) -> None:
+    """Who packs the upper directory of an overlay has those of root's in the image."""
+    for name, value in (
+        ("trusted.overlay.opaque", b"y"),
+        ("trusted.overlay.redirect", b"/../../.."),
+        ("user.overlay.opaque", b"y"),
+        ("user.overlay.redirect", b"/../../.."),
+    ):
+        os.setxattr(forge.root / "etc", name, value)
+    done = forge.srun(
+        forge.image(), "sh", "-c", "echo x > /etc/new && cat /etc/new && ls / | grep -c ."
+    )
+    plain = forge.srun(forge.cluster.image("busybox"), "sh", "-c", "echo x; ls / | grep -c .")
+    assert (done.stdout, done.stderr) == (plain.stdout, "")
+
+
 def test_links_of_an_image_change_no_file_of_the_users(forge: Forge, shared: Path) -> None:
     """The links replace everything that a start creates, mounts over or writes."""
     precious = shared / "precious"

@@ -443,6 +443,29 @@ TEST("a file with more attributes than any kernel sets is damaged, and is not re
 	squash_close(squash);
 }
 
+TEST("attributes that only root could read are listed for nobody")
+{
+	const char *why;
+	char *names = NULL;
+	uint64_t inode = 0;
+
+	run("rm -f image; python3 -c \"\n"
+	    "import sys, tarfile\n"
+	    "names = ('trusted.overlay.opaque', 'user.n', 'security.n')\n"
+	    "with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as file:\n"
+	    "    entry = tarfile.TarInfo('file')\n"
+	    "    entry.pax_headers = {f'SCHILY.xattr.{name}': 'v' for name in names}\n"
+	    "    file.addfile(entry)\n"
+	    "\" | mksquashfs - image -tar -quiet -no-progress >mk.log");
+	struct squash *squash = squash_open(below("image"), &why);
+	CHECK(squash != NULL);
+	CHECK_INT(squash_lookup(squash, squash_root(squash), "file", &inode), 0);
+	CHECK_INT(squash_xattrs(squash, inode, &names), 18);
+	CHECK(memcmp(names, "user.n\0security.n", 18) == 0 || memcmp(names, "security.n\0user.n", 18) == 0);
+	free(names);
+	squash_close(squash);
+}
+
 TEST("what is no SquashFS file is told by what is wrong with it")
 {
 	const char *why = NULL;
