@@ -113,7 +113,7 @@ def test_devices_and_setuid_programs_in_an_image_give_nothing(forge: Forge) -> N
 def test_attributes_of_an_overlay_in_an_image_lead_nowhere_and_disturb_no_write(
     forge: Forge,
 ) -> None:
-    """Who packs the upper directory of an overlay has those of root's in the image."""
+    """The upper directory of an overlay, packed as an image, has those of root's."""
     for name, value in (
         ("trusted.overlay.opaque", b"y"),
         ("trusted.overlay.redirect", b"/../../.."),
