@@ -54,9 +54,10 @@ class Rules(NamedTuple):
         # the node refuses a path with `..` as well (node/start/site_rules.py)
         place = path if path is not None and posixpath.normpath(path) == path else ""
         if not any(place.startswith(f"{store.rstrip('/')}/") for store in stores):
-            known = ", ".join(f"'{store}'" for store in stores) or "which has none"
+            known = ", ".join(f"'{store}'" for store in stores)
+            where = f"no store of the site's: {known}" if known else "no store: the site has none"
             rule = "site_images_only" if self.policy.site_images_only else "image_digests"
-            raise self.refusal(rule, f"'{name}' is in no store of the site's: {known}")
+            raise self.refusal(rule, f"'{name}' is in {where}")
         if digests and not any(f"/{digest.replace(':', '-')}-" in place for digest in digests):
             raise self.refusal("image_digests", f"'{name}' is not one of the listed images")
 

@@ -97,6 +97,8 @@ def main(argv: list[str], layout: Layout) -> int:
         enter_directory(user)
     else:
         os.chdir(user.pw_dir)
+    # environments name it, and without a shell in between nothing else sets it
+    env["PWD"] = os.getcwd()
     # Not a login shell: Debian's /etc/profile would remove our programs from the PATH.
     command = args.command or [env["SHELL"]]
     try:

@@ -52,6 +52,13 @@ def test_without_a_command_one_is_the_user_at_home(cluster: Cluster) -> None:
     assert done.stdout.splitlines() == [str(cluster.home()), ALICE, str(ce)]
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_command_without_a_shell_has_the_directory_that_environments_name() -> None:
+    run = [str(ROOT / "sandbox" / "run"), "printenv", "PWD"]
+    done = subprocess.run(run, cwd="/usr", env={"PATH": "/bin"}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "/usr\n"), done.stderr
+
+
 def test_a_user_has_a_scratch_directory_as_the_quick_starts_expect(cluster: Cluster) -> None:
     done = sandbox("run", "-u", BOB, "sh", "-c", 'echo "$SCRATCH"; test -w "$SCRATCH"')
     assert (done.returncode, done.stdout) == (0, f"{cluster.home(BOB)}/scratch\n"), done.stderr

@@ -96,6 +96,9 @@ def test_a_store_of_the_sites_is_not_the_directory_whose_name_begins_alike() -> 
             "/config.toml: policy.site_images_only: 'x' is in no store of the site's: "
             "'/apps/images/'"
         )
+    with pytest.raises(UserError) as caught:
+        rules.admit_place("x", "/x.sqsh", ())
+    assert caught.value.message.endswith("'x' is in no store: the site has none")
     Rules(Policy(), "").admit_place("x", "/x.sqsh", stores)
 
 
