@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -189,6 +190,8 @@ pid_t test_idle_process(test_fn *prepare)
 	if (pid == 0) {
 		if (prepare != NULL)
 			prepare();
+		/* a test that fails leaves it behind, and it holds the pipe that the output goes to */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ready[0]);
 		close(ready[1]);
 		for (;;)

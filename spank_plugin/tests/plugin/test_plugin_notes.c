@@ -33,8 +33,8 @@ TEST("an environment behind the command is said to choose no container")
 {
 	CHECK_CONTAINS(said_of("srun -n 2 -l python3 train.py --environment=demo"),
 		       "--environment=demo comes after the command and is passed to it: it selects no container");
-	CHECK_CONTAINS(said_of("srun hostname --edf=demo"), "--edf=demo follows the command");
-	CHECK_CONTAINS(said_of("srun --exclusive true --environment=demo"), "follows the command");
+	CHECK_CONTAINS(said_of("srun hostname --edf=demo"), "--edf=demo comes after the command");
+	CHECK_CONTAINS(said_of("srun --exclusive true --environment=demo"), "comes after the command");
 	CHECK_TEXT(said_of("srun --environment=demo hostname"), "");
 	CHECK_TEXT(said_of("srun -n 1 --environment=demo -- hostname -s"), "");
 	CHECK_TEXT(said_of("srun -n1 true : -n1 --environment=demo true"), "");
