@@ -17,8 +17,9 @@ WORDS = (
     *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL*"),
     *("KEY", "*APIKEY"),
 )
+# Patterns: what prints no secret, as most launches, need not compile them.
 # Prefixes that services give to secrets, so that scanners find them.
-TOKENS = re.compile(
+TOKENS = (
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
     r"|glpat-[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16}|xox[abpr]-[A-Za-z0-9-]{10,}"
     r"|nvapi-[A-Za-z0-9_-]{20,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"
@@ -27,18 +28,18 @@ TOKENS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
 # NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file
-_SETTING = re.compile(r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*""")
-_VALUE = re.compile(
+_SETTING = r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*"""
+_VALUE = (
     r"""\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
     r"""|"(?:[^"\\]|\\[\s\S])*"?|'[^']*'?|[^\s;&|'",]+"""
 )
 # "NAME": "value" in JSON
-_MEMBER = re.compile(r""""([A-Za-z_][A-Za-z0-9_]*)"(\s*:\s*)("(?:[^"\\]|\\[\s\S])*"?)""")
+_MEMBER = r""""([A-Za-z_][A-Za-z0-9_]*)"(\s*:\s*)("(?:[^"\\]|\\[\s\S])*"?)"""
 # the password in scheme://user:password@host, and the token in https://token@host
-_LOGIN = re.compile(r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)")
-_BEARER = re.compile(r"(?i)\b(https?://)([^/:@\s]+)(?=@)")
+_LOGIN = r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)"
+_BEARER = r"(?i)\b(https?://)([^/:@\s]+)(?=@)"
 # parameters that make a URL sufficient for access: those of blob stores are signed
-_SIGNED = re.compile(
+_SIGNED = (
     r"(?i)([?&](?:sig|signature|(?:x-(?:amz|goog)-)?(?:signature|credential|security-token)"
     r"|(?:access_)?token)=)[^&\s\"'<>]+"
 )
@@ -79,17 +80,18 @@ class Secrecy(NamedTuple):
             return text
         for secret in sorted(self.known, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
-        text = _MEMBER.sub(self._member, self._settings(text))
-        text = _LOGIN.sub(rf"\1:{HIDDEN}", TOKENS.sub(HIDDEN, text))
-        return _SIGNED.sub(rf"\1{HIDDEN}", _BEARER.sub(rf"\1{HIDDEN}", text))
+        text = re.sub(_MEMBER, self._member, self._settings(text))
+        text = re.sub(_LOGIN, rf"\1:{HIDDEN}", re.sub(TOKENS, HIDDEN, text))
+        return re.sub(_SIGNED, rf"\1{HIDDEN}", re.sub(_BEARER, rf"\1{HIDDEN}", text))
 
     def _settings(self, text: str) -> str:
         """Hide the values of secret settings, also in another's value: Comment=TOKEN=x."""
         shown: list[str] = []
         done = position = 0
-        while setting := _SETTING.search(text, position):
+        settings, values = re.compile(_SETTING), re.compile(_VALUE)
+        while setting := settings.search(text, position):
             position = setting.end()
-            value = _VALUE.match(text, position) if self.hides(setting[1]) else None
+            value = values.match(text, position) if self.hides(setting[1]) else None
             if value is None:
                 continue
             if not value[0].startswith(("$", '"$', HIDDEN)):

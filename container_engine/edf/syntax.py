@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from container_engine.edf.model import Problem
@@ -74,4 +75,4 @@ def _without_secret(line: str) -> str:
     if equals and is_secret_name(name.strip().strip("\"'").rpartition(".")[2]):
         stars = "".join(c if c in "\"' #\t" else "*" for c in value)
         return f"{name}{equals}{stars}"
-    return TOKENS.sub(lambda match: "*" * len(match[0]), line)
+    return re.sub(TOKENS, lambda match: "*" * len(match[0]), line)

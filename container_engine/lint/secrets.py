@@ -5,6 +5,7 @@ The advice never repeats a value: the output of `ce` ends up in logs and tickets
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from container_engine.lint.subject import advice, variables_in, written
@@ -24,13 +25,13 @@ def secrets(subject: Subject) -> Iterator[Problem]:
     for name, history in subject.below("env"):
         text = written(history)
         named = is_secret_name(name) and not variables_in(history) and _could_be_secret(text)
-        if named or TOKENS.search(text):
+        if named or re.search(TOKENS, text):
             hint = f'write {name} = "${{{name}}}" and export {name} before the launch'
             yield advice(
                 history.effective.origin, history.key, "a secret is written into the file", hint
             )
     for _, history in subject.below("startup"):
-        if TOKENS.search(written(history)):
+        if re.search(TOKENS, written(history)):
             hint = "let the line read it from a file that only you can read"
             yield advice(
                 history.effective.origin, "startup", "a secret is written into the file", hint

@@ -19,32 +19,27 @@ PROBLEM = 1
 
 
 # What argparse says, of Python 3.11 to 3.14, and how we say it.
-_PLAINER = tuple(
-    (re.compile(pattern, re.DOTALL), plain)
-    for pattern, plain in (
-        (r"the following arguments are required: VERB", "no verb is given"),
-        (r"the following arguments are required: ([^,]*)", r"\1 is missing"),
-        (r"the following arguments are required: (.*)", r"\1 are missing"),
-        (r"argument \S+: invalid choice: (.*) \(choose from (.*)\)", r"\1 is not one of \2"),
-        (r"argument (?:\S+/)?(\S+): expected (?:one|at least one) argument", r"\1 needs a value"),
-        (r"argument (?:\S+/)?(\S+): invalid int value: (.*)", r"\1: \2 is not a whole number"),
-        (r"argument (?:\S+/)?(\S+): invalid float value: (.*)", r"\1: \2 is not a number"),
-        (
-            r"argument (?:\S+/)?(\S+): not allowed with argument (?:\S+/)?(\S+)",
-            r"either \1 or \2, not both",
-        ),
-        (r"argument (?:\S+/)?(\S+): (.*)", r"\1: \2"),
-    )
+_PLAINER = (
+    (r"the following arguments are required: VERB", "no verb is given"),
+    (r"the following arguments are required: ([^,]*)", r"\1 is missing"),
+    (r"the following arguments are required: (.*)", r"\1 are missing"),
+    (r"argument \S+: invalid choice: (.*) \(choose from (.*)\)", r"\1 is not one of \2"),
+    (r"argument (?:\S+/)?(\S+): expected (?:one|at least one) argument", r"\1 needs a value"),
+    (r"argument (?:\S+/)?(\S+): invalid int value: (.*)", r"\1: \2 is not a whole number"),
+    (r"argument (?:\S+/)?(\S+): invalid float value: (.*)", r"\1: \2 is not a number"),
+    (
+        r"argument (?:\S+/)?(\S+): not allowed with argument (?:\S+/)?(\S+)",
+        r"either \1 or \2, not both",
+    ),
+    (r"argument (?:\S+/)?(\S+): (.*)", r"\1: \2"),
 )
-
-
 _TAG = re.compile(r"latest|v?\d[\w.-]*")
 _CHOICES = re.compile(r"\(choose from .*\)$")
 
 
 def _matches(message: str) -> Iterator[tuple[re.Match[str], str]]:
     for pattern, plain in _PLAINER:
-        if (found := pattern.fullmatch(message)) is not None:
+        if (found := re.fullmatch(pattern, message, re.DOTALL)) is not None:
             yield found, plain
 
 

@@ -9,8 +9,6 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from container_engine import message_text
 from container_engine.cli.command_line import default_shell
 from container_engine.cli.command_line.foreign_options import add_foreign, refuse_foreign
@@ -256,6 +254,8 @@ def _with_image_hint(refused: RefusedError, name: str) -> RefusedError:
     is_similar = problem.hint and ":" not in name
     if problem.see != "environment-not-found" or is_similar or not _IMAGE.fullmatch(name):
         return refused
+    from msgspec.structs import replace
+
     hint = f"ce list shows the environments; for the image: ce run --image {name} -- COMMAND"
     if _JOB.fullmatch(name):
         hint = f"ce list shows the environments; for a shell in a running job: ce exec {name}"
