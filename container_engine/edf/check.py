@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _SWITCHES = ("entrypoint", "writable")
 _ARRAYS = ("base_environment", "mounts", "devices", "startup")
 _TABLES = ("env", "annotations")
+_NO_ENTRYPOINT = (
+    "give the program to srun or ce run; entrypoint = true runs the image's own before it"
+)
 _LOOKS_LIKE_SWITCH = {"true": "true", "yes": "true", "on": "true", "1": "true"} | {
     "false": "false",
     "no": "false",
@@ -120,7 +123,8 @@ def _type_hint(path: Path, value: object) -> str | None:
     if key in _SWITCHES:
         switch = _LOOKS_LIKE_SWITCH.get(str(value).lower())
         quotes = ", without quotes" if isinstance(value, str) else ""
-        return f"write {key} = {switch}{quotes}" if switch else None
+        other = _NO_ENTRYPOINT if key == "entrypoint" else None
+        return f"write {key} = {switch}{quotes}" if switch else other
     if key in _ARRAYS:
         return _array_hint(path, value)
     if key == "env":

@@ -117,6 +117,10 @@ def _target(text: Text, cwd: str = "") -> Text:
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
         target = "/" + target.lstrip("/")  # normpath keeps two leading slashes, as in POSIX
+        place, _comma, flags = target.partition(",")
+        if set(flags.split(",")) <= {*FLAGS}:
+            hint = f"flags are the third part: write 'SOURCE:{place}:{flags}'"
+            raise MountError(f"the destination '{target}' ends in a flag", hint)
         if is_reserved(target):
             raise MountError(f"'{target}' cannot be the destination of a mount")
         if why := excess(target):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from container_engine.toml_positions import Positions
 
+_DOCKERFILE_WORDS = ("ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "RUN", "WORKDIR")
 _NOT_EDF = "keep only the lines of the environment file itself"
 _SHELL_WORDS = (
     "cat", "cd", "curl", "echo", "EOF", "mkdir", "ml", "module", "podman", "salloc", "sbatch",
@@ -88,6 +89,10 @@ def _shell(place: Place) -> Advice | None:
 
 def _other_language(place: Place) -> Advice | None:
     line = place.line.strip()
+    word, _, rest = line.partition(" ")
+    if word in _DOCKERFILE_WORDS and rest and not rest.lstrip().startswith("="):
+        hint = 'ce build -t NAME DIRECTORY builds an image from it, for image = "NAME"'
+        return "this looks like a Dockerfile, not TOML", hint
     if line.startswith("{") and not place.before_it.last_statement(place.number):
         return "this looks like JSON, not TOML", "write KEY = VALUE lines and [table] headings"
     if line.startswith("<") and ">" in line:
