@@ -149,12 +149,12 @@ POLICIES = {
     "an image from elsewhere": (
         "",
         "site_images_only = true",
-        "{file}:1: image: {site}: policy.site_images_only: '{image}' is in no store of the site's",
+        "{file}:1: image: {site}: policy.site_images_only: '{image}' is in no store: the site",
     ),
     "an image that is not listed": (
         "",
         f'image_digests = ["sha256:{"0" * 64}"]',
-        "{file}:1: image: {site}: policy.image_digests: '{image}' is in no store of the site's",
+        "{file}:1: image: {site}: policy.image_digests: '{image}' is in no store: the site",
     ),
     "an image that is too large": (
         "",
