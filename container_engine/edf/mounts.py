@@ -156,6 +156,8 @@ def _absolute(path: str, cwd: str, what: str) -> str:
         hint = "write 'tmpfs:/DESTINATION'"
     if path.startswith("~"):
         hint = "'~' is not expanded, write ${HOME}"
+    if path.startswith(("type=", "src=", "source=")):
+        hint = "write 'SOURCE:DESTINATION:FLAGS', for example '/scratch/x:/data:ro'"
     raise MountError(f"the {what} '{path}' is not an absolute path", hint)
 
 

@@ -81,7 +81,7 @@ def _shell(place: Place) -> Advice | None:
     word, _, rest = line.partition(" ")
     if word == "export":
         name, _, value = rest.partition("=")
-        return "'export' is not TOML", f'write {name} = "{_bare(value)}" below [env]'
+        return "'export' is not TOML", f'write {name.strip()} = "{_bare(value)}" below [env]'
     if word in _SHELL_WORDS and not rest.lstrip().startswith("="):
         return f"the shell command '{word}' is not TOML", _NOT_EDF
     return None

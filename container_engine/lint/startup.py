@@ -1,10 +1,11 @@
-"""Advises on variables in start-up lines that the container's shell never sees. Pure."""
+"""Advises on start-up lines that do not do what they seem to. Pure."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice, variables_in
+from container_engine.lint.subject import advice, variables_in, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,10 +13,20 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
     from container_engine.lint.subject import Subject
 
+_CHANGES_DIRECTORY = re.compile(r"\s*cd(\s+[^\s;&|]+)?\s*")
+
 
 def startup(subject: Subject) -> Iterator[Problem]:
-    """Warn of each `$NAME` that is replaced at submit, before a shell in the container runs."""
-    for _, history in subject.below("startup"):
+    """Warn of each `$NAME` that is replaced at submit, before a shell in the container runs.
+
+    Also warn of a last line that only changes the directory: tasks do not start there.
+    """
+    lines = subject.below("startup")
+    if lines and _CHANGES_DIRECTORY.fullmatch(written(lines[-1][1])):
+        message = "changes the directory of later start-up lines only"
+        hint = "workdir is the directory in which tasks start"
+        yield advice(lines[-1][1].effective.origin, lines[-1][1].key, message, hint)
+    for _, history in lines:
         for name in sorted(variables_in(history)):
             if name == "EDF_DIR" or name.startswith("image:") or subject.deferred(name):
                 continue

@@ -216,6 +216,8 @@ def test_what_an_expert_would_mention(here: Path, capsys: Capture, text: str, sa
         '[env]\nNCCL_NET = "AWS Libfabric"\n[annotations]\ncom.hooks.cxi.enabled = "false"\n',
         f'mounts = ["/home:/home:ro", "/home/user/project"]\n{SSH}',
         'startup = ["export PATH=/opt/bin:$$PATH", "echo ${SLURM_JOB_ID} ${EDF_DIR}"]\n',
+        'startup = ["cd /build", "make"]\n',
+        'startup = ["cd /build && make"]\n',
     ],
 )
 def test_what_is_fine_is_left_alone(here: Path, capsys: Capture, text: str) -> None:
@@ -407,6 +409,18 @@ def test_a_file_system_is_known_by_the_last_mount_that_has_the_path(
 
 
 OR = "or a directory below it, to mounts\n"
+
+
+@pytest.mark.parametrize("line", ["cd /data", " cd", "cd $$TMPDIR"])
+def test_a_start_up_line_that_only_changes_the_directory_is_reported(
+    here: Path, capsys: Capture, line: str
+) -> None:
+    assert advice(here, capsys, f'startup = ["true", "{line}"]\n') == (
+        "2: startup[1]: changes the directory of later start-up lines only\n"
+        "    workdir is the directory in which tasks start\n"
+    )
+
+
 LOST = "is in no mount: the host's files are not there, and what tasks write there is lost\n"
 
 
