@@ -381,6 +381,17 @@ TEST("the use of an image is noted for a job with a number, on its first node, i
 	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=8\0SLURM_CLUSTER_NAME=c"), 2);
 }
 
+TEST("what is no image of a store is noted by nobody")
+{
+	static const char variables[] = "SLURM_JOB_ID=7";
+	char uses[512];
+	int length = snprintf(uses, sizeof uses, "1%c%s%cimage-of-ones-own.sqsh", 0, test_directory(), 0);
+	const struct ce_start_memo memo = { .uses = { uses, uses + length + 1, 0 } };
+	const struct ce_step_env env = { variables, sizeof variables };
+
+	CHECK_INT(ce_start_note_images(&memo, &env), -1);
+}
+
 /* Return whether this user's memos below a directory are found. */
 static int finds(const char *temporary)
 {

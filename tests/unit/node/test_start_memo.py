@@ -413,19 +413,23 @@ def test_every_doubt_is_left_to_the_launcher(
 
 @pytest.mark.parametrize("rule", _RULES)
 @pytest.mark.parametrize("file", ["config.toml", "conf.d/10-x.toml"])
+@pytest.mark.parametrize("system", [False, True], ids=["prefix", "system"])
 def test_a_site_with_a_rule_never_starts_without_python(
-    starts: StartStage, rule: str, file: str
+    starts: StartStage, rule: str, system: bool, file: str
 ) -> None:
     # a memo that someone has made up, too: this is not asked of the memo
-    place = starts.prefix / "etc/container-engine" / file
+    directory = "etc/container-engine"
+    place = (starts.home if system else starts.prefix) / directory / file
+    # where the step sees it
+    name = f"/{directory}/{file}" if system else str(place)
     place.parent.mkdir(parents=True)
     place.write_text("# nothing\n")
     starts.start()
     assert starts.starts_without_python()
-    looks = [f"f{place}", signature(f"f{place}")]
+    looks = [f"f{name}", signature(f"f{place}")]
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
-    now = [f"f{place}", signature(f"f{place}")]
+    now = [f"f{name}", signature(f"f{place}")]
     old, new = ("\0".join(words).encode() + b"\0" for words in (looks, now))
     _rewrite(starts, lambda text: text.replace(old, new, 1))
     assert not starts.starts_without_python()
