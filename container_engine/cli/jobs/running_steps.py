@@ -97,7 +97,11 @@ def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
         reason = "is not JOB, JOB.STEP or the name of a container that runs"
         hint = "ce ps lists the steps that run; ce shell NAME opens a container of an environment"
         raise UserError(reason, hint, name=wanted)
-    hint = f"running: {', '.join(step.id for step in steps)}" if steps else "none of yours runs"
+    hint = (
+        f"running: {', '.join(step.id for step in steps)}"
+        if steps
+        else "no step of yours is running"
+    )
     raise UserError("no such step runs", hint, where=wanted)
 
 

@@ -62,7 +62,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.table(shown)
     else:
         where = ", ".join(offered.site.cdi_dirs)
-        output.line(f"no CDI files in {where}, and no device node that a hook knows")
+        output.line(
+            "no GPUs or other devices for containers on this host; on a compute node:"
+            " srun --gpus=1 ce devices"
+        )
+        output.line(f"(no CDI files in {where}, and no device node that a hook names)")
     return 0
 
 

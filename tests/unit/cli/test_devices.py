@@ -179,3 +179,12 @@ def test_a_bad_cdi_file_is_named(site: Path, capsys: Capture) -> None:
     file.write_text("{")
     assert main(["--site", str(site), "devices"]) == 1
     assert capsys.readouterr().err.startswith(f"ce: error: devices: CDI file '{file}': ")
+
+
+def test_a_host_without_devices_says_where_to_ask(tmp_path: Path, capsys: Capture) -> None:
+    site = tmp_path / "config.toml"
+    site.write_text(f'cdi_dirs = ["{tmp_path}"]\n')
+    assert main(["--site", str(site), "devices"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("no GPUs or other devices for containers on this host")
+    assert second.startswith(f"(no CDI files in {tmp_path}, and no device node ")
