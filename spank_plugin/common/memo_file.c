@@ -7,7 +7,7 @@
 
 #include "io.h"
 
-enum { MAX_MEMO = 64 * 1024 * 1024, MAX_DIGITS = 18, OTHERS = 077 };
+enum { MAX_DIGITS = 18, OTHERS = 077 };
 
 const char *ce_take(struct ce_fields *fields)
 {
@@ -62,18 +62,23 @@ int ce_is_next(struct ce_fields *fields, const char *expected)
 	return strcmp(ce_take(fields), expected) == 0 && !fields->bad;
 }
 
-char *ce_read_own_at(int directory, const char *name, uid_t uid, size_t limit, size_t *size)
+int ce_open_own(int at, const char *path, uid_t uid, mode_t others)
 {
-	CE_AUTO_FD fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat found;
+
+	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != uid || (found.st_mode & others) != 0)
+		return -1;
+	return ce_release_fd(&fd);
+}
+
+char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size)
+{
+	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	struct stat found;
 
 	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
 	    (found.st_mode & OTHERS) != 0)
 		return NULL;
 	return ce_read_all(fd, limit, size);
-}
-
-char *ce_read_own(const char *path, uid_t uid, size_t *size)
-{
-	return ce_read_own_at(AT_FDCWD, path, uid, MAX_MEMO, size);
 }

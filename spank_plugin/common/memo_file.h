@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+enum { CE_MEMO_MOST = 64 * 1024 * 1024 };
+
 struct ce_fields {
 	const char *next, *end;
 	int bad; /* a field was asked for that is not there, or not a number */
@@ -28,11 +30,11 @@ struct ce_fields ce_take_table(struct ce_fields *fields, int width);
 /* Take the next field and return whether it is this one. */
 int ce_is_next(struct ce_fields *fields, const char *expected);
 
-/* Return the content of a file that is the user's alone and no link, and a NUL after it, on the heap; NULL for any
- * other. */
-char *ce_read_own(const char *path, uid_t uid, size_t *size);
+/* Open a directory of this user, and no link, for which nobody else has any of the rights `others`. Return -1 for another. */
+int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
 
-/* The same for a file of an open directory, which has at most `limit` bytes. */
-char *ce_read_own_at(int directory, const char *name, uid_t uid, size_t limit, size_t *size);
+/* Return the content of a file that is the user's alone, no link and no longer than `limit`, and a NUL after it, on the
+ * heap; NULL for any other. */
+char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size);
 
 #endif

@@ -138,7 +138,7 @@ static int find_memo(struct start *start)
 	size_t size = 0;
 
 	snprintf(path, sizeof path, "%s/join.%zu", start->directory, strlen(start->plan));
-	start->memo_text = ce_read_own(path, geteuid(), &size);
+	start->memo_text = ce_read_own(AT_FDCWD, path, geteuid(), CE_MEMO_MOST, &size);
 	if (start->memo_text == NULL || ce_join_read(start->memo_text, size, &start->memo) < 0)
 		return -1;
 	const struct ce_join_memo *memo = &start->memo;
@@ -387,7 +387,7 @@ static int find_own_memo(struct start *start)
 	if (directory < 0 || uname(&host) < 0)
 		return -1;
 	ce_start_name(&wanted, name);
-	start->memo_text = ce_read_own_at(directory, name, geteuid(), CE_START_MOST, &size);
+	start->memo_text = ce_read_own(directory, name, geteuid(), CE_START_MOST, &size);
 	if (start->memo_text == NULL || ce_start_read(start->memo_text, size, &start->own) < 0)
 		return -1;
 	return ce_start_suits(&start->own, &wanted) ? 0 : -1;

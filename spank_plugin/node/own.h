@@ -12,7 +12,4 @@
  * directory that the engine has made for them is this user's alone, and no link. */
 int ce_own_starts(const char *temporary, uid_t uid);
 
-/* Open a directory of this user, and no link, for which nobody else has any of the rights `others`. Return -1 for another. */
-int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
-
 #endif

@@ -16,7 +16,7 @@
 
 #include "common/carried.h"
 #include "common/io.h"
-#include "own.h"
+#include "common/memo_file.h"
 
 /* Python keeps 200 steps, and removes older ones when it starts: it does so here once there are some more. */
 enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };

@@ -2,7 +2,7 @@
 #include "memo.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,14 +47,6 @@ static char *place_of(char **environment)
 	if (asprintf(&place, "%s%s/container-engine/plans", has_cache ? cache : home, has_cache ? "" : "/.cache") < 0)
 		return NULL;
 	return place;
-}
-
-static int is_private_directory(const char *path, uid_t uid)
-{
-	struct stat found;
-
-	return lstat(path, &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == uid &&
-	       (found.st_mode & OTHERS_WRITE) == 0;
 }
 
 /* ---- the key ----------------------------------------------------------------------------------- */
@@ -180,14 +172,14 @@ int ce_memo_check(const struct ce_request *request, const char *key, size_t key_
 static char *read_memo(const struct ce_request *request, const char *key, size_t key_size, size_t *size)
 {
 	CE_AUTO_FREE char *place = place_of(request->environment);
-	char path[PATH_MAX];
+	CE_AUTO_FD directory = place != NULL ? ce_open_own(AT_FDCWD, place, request->uid, OTHERS_WRITE) : -1;
+	char name[32];
 
-	if (place == NULL || !is_private_directory(place, request->uid))
+	if (directory < 0)
 		return NULL;
 	/* the NUL after the last part is not in the name */
-	unsigned long long hash = hash_of(key, key_size - 1);
-	int length = snprintf(path, sizeof path, "%s/%016llx", place, hash);
-	return length > 0 && (size_t)length < sizeof path ? ce_read_own(path, request->uid, size) : NULL;
+	snprintf(name, sizeof name, "%016llx", (unsigned long long)hash_of(key, key_size - 1));
+	return ce_read_own(directory, name, request->uid, CE_MEMO_MOST, size);
 }
 
 int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo)
