@@ -27,6 +27,7 @@ BAD_BY_SCHEMA = [
     "1-base-as-a-table",
     "1-devices-as-a-string",
     "1-dotted-variable",
+    "1-entrypoint-as-a-program",
     "1-entrypoint-as-a-string",
     "1-env-as-array-of-tables",
     "1-every-type-wrong",
