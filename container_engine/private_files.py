@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from binascii import crc32
 
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
@@ -37,6 +38,14 @@ def is_own_directory(path: str, others: int = _OTHERS) -> bool:
 def is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
     """Check that a file is this user's, and that nobody else has any of the rights `others`."""
     return found.st_uid == os.geteuid() and not found.st_mode & others
+
+
+def memo_of(magic: bytes, fields: bytes) -> bytes:
+    """Return a file of fields that end with NUL, as spank_plugin/common/memo_file.h reads it.
+
+    Its checksum finds what a disk has done to it.
+    """
+    return b"%s%08x\0%s" % (magic, crc32(fields), fields)
 
 
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:

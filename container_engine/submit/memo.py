@@ -17,11 +17,12 @@ from container_engine.private_files import (
     forget_oldest,
     is_own_directory,
     is_young,
+    memo_of,
     write_private,
 )
 
 MAX_MEMOS = 64
-_MAGIC = b"container-engine plan memo 7\n"
+_MAGIC = b"container-engine plan memo 8\n"
 _UNSET, _END = b"-", b"end"
 _FNV_OFFSET, _FNV_PRIME, _64_BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
@@ -128,7 +129,7 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
     fields += [*(text.encode("utf-8", "surrogateescape") for text in printed), _END]
     if any(b"\0" in field for field in fields):
         return None
-    return _MAGIC + b"".join(field + b"\0" for field in fields)
+    return memo_of(_MAGIC, b"".join(field + b"\0" for field in fields))
 
 
 def _signature(path: bytes) -> bytes:

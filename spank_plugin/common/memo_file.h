@@ -1,11 +1,13 @@
 /*
- * A file in which Python has remembered something for a program in C: fields that end with NUL. It belongs to the
- * user alone, and for every doubt about it the program starts Python.
+ * A file in which Python has remembered something for a program in C: fields that end with NUL
+ * (container_engine/private_files.py, memo_of). It belongs to the user alone, and for every doubt about it the program
+ * starts Python.
  */
 #ifndef CE_MEMO_FILE_H
 #define CE_MEMO_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum { CE_MEMO_MOST = 64 * 1024 * 1024 };
@@ -14,6 +16,13 @@ struct ce_fields {
 	const char *next, *end;
 	int bad; /* a field was asked for that is not there, or not a number */
 };
+
+/* Return CRC-32 (that of zlib) of the data, continued from that of what was before; 0 at the beginning. */
+uint32_t ce_crc(uint32_t before, const void *data, size_t size);
+
+/* Begin with the fields of a file: it consists of `magic`, the checksum of the rest as a field, and the rest. Return -1 for
+ * another one, and for one that is not as it was written: a disk may have changed it. */
+int ce_open_fields(const char *text, size_t size, const char *magic, struct ce_fields *fields);
 
 /* Return the next field; "" with `bad` if there is none. */
 const char *ce_take(struct ce_fields *fields);

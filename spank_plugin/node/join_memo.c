@@ -9,7 +9,7 @@
 
 #include "common/io.h"
 
-#define MAGIC "container-engine join memo 2\n"
+#define MAGIC "container-engine join memo 3\n"
 
 enum { MAX_RECORD = 16 * 1024 * 1024 };
 
@@ -17,12 +17,9 @@ enum { MAX_RECORD = 16 * 1024 * 1024 };
 
 int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo)
 {
-	size_t magic = strlen(MAGIC);
+	struct ce_fields fields;
 
-	if (size < magic || memcmp(text, MAGIC, magic) != 0)
-		return -1;
-	struct ce_fields fields = { text + magic, text + size, 0 };
-	if (!ce_is_next(&fields, CE_VERSION))
+	if (ce_open_fields(text, size, MAGIC, &fields) < 0 || !ce_is_next(&fields, CE_VERSION))
 		return -1;
 	memo->plan = ce_take(&fields);
 	memo->directory = ce_take(&fields);

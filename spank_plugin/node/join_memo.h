@@ -2,8 +2,7 @@
  * The memo for a step that joins a running container of its job: the launcher of an earlier step with the same plan
  * has left it beside the container (container_engine/node/kept/join_memo.py), and no Python starts.
  *
- * It is a line that names the format, then fields that end with NUL: version of the engine, the plan, the container's
- * directory, its files `image`, `made` and `files` as they were, number of images, path and identity of each, the
+ * Its fields (common/memo_file.h): version of the engine, the plan, the container's directory, its files `image`, `made` and `files` as they were, number of images, path and identity of each, the
  * environment of its first process, the records of the tasks' environment, working directory, what step_memo.h has, and an
  * end mark.
  */

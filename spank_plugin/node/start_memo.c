@@ -24,60 +24,31 @@ const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NOD
 
 /* ---- its name ---------------------------------------------------------------------------------- */
 
-uint32_t ce_start_crc(uint32_t before, const void *data, size_t size)
-{
-	static uint32_t table[256];
-	const unsigned char *bytes = data;
-	uint32_t crc = ~before;
-
-	/* the last entry tells whether it has been made */
-	for (uint32_t i = 0; table[255] == 0 && i < 256; i++) {
-		table[i] = i;
-		for (int bit = 0; bit < 8; bit++)
-			table[i] = (table[i] >> 1) ^ (0xedb88320 & (0 - (table[i] & 1)));
-	}
-	for (size_t i = 0; i < size; i++)
-		crc = table[(crc ^ bytes[i]) & 0xff] ^ (crc >> 8);
-	return ~crc;
-}
-
 /* Continue with a variable as a memo has it: "=" and the value, or "-". */
 static uint32_t crc_of_variable(uint32_t crc, const char *value)
 {
 	if (value == NULL)
-		return ce_start_crc(crc, "-", 2);
-	return ce_start_crc(ce_start_crc(crc, "=", 1), value, strlen(value) + 1);
+		return ce_crc(crc, "-", 2);
+	return ce_crc(ce_crc(crc, "=", 1), value, strlen(value) + 1);
 }
 
 void ce_start_name(const struct ce_start_wanted *wanted, char name[CE_START_NAME])
 {
-	uint32_t crc = ce_start_crc(0, wanted->prefix, strlen(wanted->prefix) + 1);
+	uint32_t crc = ce_crc(0, wanted->prefix, strlen(wanted->prefix) + 1);
 
 	for (int i = 0; i < CE_START_VARIABLES; i++)
 		crc = crc_of_variable(crc, ce_step_variable(wanted->env, ce_start_variables[i]));
-	crc = ce_start_crc(crc, wanted->plan, strlen(wanted->plan));
+	crc = ce_crc(crc, wanted->plan, strlen(wanted->plan));
 	snprintf(name, CE_START_NAME, "%08x.%zu", crc, strlen(wanted->plan));
 }
 
 /* ---- its fields -------------------------------------------------------------------------------- */
 
-static int has_crc(struct ce_fields *fields)
-{
-	char now[16];
-	const char *written = ce_take(fields);
-
-	snprintf(now, sizeof now, "%08x", ce_start_crc(0, fields->next, (size_t)(fields->end - fields->next)));
-	return strcmp(written, now) == 0 && !fields->bad;
-}
-
 int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
 {
-	size_t magic = strlen(MAGIC);
+	struct ce_fields fields;
 
-	if (size < magic || memcmp(text, MAGIC, magic) != 0)
-		return -1;
-	struct ce_fields fields = { text + magic, text + size, 0 };
-	if (!has_crc(&fields) || !ce_is_next(&fields, CE_VERSION))
+	if (ce_open_fields(text, size, MAGIC, &fields) < 0 || !ce_is_next(&fields, CE_VERSION))
 		return -1;
 	memo->prefix = ce_take(&fields);
 	memo->host = ce_take(&fields);

@@ -2,9 +2,8 @@
  * The memo for a step that starts a container of its own: the launcher of an earlier step of this user with the same plan has
  * left it for this node (container_engine/node/start/start_memo.py), and no Python starts.
  *
- * It is a line that names the format, then fields that end with NUL: the CRC-32 of everything after this field, version of
- * the engine, its prefix, the node's host name and boot, the user's, group's and other groups' ids, number of variables and "=" with the
- * value of each, or "-", the plan, number of files that the launcher has looked at, the kind of look with the path and the
+ * Its fields (common/memo_file.h): version of the engine, its prefix, the node's host name and boot, the user's, group's and
+ * other groups' ids, number of variables and "=" with the value of each, or "-", the plan, number of files that the launcher has looked at, the kind of look with the path and the
  * signature of each, the guard's specification, the environment of the container's first process, the records of the tasks'
  * environment, working directory, the time that a start may take in milliseconds, number of records that an image is in use
  * with the directory and the target of each, what step_memo.h has, and an end mark.
@@ -38,9 +37,6 @@ struct ce_start_memo {
 	long long timeout_ms;
 	struct ce_step_memo step;
 };
-
-/* Return the CRC-32 of the data, which continues after `before`; 0 begins. */
-uint32_t ce_start_crc(uint32_t before, const void *data, size_t size);
 
 /* Write the name of the file with the memo of such a start. */
 void ce_start_name(const struct ce_start_wanted *wanted, char name[CE_START_NAME]);

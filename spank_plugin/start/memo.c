@@ -16,7 +16,7 @@
 #include "common/io.h"
 #include "common/memo_file.h"
 
-#define MAGIC "container-engine plan memo 7\n"
+#define MAGIC "container-engine plan memo 8\n"
 
 enum { OTHERS_WRITE = 022 };
 enum { SECRET_BYTES = 32 };
@@ -148,12 +148,11 @@ static int is_key_next(struct ce_fields *fields, const char *key, size_t size)
 int ce_memo_check(const struct ce_request *request, const char *key, size_t key_size, size_t size,
 		  struct ce_memo *memo)
 {
-	size_t magic = strlen(MAGIC);
+	struct ce_fields fields;
 	char uid[32];
 
-	if (size < magic || memcmp(memo->text, MAGIC, magic) != 0)
+	if (ce_open_fields(memo->text, size, MAGIC, &fields) < 0)
 		return -1;
-	struct ce_fields fields = { memo->text + magic, memo->text + size, 0 };
 	snprintf(uid, sizeof uid, "%lu", (unsigned long)request->uid);
 	if (!ce_is_next(&fields, CE_VERSION) || !ce_is_next(&fields, uid) || !is_key_next(&fields, key, key_size))
 		return -1;

@@ -2,7 +2,7 @@
  * Remembered plans: the fast path of planning, for which no Python starts. The long way writes the memo of a
  * plan (container_engine/submit/memo.py), with everything that the plan was made from.
  *
- * A memo is a line that names the format, then fields that end with NUL: version of the engine, uid, key
+ * Its fields (common/memo_file.h): version of the engine, uid, key
  * (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files, path and
  * signature of each, number of variables, name and value of each, notices, the beginning of the planner's output,
  * number of parts of the plan and each of them, and an end mark.

@@ -22,6 +22,7 @@
 #include "image/squash.h"
 #include "image/squash_walk.h"
 #include "node/door.h"
+#include "memo_text.h"
 #include "node/join_memo.h"
 #include "node/start_memo.h"
 #include "plugin/carry.h"
@@ -202,12 +203,13 @@ static void read_memo(char *text, size_t size)
 	static const char key[] = "=e\0/\0/p\0";
 	char variable[] = "A=b", *environment[] = { variable, NULL }, *options[] = { NULL };
 	const struct ce_request request = { "e", "/p", options, environment, 0 };
-	struct ce_memo memo = { .text = text };
+	struct ce_memo memo = { .text = memo_text("container-engine plan memo 8\n", text, size, &size) };
 
-	if (ce_memo_check(&request, key, sizeof key, size, &memo) < 0)
-		return;
-	looked_at += strlen(memo.notices);
-	free(ce_memo_plan(&memo));
+	if (ce_memo_check(&request, key, sizeof key, size, &memo) == 0) {
+		looked_at += strlen(memo.notices);
+		free(ce_memo_plan(&memo));
+	}
+	free(memo.text);
 }
 
 /* what a step that joins a container finds beside it, for a fact and an environment that are text, too: the fact to the
@@ -224,12 +226,15 @@ static void read_join_memo(char *text, size_t size)
 	if (ce_join_wanted(text, &wanted) == 0)
 		looked_at += strlen(wanted.directory) + strlen(wanted.key);
 	const struct ce_step_env env = { environment, (size_t)(rest - environment) };
-	if (ce_join_read(rest, size - (size_t)(rest - text), &memo) < 0)
-		return;
-	for (size_t i = 0; i < memo.records_size; i++)
-		looked_at += (size_t)memo.records[i];
-	looked_at += strlen(memo.workdir) + strlen(memo.step.trace_plan) + (size_t)ce_join_knows(&memo, "/i.sqsh");
-	looked_at += (size_t)ce_step_suits(&memo.step, &env) + (size_t)ce_join_is_unchanged(&memo);
+	char *whole = memo_text("container-engine join memo 3\n", rest, size - (size_t)(rest - text), &size);
+	if (ce_join_read(whole, size, &memo) == 0) {
+		for (size_t i = 0; i < memo.records_size; i++)
+			looked_at += (size_t)memo.records[i];
+		looked_at += strlen(memo.workdir) + strlen(memo.step.trace_plan);
+		looked_at += (size_t)ce_join_knows(&memo, "/i.sqsh");
+		looked_at += (size_t)ce_step_suits(&memo.step, &env) + (size_t)ce_join_is_unchanged(&memo);
+	}
+	free(whole);
 }
 
 /* what a step that starts a container finds in the user's home, with a checksum that is right: it must not be what protects
@@ -237,28 +242,20 @@ static void read_join_memo(char *text, size_t size)
 static void read_start_memo(char *text, size_t size)
 {
 	struct ce_start_memo memo;
-	char *rest = strchr(text, '\f'), *whole = NULL;
-	static const char magic[] = "container-engine start memo 1\n";
+	char *rest = strchr(text, '\f');
 
 	if (rest == NULL)
 		return;
 	*rest++ = '\0';
-	size_t left = size - (size_t)(rest - text);
-	int length = asprintf(&whole, "%s%08x", magic, ce_start_crc(0, rest, left));
-	char *copy = length > 0 ? calloc(1, (size_t)length + 1 + left + 1) : NULL;
-	if (copy == NULL)
-		abort();
-	memcpy(copy, whole, (size_t)length + 1);
-	memcpy(copy + length + 1, rest, left);
+	char *whole = memo_text("container-engine start memo 1\n", rest, size - (size_t)(rest - text), &size);
 	const struct ce_step_env env = { text, strlen(text) + 1 };
 	const struct ce_start_wanted wanted = { "/p", "{}", "h", &env };
-	if (ce_start_read(copy, (size_t)length + 1 + left, &memo) == 0) {
+	if (ce_start_read(whole, size, &memo) == 0) {
 		for (size_t i = 0; i < memo.specification_size; i++)
 			looked_at += (size_t)memo.specification[i];
 		looked_at += strlen(memo.workdir) + (size_t)ce_start_suits(&memo, &wanted);
 		looked_at += (size_t)ce_step_suits(&memo.step, &env);
 	}
-	free(copy);
 	free(whole);
 }
 

@@ -19,7 +19,7 @@ from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import environment as env
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
-from container_engine.private_files import write_private
+from container_engine.private_files import memo_of, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.plan_types import LaunchPlan
 
-MAGIC = b"container-engine join memo 2\n"
+MAGIC = b"container-engine join memo 3\n"
 _NAME = "join."
 # each has the whole plan; who joins with ever new ones gains nothing by them
 _MOST = 16
@@ -48,7 +48,7 @@ def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
         name = f"{_NAME}{len(plan_text)}"
         if name in earlier or len(earlier) < _MOST:
             memo = b"".join(_fields(text, plan, directory, block))
-            write_private(directory, name, MAGIC + memo)
+            write_private(directory, name, memo_of(MAGIC, memo))
     except (OSError, ValueError):
         return
 

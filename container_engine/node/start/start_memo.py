@@ -24,7 +24,7 @@ from container_engine.node.start import environment as env
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.container import HOSTS_FILES, PATH, SAVE
 from container_engine.node.start.memo_fields import about_step, data, field, table
-from container_engine.private_files import publish_private
+from container_engine.private_files import memo_of, publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def remember(
             return
         prefix = os.path.dirname(os.path.dirname(libexec))
         fields = b"".join(_fields(text, plan, node, prefix, looks, started, workdir))
-        memo = MAGIC + field(f"{crc32(fields):08x}") + fields
+        memo = memo_of(MAGIC, fields)
         if len(memo) <= _LONGEST:
             publish_private(memos.place("starts"), name_of(prefix, node, text), memo, _MOST)
     except (OSError, ValueError, LaunchError):

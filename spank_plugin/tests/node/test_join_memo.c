@@ -11,20 +11,33 @@
 #include <unistd.h>
 
 #include "harness.h"
+#include "memo_text.h"
 #include "node/site_words.h"
 #include "node/step_trace.h"
 
 #define KEY "0123456789abcdef"
 #define PLAN "{\"version\":2}"
-#define TEXT                                                                                              \
-	"container-engine join memo 2\ntest\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0"                           \
+#define MAGIC "container-engine join memo 3\n"
+#define FIELDS                                                                                            \
+	"test\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0"                           \
 	"1\0/i.sqsh\0001 2 3\0"                                                                            \
 	"4\0A=1\0\0"                                                                                       \
 	"6\0B=1\0C\0\0"                                                                                    \
 	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0\"environment\":\"e\",\"variables\":{},\0/data\0"              \
 	"2\0TOKEN\0KEY\0end"
 
-static const char whole[] = TEXT;
+static const char fields[] = FIELDS;
+static char *made;
+
+/* Read a memo of these bytes, with the checksum that they have. */
+static int reads(const char *bytes, size_t size, struct ce_join_memo *memo)
+{
+	size_t whole = 0;
+
+	free(made);
+	made = memo_text(MAGIC, bytes, size, &whole);
+	return ce_join_read(made, whole, memo);
+}
 
 TEST("the fact of the planner names the container that a step joins")
 {
@@ -43,7 +56,7 @@ TEST("a memo of joining is read as it was written")
 {
 	struct ce_join_memo memo;
 
-	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
+	CHECK_INT(reads(fields, sizeof fields, &memo), 0);
 	CHECK_TEXT(memo.plan, PLAN);
 	CHECK_TEXT(memo.directory, "/k/x");
 	CHECK_INT(memo.block_size, 4);
@@ -58,16 +71,27 @@ TEST("a memo of joining that lacks its end, or has more, is none")
 {
 	struct ce_join_memo memo;
 
-	for (size_t size = 0; size < sizeof whole; size++) {
-		/* of its own size, so that no read beyond it goes unnoticed */
-		char *text = calloc(1, size + 1);
-		CHECK(text != NULL);
-		memcpy(text, whole, size);
-		CHECK_INT(ce_join_read(text, size, &memo), -1);
-		free(text);
+	for (size_t size = 0; size < sizeof fields; size++)
+		CHECK_INT(reads(fields, size, &memo), -1);
+	static const char longer[] = FIELDS "\0more";
+	CHECK_INT(reads(longer, sizeof longer, &memo), -1);
+}
+
+TEST("a memo of joining that is not as it was written is none")
+{
+	struct ce_join_memo memo;
+	size_t whole = 0;
+	char *changed = memo_text(MAGIC, fields, sizeof fields, &whole);
+
+	for (size_t size = 0; size < whole; size++)
+		CHECK_INT(ce_join_read(changed, size, &memo), -1);
+	for (size_t i = 0; i < whole; i++) {
+		changed[i] ^= 1;
+		CHECK_INT(ce_join_read(changed, whole, &memo), -1);
+		changed[i] ^= 1;
 	}
-	static const char longer[] = TEXT "\0more";
-	CHECK_INT(ce_join_read(longer, sizeof longer, &memo), -1);
+	CHECK_INT(ce_join_read(changed, whole, &memo), 0);
+	free(changed);
 }
 
 static int suits(const char *entries, size_t size)
@@ -75,7 +99,7 @@ static int suits(const char *entries, size_t size)
 	struct ce_join_memo memo;
 	const struct ce_step_env env = { entries, size };
 
-	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
+	CHECK_INT(reads(fields, sizeof fields, &memo), 0);
 	return ce_step_suits(&memo.step, &env);
 }
 #define SUITS(entries) suits(entries, sizeof entries)
@@ -170,7 +194,7 @@ TEST("the trace of a step that joins is one line")
 	const struct ce_step_env env = { entries, sizeof entries };
 	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, NULL };
 
-	CHECK_INT(ce_join_read(whole, sizeof whole, &memo), 0);
+	CHECK_INT(reads(fields, sizeof fields, &memo), 0);
 	memo.step.traces = test_directory();
 	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), 0);
 	ce_step_trace_write(&trace, &env, &moments);

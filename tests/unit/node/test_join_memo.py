@@ -12,6 +12,7 @@ import pytest
 
 from container_engine.node.kept import join_memo
 from container_engine.node.start.site_rules import _RULES
+from tests.unit.memo_file import fields_of, rewrite, write_fields
 from tests.unit.node.join_stage import Stage
 
 
@@ -151,17 +152,16 @@ class Doubts:
 
     @staticmethod
     def another_version_of_the_engine(stage: Stage) -> None:
-        text = stage.memo.read_bytes()
-        stage.memo.write_bytes(text.replace(b"memo 2\n0.", b"memo 2\n9.", 1))
+        rewrite(stage.memo, lambda fields: b"9" + fields)
 
     @staticmethod
     def another_format(stage: Stage) -> None:
-        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"memo 2", b"memo 1", 1))
+        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"memo 3", b"memo 2", 1))
 
     @staticmethod
     def memo_for_another_directory(stage: Stage) -> None:
-        text, place = stage.memo.read_bytes(), bytes(stage.place)
-        stage.memo.write_bytes(text.replace(place + b"\0", place + b"x\0", 1))
+        place = bytes(stage.place)
+        rewrite(stage.memo, lambda fields: fields.replace(place + b"\0", place + b"x\0", 1))
 
     @staticmethod
     def memo_of_all(stage: Stage) -> None:
@@ -381,12 +381,12 @@ def test_what_belongs_to_another_user_is_left_to_the_launcher(
 
 
 def test_a_memo_that_is_cut_short_is_left_to_the_launcher(stage: Stage) -> None:
-    whole = stage.memo.read_bytes()
+    whole = fields_of(stage.memo)
     lengths = random.Random(1).sample(range(len(whole)), 40)
     for length in (0, len(whole) - 1, *lengths):
-        stage.memo.write_bytes(whole[:length])
+        write_fields(stage.memo, whole[:length])
         assert stage.joined() is None
-    stage.memo.write_bytes(whole + b"more\0")
+    write_fields(stage.memo, whole + b"more\0")
     assert stage.joined() is None
 
 

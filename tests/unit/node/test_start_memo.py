@@ -5,7 +5,6 @@ import os
 import random
 import re
 import shutil
-from binascii import crc32
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from container_engine.node.start import start_memo
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.environment import LAUNCHERS
 from container_engine.node.start.site_rules import _RULES
+from tests.unit.memo_file import rewrite
 from tests.unit.node.hooks.hooks import hook
 from tests.unit.node.hooks.hooks import mount as hook_mount
 from tests.unit.node.plans import mount
@@ -145,7 +145,7 @@ class Doubts:
 
     @staticmethod
     def another_version_of_the_engine(starts: StartStage) -> None:
-        _rewrite(starts, lambda text: text.replace(b"0.1", b"9.9", 1))
+        rewrite(starts.memo, lambda text: text.replace(b"0.1", b"9.9", 1))
 
     @staticmethod
     def another_format(starts: StartStage) -> None:
@@ -218,22 +218,22 @@ class Doubts:
 
     @staticmethod
     def memo_of_another_user(starts: StartStage) -> None:
-        _rewrite(starts, lambda text: text.replace(b"54321 54322\0", b"54321 54323\0", 1))
+        rewrite(starts.memo, lambda text: text.replace(b"54321 54322\0", b"54321 54323\0", 1))
 
     @staticmethod
     def memo_of_another_prefix(starts: StartStage) -> None:
         prefix = bytes(starts.prefix)
-        _rewrite(starts, lambda text: text.replace(prefix + b"\0", prefix + b"x\0", 1))
+        rewrite(starts.memo, lambda text: text.replace(prefix + b"\0", prefix + b"x\0", 1))
 
     @staticmethod
     def memo_of_another_boot(starts: StartStage) -> None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
-        _rewrite(starts, lambda text: text.replace(boot, boot[::-1], 1))
+        rewrite(starts.memo, lambda text: text.replace(boot, boot[::-1], 1))
 
     @staticmethod
     def memo_of_another_host(starts: StartStage) -> None:
         host = os.uname().nodename.encode() + b"\0"
-        _rewrite(starts, lambda text: text.replace(host, b"x" + host, 1))
+        rewrite(starts.memo, lambda text: text.replace(host, b"x" + host, 1))
 
     @staticmethod
     def memo_without_a_specification(starts: StartStage) -> None:
@@ -242,7 +242,7 @@ class Doubts:
             size = int(head[head.rindex(b"\0") + 1 :])
             return head[: head.rindex(b"\0") + 1] + b"0\0" + (length[1:] + rest)[size:]
 
-        _rewrite(starts, without)
+        rewrite(starts.memo, without)
 
     @staticmethod
     def image_replaced(starts: StartStage) -> None:
@@ -375,14 +375,6 @@ class Doubts:
         starts.node["MY_PATH"] = "/own"
 
 
-def _rewrite(starts: StartStage, change: Callable[[bytes], bytes]) -> None:
-    """Change a memo and its checksum."""
-    magic, rest = starts.memo.read_bytes().split(b"\n", 1)
-    changed = change(rest[9:])
-    assert changed != rest[9:]
-    starts.memo.write_bytes(b"%b\n%08x\0%b" % (magic, crc32(changed), changed))
-
-
 def _with_a_memo(starts: StartStage) -> None:
     (starts.home / "data").mkdir()
     shutil.copy("/bin/true", starts.home / "crun")
@@ -431,7 +423,7 @@ def test_a_site_with_a_rule_never_starts_without_python(
     place.write_text(f"[policy]\n{rule} = {value}\n")
     now = [f"f{name}", signature(f"f{place}")]
     old, new = ("\0".join(words).encode() + b"\0" for words in (looks, now))
-    _rewrite(starts, lambda text: text.replace(old, new, 1))
+    rewrite(starts.memo, lambda text: text.replace(old, new, 1))
     assert not starts.starts_without_python()
 
 
@@ -678,7 +670,7 @@ def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -
 def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -> None:
     """It would choose what root runs; one that root owns is as good as root's."""
     _with_a_memo(starts)
-    _rewrite(starts, lambda text: text.replace(b"54321 54322\0", b"0 0\0", 1))
+    rewrite(starts.memo, lambda text: text.replace(b"54321 54322\0", b"0 0\0", 1))
     starts.place.parent.rename(starts.place.parent.with_name("ce-memos-0"))
     starts.uid, starts.gid = 0, 0
     for path in (starts.place.parent, starts.place, starts.memo):

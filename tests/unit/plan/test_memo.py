@@ -13,6 +13,7 @@ import pytest
 import container_engine
 from container_engine.submit import memo, prepare, recall
 from tests.unit import squashfs
+from tests.unit.memo_file import fields_of, rewrite, write_fields
 from tests.unit.plan.conftest import User
 
 Change = Callable[[User], object]
@@ -29,14 +30,14 @@ def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
 ) -> None:
     printed = user.plan()
     (memo_file,) = user.memos()
-    memo_file.write_bytes(memo_file.read_bytes().replace(b'"/scratch/me"', b'"/remembered"'))
+    rewrite(memo_file, lambda text: text.replace(b'"/scratch/me"', b'"/remembered"'))
     monkeypatch.chdir(user.cwd)
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
     # without the program, as in an installation of Python's packages alone, nothing is remembered
     assert recall.plan_of("e", user.context(), None) == ("", *divided(printed))
     user.plan()
-    memo_file.write_bytes(memo_file.read_bytes().replace(b'"/scratch/me"', b'"/remembered"'))
+    rewrite(memo_file, lambda text: text.replace(b'"/scratch/me"', b'"/remembered"'))
     user.installed()
     for make, pull, expected in (
         (recall.plan_of, None, remembered_plan),
@@ -191,8 +192,8 @@ def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> 
 def test_a_memo_ends_with_another_version_of_the_engine(user: User) -> None:
     user.plan()
     (file,) = user.memos()
-    version = f"\n{container_engine.__version__}\0".encode()
-    file.write_bytes(file.read_bytes().replace(version, b"\n99\0", 1))
+    version = f"{container_engine.__version__}\0".encode()
+    rewrite(file, lambda fields: b"99\0" + fields.removeprefix(version))
     assert user.recalled() is None
 
 
@@ -303,25 +304,25 @@ def _make_a_fifo(user: User) -> None:
 
 def _without_plan(user: User) -> None:
     (file,) = user.memos()
-    *before, number, _plan, end, nothing = file.read_bytes().split(b"\0")
+    *before, number, _plan, end, nothing = fields_of(file).split(b"\0")
     assert number == b"1"
-    file.write_bytes(b"\0".join([*before, b"0", end, nothing]))
+    write_fields(file, b"\0".join([*before, b"0", end, nothing]))
 
 
 def _without_number_of_parts(user: User) -> None:
     (file,) = user.memos()
-    *before, _number, plan, end, nothing = file.read_bytes().split(b"\0")
-    file.write_bytes(b"\0".join([*before, b"2", plan, end, nothing]))
+    *before, _number, plan, end, nothing = fields_of(file).split(b"\0")
+    write_fields(file, b"\0".join([*before, b"2", plan, end, nothing]))
 
 
 def _cut(user: User) -> None:
     (file,) = user.memos()
-    os.truncate(file, file.stat().st_size - 6)
+    rewrite(file, lambda fields: fields[:-6])
 
 
 def _append(user: User, more: bytes) -> None:
     (file,) = user.memos()
-    file.write_bytes(file.read_bytes() + more)
+    rewrite(file, lambda fields: fields + more)
 
 
 USER, EXPIRY, NUMBER_OF_FILES = 1, 6, 7  # after version, uid and the four parts of the key
@@ -329,9 +330,9 @@ USER, EXPIRY, NUMBER_OF_FILES = 1, 6, 7  # after version, uid and the four parts
 
 def _write_field(user: User, index: int, value: bytes) -> None:
     (file,) = user.memos()
-    fields = file.read_bytes().split(b"\0")
+    fields = fields_of(file).split(b"\0")
     assert fields[index].isdigit()
-    file.write_bytes(b"\0".join([*fields[:index], value, *fields[index + 1 :]]))
+    write_fields(file, b"\0".join([*fields[:index], value, *fields[index + 1 :]]))
 
 
 TAMPERING: dict[str, Change] = {
@@ -504,14 +505,28 @@ def test_no_damage_of_a_memo_changes_what_is_planned(user: User) -> None:
     """Most damage is without consequence; no word of a plan is among it."""
     printed = user.plan()
     (file,) = user.memos()
-    whole = file.read_bytes()
+    whole = fields_of(file)
     until = whole.index(b"\0" + printed.partition("plan\n")[0].encode())
     chance = random.Random(1)
     for _ in range(400):
         at, size = chance.randrange(until), chance.choice([0, 1, 1, 2, 9])
         with_what = bytes(chance.choice(b"\0\0\n-=0159abxyz") for _ in range(chance.randrange(3)))
-        file.write_bytes(whole[:at] + with_what + whole[min(at + size, until) :])
+        write_fields(file, whole[:at] + with_what + whole[min(at + size, until) :])
         assert user.recalled() in {None, printed}
+    write_fields(file, whole)
+    assert user.recalled() == printed
+
+
+def test_a_memo_that_is_not_as_it_was_written_is_none(user: User) -> None:
+    """A disk may change a bit of it, of the plan's mounts for example."""
+    printed = user.plan()
+    (file,) = user.memos()
+    whole = file.read_bytes()
+    for at in random.Random(1).sample(range(len(whole)), 200):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << at % 8
+        file.write_bytes(changed)
+        assert user.recalled() is None, at
     file.write_bytes(whole)
     assert user.recalled() == printed
 
@@ -525,11 +540,11 @@ _NEITHER = (
 def test_a_memo_is_used_if_its_word_fits_what_follows(user: User) -> None:
     user.plan()
     (file,) = user.memos()
-    *before, _head, number, plan, end, nothing = file.read_bytes().split(b"\0")
+    *before, _head, number, plan, end, nothing = fields_of(file).split(b"\0")
     assert (number, end, nothing) == (b"1", b"end", b"")
     for head in (prepare.HOST, prepare.PLAN, f"{prepare.INSIDE}{prepare.PLAN}", *_NEITHER):
         for parts in ([], [plan]):
             fields = [*before, head.encode(), b"%d" % len(parts), *parts, end, nothing]
-            file.write_bytes(b"\0".join(fields))
+            write_fields(file, b"\0".join(fields))
             fits = head == prepare.HOST if not parts else head.endswith(prepare.PLAN)
             assert (user.recalled() is not None) == fits, (head, parts)
