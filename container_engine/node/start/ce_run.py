@@ -57,8 +57,11 @@ def run_in_container(
     for number in PYTHONS_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execv(
-            program, [program, joined(entered), str(mount_ns), str(records), session.workdir, *argv]
+        # with the variables that ce-start keeps from Python
+        os.execve(
+            program,
+            [program, joined(entered), str(mount_ns), str(records), session.workdir, *argv],
+            os.environ,
         )
     except OSError as error:
         raise CeError(f"cannot start {program}: {error.strerror}") from None

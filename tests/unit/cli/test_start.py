@@ -1,11 +1,14 @@
 """ce-start: what it keeps from Python."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import container_engine
 
 # A library that makes a file when it is loaded: a converter of text that converts none.
 _LIBRARY = """
@@ -96,3 +99,17 @@ def test_no_variable_chooses_a_library_of_ce_and_all_reach_the_command(
     done = subprocess.run([ce, "store", "check"], env=env, capture_output=True, text=True)
     assert "there is no store yet" in done.stderr
     assert not marker.exists()
+
+
+# It becomes what a build runs, which gets the environment of its own process.
+_OF_BUILDS = "images/pack/fakeroot.py"
+
+
+def test_what_becomes_another_program_names_its_environment() -> None:
+    """The C library's has lost the variables that ce-start keeps from Python."""
+    package = Path(container_engine.__file__).parent
+    for file in package.rglob("*.py"):
+        without = re.findall(
+            r"\bos\.(?:execv|execvp|execlp?|spawn\w+|system|popen)\(", file.read_text()
+        )
+        assert not without or file.match(_OF_BUILDS), file
