@@ -40,7 +40,7 @@ _TEXTS = [
     ("a variable of the image", '[env]\nA = "${image:NONE}"\n', "image-variable", ("NONE",)),
     (
         "a container for each task, and a line for one",
-        'startup = ["true"]\n[annotations]\n"com.ce.scope" = "task"\n',
+        'startup = ["true"]\n[annotations]\n"com.ce.scope" = "task"\n"com.ce.start" = "crun"\n',
         "scope-task",
         (":2", "startup", "com.ce.scope"),
     ),

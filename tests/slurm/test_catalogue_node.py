@@ -86,8 +86,9 @@ def test_a_node_without_a_program(
 ) -> None:
     places = (cluster.prefix / "libexec/container-engine", "/usr/bin", "/usr/local/bin")
     place = next(p for p in (f"{place}/{program}" for place in places) if os.path.exists(p))
+    edf = provoked.edf('annotations.com.ce.start = "crun"')  # Podman's words are others
     with mounted_on(n2, not_a_program, place):
-        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+        done = provoked.srun(edf, *_only_on(n2))
     Blame(done, "program-missing", program, node=n2).details(program, "Permission denied")
 
 

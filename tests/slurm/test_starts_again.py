@@ -49,8 +49,12 @@ class Node:
         self._noted.touch()
         self._noted.chmod(0o666)
         self.conf = cluster.prefix / "etc/container-engine/conf.d/90-of-a-test.toml"
+        self._way = self.conf.with_name("80-way-of-a-test.toml")
 
     def __enter__(self) -> Self:
+        self.conf.parent.mkdir(parents=True, exist_ok=True)
+        # whatever the site's is: Podman's starts are not repeated
+        self._way.write_text('start = "crun"\n')
         self._launcher.rename(self._aside)
         text = _NOTING.format(noted=self._noted, launcher=self._aside)
         self._launcher.write_text(text)
@@ -59,7 +63,8 @@ class Node:
 
     def __exit__(self, *_error: object) -> None:
         self._aside.rename(self._launcher)
-        self.conf.unlink(missing_ok=True)
+        for file in (self.conf, self._way):
+            file.unlink(missing_ok=True)
 
     @property
     def pythons(self) -> int:
@@ -96,7 +101,6 @@ class Node:
         return path
 
     def configure(self, text: str) -> None:
-        self.conf.parent.mkdir(parents=True, exist_ok=True)
         self.conf.write_text(text)
 
     def memos(self, user: str = ALICE) -> list[Path]:
