@@ -216,7 +216,7 @@ def test_whatever_is_stopped_or_killed_the_node_is_soon_idle_and_nothing_is_left
     if what == "a step":
         edf = daemonic
     elif what == "containers of tasks":
-        edf = cluster.edf('[annotations]\ncom.ce.scope = "task"\n')
+        edf = cluster.edf('[annotations]\ncom.ce.scope = "task"\ncom.ce.start = "crun"\n')
     else:
         again = request.getfixturevalue("again")
         again.know()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memo_file import rewrite
 from tests.slurm.cluster import ALICE, Cluster, Completed
 from tests.slurm.error_block import Blame
 from tests.slurm.plugins import own_planner
@@ -96,10 +97,8 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
         "link": shared / "link/images" / image.name,
         "dots": Path(f"{store}/../{own.relative_to(store.parent)}"),
     }[way]
-    plan = memo.read_bytes()
-    changed = plan.replace(f'"path":"{image}"'.encode(), f'"path":"{forged}"'.encode())
-    assert changed != plan
-    memo.write_bytes(changed)
+    before, after = (f'"path":"{path}"'.encode() for path in (image, forged))
+    rewrite(memo, lambda plan: plan.replace(before, after))
     done = cluster.srun(f"--environment={edf}", "echo", "ran", env=env)
     assert (done.returncode, done.stdout) == (125, "")
     assert (

@@ -13,7 +13,8 @@ from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
-_SCOPE = '"com.ce.scope" = "task"\n'
+# with crun, as Podman makes one container for a node
+_SCOPE = '"com.ce.scope" = "task"\n"com.ce.start" = "crun"\n'
 # whether a task is another's container is seen by the numbers of namespaces
 _NAMESPACES = "readlink /proc/self/ns/mnt /proc/self/ns/user | tr '\\n' ' '"
 # all tasks of a step wait here for the others, by a directory of the host
@@ -172,7 +173,7 @@ def test_what_there_is_once_for_a_node_is_refused_in_a_line(cluster: Cluster) ->
         (f'startup = ["true"]\n{scope}', "startup"),
         (f"{scope}{save}", "container_save"),
         (f'{scope}"com.ce.container_name" = "mine"\n', "container_name"),
-        (f'{scope}"com.ce.start" = "podman"\n', "needs start"),
+        (scope.replace("crun", "podman"), "needs start"),
         (f'{scope}"com.hooks.ssh.enabled" = "true"\n', "hook 'ssh' starts a service"),
     ):
         line = _refused(cluster, text)

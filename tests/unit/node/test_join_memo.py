@@ -12,7 +12,7 @@ import pytest
 
 from container_engine.node.kept import join_memo
 from container_engine.node.start.site_rules import _RULES
-from tests.unit.memo_file import fields_of, rewrite, write_fields
+from tests.memo_file import fields_of, rewrite, write_fields
 from tests.unit.node.join_stage import Stage
 
 

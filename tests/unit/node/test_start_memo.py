@@ -16,7 +16,7 @@ from container_engine.node.start import start_memo
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.environment import LAUNCHERS
 from container_engine.node.start.site_rules import _RULES
-from tests.unit.memo_file import rewrite
+from tests.memo_file import rewrite
 from tests.unit.node.hooks.hooks import hook
 from tests.unit.node.hooks.hooks import mount as hook_mount
 from tests.unit.node.plans import mount

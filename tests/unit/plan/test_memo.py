@@ -12,8 +12,8 @@ import pytest
 
 import container_engine
 from container_engine.submit import memo, prepare, recall
+from tests.memo_file import fields_of, rewrite, write_fields
 from tests.unit import squashfs
-from tests.unit.memo_file import fields_of, rewrite, write_fields
 from tests.unit.plan.conftest import User
 
 Change = Callable[[User], object]
