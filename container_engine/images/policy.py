@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images.pack.budget import Budget
-from container_engine.images.reference import FileImage, LocalImage, plain_name
+from container_engine.images.reference import FileImage, LocalImage, plain_host, plain_name
 from container_engine.site import Policy
 from container_engine.toml_positions import place_of
 
@@ -116,9 +116,9 @@ def first_match(patterns: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _with_plain_host(pattern: str) -> str:
-    """Return the pattern with its host as in references: in lower case, without port 443."""
+    """Return the pattern with its host as references have it."""
     host, slash, rest = pattern.partition("/")
     port = host.rpartition(":")[2]
     if not slash and port != host and not port.isdigit():
         return pattern  # a tag
-    return f"{host.lower().removesuffix(':443')}{slash}{rest}"
+    return f"{plain_host(host)}{slash}{rest}"

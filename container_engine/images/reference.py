@@ -268,11 +268,17 @@ def _split_registry(text: str, rest: str) -> tuple[str, str]:
         registry, path = (first, others) if is_host else (DEFAULT_REGISTRY, rest)
     if not _HOST.fullmatch(registry):
         raise _bad(text, f"'{registry}' is not the name of a registry")
-    # normalize the host: case is insignificant, and 443 is the default port
-    registry = registry.lower().removesuffix(":443")
-    # Docker Hub's common name is not the host that serves it
+    return plain_host(registry), path
+
+
+def plain_host(host: str) -> str:
+    """Return a registry's host as references have it: in lower case, without the default port.
+
+    Docker Hub's common name is not the host that serves it, and some write that one.
+    """
+    host = host.lower().removesuffix(":443")
     same = {"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}
-    return ("docker.io" if registry in same else registry), path
+    return DEFAULT_REGISTRY if host in same else host
 
 
 def _split_tag(path: str) -> tuple[str, str | None]:

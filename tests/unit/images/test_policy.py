@@ -35,6 +35,8 @@ def verdict(image: str, **policy: tuple[str, ...]) -> str:
         ("*:RC", "x:RC", "x:rc"),
         ("docker.io", "Index.Docker.io:443/library/x", "docker.io.evil/x"),
         ("Evil.IO:443/y", "evil.io/y:1", "evil.io/z:1"),
+        ("index.docker.io/library/*", "ubuntu:24.04", "someone/ubuntu:24.04"),
+        ("Registry-1.docker.io:443", "ubuntu:24.04", "quay.io/x:1"),
     ],
 )
 def test_a_pattern_allows_what_it_denies_otherwise(pattern: str, fits: str, not_fits: str) -> None:
