@@ -1,1 +1,1 @@
-"""The command `ce`. Only this package prints and exits."""
+"""The command `ce`. Others print and exit only where they take its place or are programs."""

@@ -45,7 +45,7 @@ class _Line(NamedTuple):
 
 
 def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Iterator[Finding]:
-    """Check the line of this installation; `start_limit_s` is what the site grants a start."""
+    """Check this installation's line in plugstack.conf; a start may take `start_limit_s`."""
     default = Path(settings.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "plugstack.conf"
     path = settings.get("PlugStackConfig", "(null)")
     path = str(default) if path == "(null)" else path

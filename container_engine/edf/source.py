@@ -30,11 +30,11 @@ class SourceError(UserError):
 
 
 def read_source(path: str, directory: str | None = None) -> str:
-    """Return the text of a file with "\\n" line ends. Raises SourceError.
+    """Return the text of a file, its line endings as "\\n". Raises SourceError.
 
     This is the only place where an EDF is read. It never blocks (a FIFO is refused), and it stops
     reading at the limit. A byte order mark, which some editors write, is dropped. `directory` is
-    the searched one in which the file was found, if its name was no path.
+    where a search found the file; None if its name was a path.
     """
     data = _read_bytes(path, directory)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

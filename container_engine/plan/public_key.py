@@ -1,4 +1,4 @@
-"""Judges at submit the text of a file that must hold one public ssh key. Pure."""
+"""Judges, at submission, the text of a file that must hold one public ssh key. Pure."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _KINDS = {
 
 
 def network_file_system(path: str) -> str:
-    """Return the kind of the network file system that has `path`, or "" if it is none or unknown.
+    """Return the kind of network file system that `path` is on; "" if it is on none, or unknown.
 
     The path need not exist. Only the table of mounts is read, so a file server that does not answer
     costs nothing, but symlinks are not followed.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plan_of(
     name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
 ) -> Printed:
-    """Return the notices for stderr, and a planner's output in two: before the plan, and the plan.
+    """Return the notices for stderr, what a planner prints before the plan, and the plan.
 
     The plan is "" for no container. `words` are options of pyxis, which need no name if they have
     an image. Without a memo a new plan is made, which costs the import of the models. Raises
@@ -42,7 +42,7 @@ def new_plan_of(
 
 
 def plan_of_image(image: str, context: Context, pull: str | None) -> Printed:
-    """Return the same for an environment that has only this image. Raises CeError."""
+    """Return what `new_plan_of` does, for an environment of this image alone. Raises CeError."""
     from container_engine.submit.prepare import prepare_image
     from container_engine.submit.stores import with_pull
 

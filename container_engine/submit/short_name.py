@@ -1,4 +1,4 @@
-"""Resolves image names without a registry, for all verbs that take images."""
+"""Resolves image names that name no registry, for all verbs that take images."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def builtin(prefix: str) -> str:
 
 
 def owners() -> frozenset[int]:
-    """Return the uids whose hooks are trusted: root and the owner of the engine's own code."""
+    """Return the uids whose hooks are trusted: root, the engine's owner, inside also the user."""
     trusted = of_engine()
     # Slurm's programs may run in a container. There, root's files appear as nobody's, and the
     # directories above the host's bind mounts belong to the container, and so to the user.

@@ -17,7 +17,7 @@ struct ce_fields {
 	int bad; /* a field was asked for that is not there, or not a number */
 };
 
-/* Return CRC-32 (that of zlib) of the data, continued from that of what was before; 0 at the beginning. */
+/* Return zlib's CRC-32 of the data; `before` is the CRC of what precedes, 0 at the beginning. */
 uint32_t ce_crc(uint32_t before, const void *data, size_t size);
 
 /* Begin with the fields of a file: it consists of `magic`, the checksum of the rest as a field, and the rest. Return -1 for
@@ -39,7 +39,7 @@ struct ce_fields ce_take_table(struct ce_fields *fields, int width);
 /* Take the next field and return whether it is this one. */
 int ce_is_next(struct ce_fields *fields, const char *expected);
 
-/* Open a directory of this user, and no link, for which nobody else has any of the rights `others`. Return -1 for another. */
+/* Open a directory that is this user's, is no link and has none of the mode bits `others`. Return -1 otherwise. */
 int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
 
 /* Return the content of a file that is the user's alone, no link and no longer than `limit`, and a NUL after it, on the

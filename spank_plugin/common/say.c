@@ -41,7 +41,7 @@ int ce_claim_message(int directory, const char *planned, const char *message)
 	return fd >= 0 || errno != EEXIST;
 }
 
-/* Check for a line with a prefix of its own. A command's name alone does not make one: it may be "ce". */
+/* Check whether the line has a prefix already, as "ce: error: ". "ce: " alone is none: a command may be called ce. */
 static int is_finished(const char *line)
 {
 	static const char *const labels[] = {"error", "warning", "hint", "also", "details", "see"};

@@ -40,7 +40,7 @@ int ce_srun_may_ask(void);
 /* Return whether --task-prolog is given, for any component. */
 int ce_srun_has_prolog(void);
 
-/* Return the value of a long option, NULL if such a line does not have it. */
+/* Return the value of a long option on a line of ce_srun_line; NULL if it is absent. */
 const char *ce_srun_value(const char *line, size_t size, const char *option);
 
 /* Return the first word of the command, with the "--" before it if any; NULL if there is none. */

@@ -11,7 +11,7 @@
 #include "common/io.h"
 
 enum { MAX_REPORT = 64 * 1024, LEAST_REPORTED = 5 };
-/* what the guard answers: the descriptors of a container; how making it failed; a note, which is for the launcher */
+/* how the guard's answer begins unless it is a container: making it failed; a note, which is for the launcher */
 enum { FAILED = 'E', NOTE = 'N' };
 
 /* Put the namespaces of the report in place of the container's. The others are not needed: its environment, its keeper's

@@ -25,7 +25,7 @@ const char *__ubsan_default_options(void)
 }
 
 /* The plugin is loaded into programs of Slurm that know nothing of sanitizers and are started with the
- * library preloaded. What they start is none of it, least of all in a container, where it is not. */
+ * library preloaded. What they start must not inherit it, least of all in a container, which lacks it. */
 static void __attribute__((constructor)) forget_preload(void)
 {
 	const char *preload = getenv("LD_PRELOAD");

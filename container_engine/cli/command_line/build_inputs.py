@@ -67,7 +67,7 @@ def recipe_of(
     _check_target(arguments.target, text, recipe.shown)
     bases = _bases(froms, places, source, context)
     here = {base.name for base in bases}
-    # Podman looks for images of this host by what is written
+    # Podman looks up images of this host by the name as it is written
     changed = [one for one in froms if one.name in here and one.written != one.name]
     changed += [full for one in froms if (full := _with_registry(one, here, context)) != one]
     as_read = with_names(text, changed) if changed else ""
@@ -160,7 +160,7 @@ def _bases(
 
     Paths are relative to `source`, the directory of the build.
 
-    Podman would ask a registry for the names, where a stranger may have images of the same.
+    Podman would ask a registry for the names, where a stranger may own images of the same names.
     """
     found = {}
     for name in dict.fromkeys(one.name for one in froms):

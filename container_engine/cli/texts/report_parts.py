@@ -204,7 +204,7 @@ def _logs_of_nodes(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def _logs_of_submit_host(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Yield the newest logs of ce and srun; with traces only those from the time of the job."""
+    """Yield the newest logs of ce and srun; if the job has traces, only logs from its time."""
     directory = log_directory(subject.context.env)
     try:
         names = [n for n in os.listdir(directory) if re.fullmatch(r"\d+-\d+\.log", n)]

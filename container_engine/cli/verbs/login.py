@@ -83,7 +83,10 @@ def _refusal(registry: str, error: process.CommandError) -> UserError:
 
 
 def state_file(env: Mapping[str, str]) -> str:
-    """Return the path of the login, on a file system that nodes see, unlike Podman's default."""
+    """Return the path of the file with the logins.
+
+    It is REGISTRY_AUTH_FILE's, or else one in the home, which nodes see, unlike Podman's default.
+    """
     named = env.get("REGISTRY_AUTH_FILE")
     if named:
         return named

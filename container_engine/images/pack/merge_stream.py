@@ -155,7 +155,7 @@ class _Layer:
         return parent + b"/" + parts[-1] if parent else parts[-1]
 
     def _is_open(self, path: bytes) -> bool:
-        """Check whether the directory `path` of this layer is visible, and record it."""
+        """Check whether the directory `path` of this layer is visible, and record the answer."""
         known = self._open.get(path)
         if known is not None:
             return known

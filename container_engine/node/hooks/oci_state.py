@@ -1,4 +1,4 @@
-"""Decide whether an OCI hook applies, for the stage that Podman does not reach. Pure."""
+"""Decide whether an OCI hook applies to a container, by Podman's rules. Pure."""
 
 from __future__ import annotations
 

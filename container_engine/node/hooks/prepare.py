@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Code = Callable[[HookUse, LaunchPlan, Mapping[str, str], HookEdits], None]
 
-# set if the user gave --mpi= (spank_plugin/plugin/carry.h)
+# set if the user chose how MPI starts (spank_plugin/plugin/carry.h)
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 
 

@@ -81,7 +81,7 @@ class _Work:
 
     @property
     def asked(self) -> Mapping[str, str]:
-        """Looks at the files on which the result depends, the images included."""
+        """Return the looks on which the result depends, those at the images included."""
         return {**self._request["images"], **self._host.tree.asked}
 
     def _note(self, **fields: object) -> None:

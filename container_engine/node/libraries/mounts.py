@@ -41,7 +41,7 @@ class Mounts:
         return False, path
 
     def directory(self, path: str) -> tuple[bool, str]:
-        """Locate a directory that is not a symlink itself; returns the same as `locate`."""
+        """Locate a directory as `locate` does a file; symlinks below a mount are not followed."""
         real = self._real(path)
         source = self._source(real)
         return source is not None, source or real

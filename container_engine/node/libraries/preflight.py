@@ -175,7 +175,7 @@ class Container:
         )
 
     def major(self, subject: str) -> str:
-        """Check that the image's library has the major version after `.so.`."""
+        """Return why the image's library lacks the major version after `.so.`; "" if not."""
         stem, _so, version = subject.partition(".so.")
         majors = {numbers(name.partition(".so.")[2])[:1] for name in self.image.versions_of(stem)}
         majors.discard(())

@@ -56,7 +56,7 @@ class Tree:
                 self.is_certain = False
 
     def judge(self, error: Exception) -> None:
-        """Take note of an error that says nothing of the file: a lack of memory, a broken disk."""
+        """Give up certainty for an error that says nothing about the file: a lack of memory."""
         self.is_certain &= isinstance(error, OSError) and error.errno in _OF_FILES
 
     def _tried(self, call: Callable[..., T], *args: Any, **more: Any) -> T:  # noqa: ANN401
@@ -72,7 +72,7 @@ class Tree:
         return self._tried(os.open, path, _READ)
 
     def real(self, path: str) -> str:
-        """Return the path without symlinks, as os.path.realpath."""
+        """Return the path with all symlinks resolved, as os.path.realpath does."""
         self._ask(path)
         return self._links.real(path)
 
@@ -265,7 +265,7 @@ class ImageTree(Tree):
         self._open.clear()
 
     def _at(self, path: str, flags: int) -> int:
-        """Open a path without symlinks."""
+        """Return a descriptor of a path that has no symlinks. Raise OSError."""
         directory, _slash, name = path.rpartition("/")
         return self._from(self._directory(directory), name or ".", flags | os.O_NOFOLLOW, path)
 
