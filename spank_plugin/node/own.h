@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-/* Where the memos of all users are, until the node removes them: also where a job has a /tmp of its own.
+/* The directory of all users' memos, which a job with a /tmp of its own sees, too.
  * container_engine/node/memos.py has the same. */
 #define CE_MEMOS "/var/tmp"
 

@@ -54,7 +54,7 @@ static int chooses_launcher(const char *text)
 	return 0;
 }
 
-/* What is looked for: programs in the task's PATH of which `is` is true, in texts of which `skips`, if set, is not. */
+/* A search for programs in the task's PATH for which `is` returns true; texts for which `skips`, if set, does are passed over. */
 struct search {
 	const char *path;
 	int (*is)(const char *file);

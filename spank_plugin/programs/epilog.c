@@ -199,7 +199,7 @@ static int remove_below(int parent, const char *name, const struct job *job)
 	return found;
 }
 
-/* Where another user had taken the name of the user's directory, the job has one with a suffix
+/* If another user took the name of the user's directory first, the job has one with a suffix
  * (container_engine/node/kept/place.py): that is the job's alone, and goes with it. The user's own name comes first, as what others call like that may not answer. */
 static void remove_kept(const struct job *job)
 {

@@ -68,7 +68,7 @@ class Node:
 
     @property
     def pythons(self) -> int:
-        """How often Python has started."""
+        """Return how often Python has started."""
         return self._noted.stat().st_size
 
     def srun(self, *argv: str, user: str = ALICE) -> tuple[Completed, bool]:

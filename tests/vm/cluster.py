@@ -160,7 +160,7 @@ def gated_edf(image: str) -> str:
 
 def errors(text: str) -> list[str]:
     """Return the engine's error lines."""
-    return [line for line in text.splitlines() if "ce: error:" in line]
+    return [line for line in warned(text) if "ce: error:" in line]
 
 
 def warned(text: str) -> list[str]:

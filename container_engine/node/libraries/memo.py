@@ -51,7 +51,7 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
         steps = [_operation(words) for words in memo["operations"]]
         named = {f"f{arguments[0]}" for name, arguments in steps if name == "root-copy"}
         for look in named:
-            # also where a cache of a network file system still has what another node has removed
+            # whatever the look says of its owner: this is mounted into the container
             _own(look[1:]).close()
         # files that are named by their content cannot be too young
         return steps, [f"p{look[1:]}" if look in named else look for look in memo["looks"]]

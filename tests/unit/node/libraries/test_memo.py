@@ -57,12 +57,12 @@ class Software:
 
     @property
     def text(self) -> str:
-        """What the memo says, without its checksum."""
+        """Return what the memo says, without its checksum."""
         return self.memo.read_text().partition("\n")[2]
 
     @property
     def files(self) -> Path:
-        """The directory of what was written into images."""
+        """Return the directory of what was written into images."""
         return Path(self.memos).with_name("files")
 
     @property
