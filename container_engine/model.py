@@ -40,7 +40,7 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """Return the model of a parsed document. Raises MisfitError."""
+        """Return the model of a parsed document. Raise MisfitError."""
         try:
             return msgspec.convert(value, cls, dec_hook=from_text)
         except msgspec.ValidationError:
@@ -48,7 +48,7 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
 
     @classmethod
     def of_json(cls, text: bytes | str) -> Self:
-        """Return the model of a document. Raises MisfitError, for what is no JSON, too."""
+        """Return the model of a document. Raise MisfitError, for what is no JSON, too."""
         try:
             try:
                 return msgspec.json.decode(text, type=cls, dec_hook=from_text)
@@ -63,7 +63,7 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
         return document
 
     def as_json(self) -> bytes:
-        """Return the document in one line. Raises UnicodeEncodeError if a text has surrogates."""
+        """Return the document in one line. Raise UnicodeEncodeError if a text has surrogates."""
         return msgspec.json.encode(self, enc_hook=str)
 
 

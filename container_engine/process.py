@@ -61,7 +61,7 @@ def output(
 ) -> bytes:
     """Run a program without stdin and return its stdout; kill it after `timeout_s` seconds.
 
-    `confine` is called in the child before it becomes the program. Raises CommandError if it fails,
+    `confine` is called in the child before it becomes the program. Raise CommandError if it fails,
     SiteError if it is not installed or too slow, TooMuchError if it prints more than `most` bytes.
     """
     said = b""
@@ -90,7 +90,7 @@ def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
 
 
 def _file_in_memory(argv: Sequence[str]) -> IO[bytes]:
-    """Return a file for what a program says on stderr. Raises SiteError."""
+    """Return a file for what a program says on stderr. Raise SiteError."""
     try:
         return open(os.memfd_create("stderr"), "rb")
     except OSError as error:
@@ -123,7 +123,7 @@ def watched(
 ) -> None:
     """Run a program and call `look` a few times a second; an exception from it kills the program.
 
-    Raises the same errors as `output`.
+    Raise the same errors as `output`.
     """
     with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
         _wait_looking(child, look)
@@ -135,7 +135,7 @@ def measured(
 ) -> None:
     """Run a program and pass `on_read` a few times a second the number of bytes read so far.
 
-    Raises the same errors as `output`.
+    Raise the same errors as `output`.
     """
     with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_NOTHING) as child:
         _wait_looking(child, lambda: on_read(_bytes_read(child.pid)))
@@ -173,7 +173,7 @@ def merged(
     """Run a program and pass `heard` pieces of its output, stdout and stderr in one stream.
 
     With `is_shown` all of it also goes to stderr at once, and the program has a terminal if this
-    process has one there: Podman shows progress on terminals only. Raises the same errors as
+    process has one there: Podman shows progress on terminals only. Raise the same errors as
     `output`; their details have the end of the output.
     """
     reader, writer = _terminal() if is_shown and os.isatty(2) else os.pipe()
@@ -216,14 +216,14 @@ def _next_piece(stream: IO[bytes]) -> bytes:
 def attended(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> None:
     """Run a program that talks to the user: stdin and stdout are this process's.
 
-    Raises the same errors as `output`.
+    Raise the same errors as `output`.
     """
     with _child(argv, env, timeout_s, stdin=0, stdout=1):
         pass
 
 
 def into_file(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, path: str) -> None:
-    """Run a program with stdout and stderr in the file `path`. Raises the errors of `output`."""
+    """Run a program with stdout and stderr in the file `path`. Raise the errors of `output`."""
     with open(path, "wb") as file:
         number = file.fileno()
         start = _Start(stderr=number)
@@ -239,7 +239,7 @@ def feed(
 ) -> None:
     """Run a program that reads on stdin what `write` writes.
 
-    It has ended when this returns or raises. Raises the errors of `output` and of `write`.
+    It has ended when this returns or raises. Raise the errors of `output` and of `write`.
     """
     with _child(argv, env, timeout_s, stdin=_PIPE, stdout=_NOTHING) as child:
         assert child.stdin is not None
@@ -258,7 +258,7 @@ def reading(
 ) -> Iterator[IO[bytes]]:
     """Yield what a program makes of `source`, as a stream that must be read to its end.
 
-    `confine` is as for `output`. Raises the errors of `output` after that. Kills the program if the
+    `confine` is as for `output`. Raise the errors of `output` after that. Kill the program if the
     body raises.
     """
     start = _Start(confine=confine)

@@ -21,18 +21,18 @@ _OF_STEP = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
 def answer(argv: Sequence[str], env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> str:
-    """Return what a command of Slurm prints, in its usual format. Raises CeError."""
+    """Return what a command of Slurm prints, in its usual format. Raise CeError."""
     plain = {name: text for name, text in env.items() if not name.startswith("SQUEUE_")}
     return output(argv, plain, timeout_s).decode(errors="replace")
 
 
 def settings(env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> dict[str, str]:
-    """Return slurm.conf as slurmctld reads it. Raises CeError."""
+    """Return slurm.conf as slurmctld reads it. Raise CeError."""
     return dict(_SETTING.findall(answer(["scontrol", "show", "config"], env, timeout_s)))
 
 
 def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
-    """Return n1, n2 and n3 for n[1-3]. Raises CeError."""
+    """Return n1, n2 and n3 for n[1-3]. Raise CeError."""
     return answer(["scontrol", "show", "hostnames", hostlist], env).split()
 
 

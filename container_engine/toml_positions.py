@@ -68,7 +68,7 @@ def place_of(file: str, path: Path) -> str:
 
 
 def find_positions(text: str) -> Positions:
-    """Return the positions in a text with "\\n" line ends. Raises TooDeepError."""
+    """Return the positions in a text with "\\n" line ends. Raise TooDeepError."""
     walker = _Walker(text)
     with suppress(_NotTomlError):  # the positions so far are right; the parser reports the error
         walker.document()

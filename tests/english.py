@@ -31,6 +31,7 @@ HABITS = {
     re.compile(r"\bis (told|said) (of|to)\b"): "write 'is reported', 'is printed' or 'is passed'",
     re.compile(r"(\A|\A/\*\s*|\A#\s*)Of (?!course)"): "begin with the subject of the sentence",
     re.compile(r"\b(still|never) is\b"): "write 'is still', 'is never'",
+    re.compile(r"(\A|\n|[.:] )Raises (?=[A-Z])"): "write 'Raise', in the mood of the first line",
 }
 # In texts for users too these words are not what a native writer would say.
 OF_MESSAGES = {

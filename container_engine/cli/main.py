@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code. Raises no exception except SystemExit."""
+    """Run a command line and return its exit code. Raise no exception except SystemExit."""
     failure = PROBLEM
     try:
         words = sys.argv[1:] if arguments is None else list(arguments)

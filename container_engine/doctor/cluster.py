@@ -56,7 +56,7 @@ class Folded(NamedTuple):
 def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     """Return the nodes to check, by partition and state, and findings on those that are not up.
 
-    They are the nodes of the allocation, else all that are up. Raises UserError if none is up.
+    They are the nodes of the allocation, else all that are up. Raise UserError if none is up.
     """
     if env.get("SLURM_JOB_NODELIST"):
         return [Group(tuple(slurm.hosts(env["SLURM_JOB_NODELIST"], env)))], []
@@ -94,7 +94,7 @@ def ask(
 ) -> tuple[list[Answer], list[Folded]]:
     """Run `ce doctor --node --lines` once on each node, all groups in parallel.
 
-    Returns the answers, and findings on groups whose nodes had no free resources. A node without
+    Return the answers, and findings on groups whose nodes had no free resources. A node without
     an answer gets a finding. `options` are for srun, and follow ours.
     """
     with ThreadPoolExecutor() as pool:

@@ -17,7 +17,7 @@ class DeviceError(UserError):
 
 
 def parse_device(text: Text, origin: Origin) -> Device:
-    """Return the device that an expanded entry names. Raises DeviceError."""
+    """Return the device that an expanded entry names. Raise DeviceError."""
     first = text if isinstance(text, str) else text[0]
     if isinstance(first, Variable):
         # A CDI name normally has a literal "=", the path of a device has none.

@@ -64,7 +64,7 @@ def is_of_nodes(name: str) -> bool:
 
 
 def expand(text: str, scope: Scope, target: str = "") -> Text:
-    """Return the text with every variable replaced. Raises ExpandError with all faults.
+    """Return the text with every variable replaced. Raise ExpandError with all faults.
 
     `target` is the name of the variable that will have it as its value, if any.
     """

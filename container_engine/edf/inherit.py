@@ -59,7 +59,7 @@ class Family:
         return tuple(self._read[file] for file in self._sequence(path, {}))
 
     def find(self, name: str) -> str:
-        """Return the path for a name. Raises NotFoundError."""
+        """Return the path for a name. Raise NotFoundError."""
         found = locate(name, self._setting.cwd, self._search, self.probed)
         # one that is also named by its path is the user's own choice
         self._searched.setdefault(found.path, found.directory)

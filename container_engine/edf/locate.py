@@ -54,9 +54,9 @@ class Located(NamedTuple):
 
 
 def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> Located:
-    """Find the file for an expanded name. Raises NotFoundError.
+    """Find the file for an expanded name. Raise NotFoundError.
 
-    Adds every path examined to `probed`. Raises UserError for a file that another user has put
+    Add every path examined to `probed`. Raise UserError for a file that another user has put
     into a directory of the search path.
     """
     if not name:

@@ -36,7 +36,7 @@ class MountError(UserError):
 
 
 def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
-    """Return the mount that an expanded entry describes. Raises MountError. Accesses no file."""
+    """Return the mount that an expanded entry describes. Raise MountError. Accesses no file."""
     fields = _split(pieces)
     _check_one(fields)
     if len(fields) > 3:

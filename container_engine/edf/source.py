@@ -30,7 +30,7 @@ class SourceError(UserError):
 
 
 def read_source(path: str, directory: str | None = None) -> str:
-    """Return the text of a file, its line endings as "\\n". Raises SourceError.
+    """Return the text of a file, its line endings as "\\n". Raise SourceError.
 
     This is the only place where an EDF is read. It never blocks (a FIFO is refused), and it stops
     reading at the limit. A byte order mark, which some editors write, is dropped. `directory` is

@@ -47,7 +47,7 @@ class Expansion:
 
 
 def scan(text: str) -> list[str | Expansion]:
-    """Return the nodes of the text. Raises ExpandError for unsupported forms."""
+    """Return the nodes of the text. Raise ExpandError for unsupported forms."""
     return _Scanner(text).scan()
 
 

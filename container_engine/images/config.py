@@ -58,7 +58,7 @@ def beside(image_path: str) -> str:
 
 
 def from_document(text: bytes, source: str) -> ImageConfig:
-    """Parse an OCI image configuration. Raises UserError that names `source`."""
+    """Parse an OCI image configuration. Raise UserError that names `source`."""
     try:
         run = _Document.of_json(text).config or _Run()
     except MisfitError as error:
@@ -77,7 +77,7 @@ def from_document(text: bytes, source: str) -> ImageConfig:
 def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     """Read the configuration that enroot's import may have left inside an image.
 
-    `env` is the environment for unsquashfs. Raises SiteError if that program is missing, is killed
+    `env` is the environment for unsquashfs. Raise SiteError if that program is missing, is killed
     or does not end, and UserError for files that are too large or hold a NUL character.
     """
     environment = _cat(image_path, "etc/environment", env)

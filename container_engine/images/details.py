@@ -68,7 +68,7 @@ class _History(Excerpt):
 def of_file(path: str) -> Details:
     """Return the details of the SquashFS file `path`, from the files beside it.
 
-    Raises UserError.
+    Raise UserError.
     """
     squashfs.check(path)
     texts = (
@@ -79,7 +79,7 @@ def of_file(path: str) -> Details:
 
 
 def of_documents(configuration: bytes, manifest: bytes) -> Details:
-    """Return the details in an image's configuration and manifest. Raises UserError."""
+    """Return the details in an image's configuration and manifest. Raise UserError."""
     steps = _parsed(_History, configuration, "configuration").history or ()
     blobs = _parsed(_Manifest, manifest, "manifest").layers
     document: dict[str, Any] = json.loads(configuration)
@@ -100,7 +100,7 @@ def _parsed(model: type[_Model], text: bytes, what: str) -> _Model:
 def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
     """Return the content of each directory of an image down to `depth`, the largest first.
 
-    A file with several names counts under each. Raises CeError.
+    A file with several names counts under each. Raise CeError.
     """
     listed = unsquashfs(["-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
     found: dict[str, Content] = {}

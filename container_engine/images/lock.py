@@ -91,7 +91,7 @@ def beside(edf_path: str) -> str:
 def read(edf_path: str) -> Lock | None:
     """Return the lock of an environment's file, or None if there is no lock.
 
-    Raises UserError if the lock cannot be read or parsed, or belongs to another user.
+    Raise UserError if the lock cannot be read or parsed, or belongs to another user.
     """
     path = beside(edf_path)
     text = beside_file.read(path, edf_path, "image-lock")
@@ -108,7 +108,7 @@ def read(edf_path: str) -> Lock | None:
 
 
 def write(path: str, lock: Lock) -> None:
-    """Write the lock to `path`. Raises UserError."""
+    """Write the lock to `path`. Raise UserError."""
     try:
         publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
     except OSError as error:
@@ -132,7 +132,7 @@ def digest_of(said: Iterable[tuple[str, str]]) -> str:
 
 
 def pin_file(path: str) -> Pinned:
-    """Return the pin of a SquashFS file as it is now. Reads the whole file. Raises UserError."""
+    """Return the pin of a SquashFS file as it is now. Reads the whole file. Raise UserError."""
     squashfs.check(path)
     try:
         size, digest = os.path.getsize(path), identity.computed(path)
@@ -163,7 +163,7 @@ def other_stack(path: str, locked: int, named: int) -> UserError:
 
 
 def locked_image(lock: Part, path: str, declared: str, arch: str, cwd: str) -> str:
-    """Return the locked image, which a launch uses in place of `declared`. Raises UserError.
+    """Return the locked image, which a launch uses in place of `declared`. Raise UserError.
 
     `declared` is what the environment names, with its variables expanded. An image in a registry
     is returned by its digest, a file as declared if it is still the locked one.

@@ -158,7 +158,7 @@ def parse_source(text: str, cwd: str) -> FileImage | Imported:
 def canonical_name(text: str) -> str:
     """Return the canonical form of a name for an image that does not come from a registry.
 
-    Raises UserError, also for a path or a name with a digest.
+    Raise UserError, also for a path or a name with a digest.
     """
     image = parse(text, "/")
     if isinstance(image, FileImage):
@@ -171,7 +171,7 @@ def canonical_name(text: str) -> str:
 def local_name(image: FileImage | LocalImage) -> str:
     """Return the default name of an image from this host: localhost/ and its file's name.
 
-    An image in Podman's storage keeps its name. Raises UserError if no name can be derived.
+    An image in Podman's storage keeps its name. Raise UserError if no name can be derived.
     """
     if isinstance(image, LocalImage) and image.transport == PODMAN:
         is_full = "." in image.place.partition("/")[0] or image.place.startswith(LOCAL_REGISTRY)
@@ -199,7 +199,7 @@ def without_tag(place: str) -> str:
 def parse(text: str, cwd: str) -> Reference:
     """Parse `text`, with its variables expanded. Relative paths start at `cwd`.
 
-    Raises UserError for text that is neither a path nor a reference. Nothing is looked up.
+    Raise UserError for text that is neither a path nor a reference. Nothing is looked up.
     """
     if text.startswith(("/", ".")):
         return FileImage(text, os.path.join(cwd, text.removeprefix("./")))

@@ -56,7 +56,7 @@ def from_store(
 ) -> Resolved:
     """Return the image, complete and readable. `obtain` imports it if it is not in a store yet.
 
-    `tools_env` is the environment for the programs that read images. Raises CeError.
+    `tools_env` is the environment for the programs that read images. Raise CeError.
     """
     text = image.name
     try:
@@ -141,7 +141,7 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
 def configuration(paths: Sequence[str], env: Mapping[str, str]) -> bytes:
     """Return an OCI configuration that says of these images, above one another, what is known.
 
-    Raises CeError.
+    Raise CeError.
     """
     image = stacked([from_file(path, path, env) for path in paths]).image
     beside = read_beside(config.beside(paths[0]), paths[0])

@@ -87,7 +87,7 @@ class Scanner(NamedTuple):
         return found if is_own and is_young and found.program == policy.scanner else None
 
     def scan(self, subject: Subject) -> Verdict:
-        """Run the scanner and cache its verdict. Raises SiteError if its program is not usable."""
+        """Run the scanner and cache its verdict. Raise SiteError if its program is not usable."""
         policy = self.rules.policy
         check_program(policy.scanner[0], self.rules.source)
         status, report = self._run(subject)

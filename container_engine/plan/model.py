@@ -222,5 +222,5 @@ class LaunchPlan(Model):
 
 
 def from_json(text: str) -> LaunchPlan:
-    """Return the plan that `to_json` wrote. Raises ValueError for anything else."""
+    """Return the plan that `to_json` wrote. Raise ValueError for anything else."""
     return LaunchPlan.of(json.loads(text))

@@ -44,7 +44,7 @@ class Sitewide(NamedTuple):
 def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
     """Return the entries of `config`, expanded with `env`, which is only asked for single names.
 
-    Raises FaultsError with every entry that cannot be used.
+    Raise FaultsError with every entry that cannot be used.
     """
     reader = _Reader(config, env)
     found = Sitewide(

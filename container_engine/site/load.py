@@ -72,7 +72,7 @@ def load(
     """Return the site's configuration, or that of `file` alone; `env` leads to slurm.conf.
 
     Root, `uid` or the owner of the engine's code must own every file, and nobody else may write
-    it. Raises SiteError with every fault and its line, in one line.
+    it. Raise SiteError with every fault and its line, in one line.
     """
     found = read(prefix, uid, file, env)
     if found.faults:

@@ -85,7 +85,7 @@ def load_to_launch(
 
 
 def image_alone(image: str) -> Edf:
-    """Return the environment that has only an image and no file. Raises UserError."""
+    """Return the environment that has only an image and no file. Raise UserError."""
     if not image:
         hint = "for example ubuntu:24.04"
         raise UserError("--image: the name of the image is empty", hint, "image-empty")
@@ -93,7 +93,7 @@ def image_alone(image: str) -> Edf:
 
 
 def trace_effective(name: str, context: Context) -> Traced:
-    """Return the environment `name` with its history. Raises RefusedError if it is not valid."""
+    """Return the environment `name` with its history. Raise RefusedError if it is not valid."""
     whole = offered(context)
     loaded, files, _layers = _load(name, context, whole)
     if loaded.edf is None:
@@ -133,7 +133,7 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
 
 
 def offered(context: Context) -> Offer:
-    """Return what the site offers. Raises SiteError."""
+    """Return what the site offers. Raise SiteError."""
     return offer(context, configuration(context), [])
 
 
@@ -169,7 +169,7 @@ def _setting_problems(loaded: Loaded, layers: Sequence[Layer], whole: Offer) -> 
 
 
 def _overlay(name: str | None, words: Sequence[str], context: Context, whole: Offer) -> Overlay:
-    """Return what the options add. Raises RefusedError if they have nothing to apply to."""
+    """Return what the options add. Raise RefusedError if they have nothing to apply to."""
     if name is not None and not words:
         return NO_OPTIONS
     over = read(words, context.env, context.cwd)

@@ -50,7 +50,7 @@ def launch_image(
     """Return the image for a launch of `edf`, importing and scanning it where necessary.
 
     `tools_env` is for the programs that import and scan; of the context's environment only single
-    names are looked up. Raises CeError, also if the site's policy refuses the image.
+    names are looked up. Raise CeError, also if the site's policy refuses the image.
     """
     parts = images_of(edf, context, tools_env, offered)
     return stacked([_used(part, context, tools_env, offered) for part in parts])
@@ -115,7 +115,7 @@ def _locked(
     site: SiteConfig,
     context: Context,
 ) -> list[str]:
-    """Return the names by which the locked images are found. Raises UserError."""
+    """Return the names by which the locked images are found. Raise UserError."""
     if len(locked.parts) != len(named):
         raise lock.other_stack(path, len(locked.parts), len(named))
     found = []
@@ -139,7 +139,7 @@ def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
 def found_image(
     text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
 ) -> Resolved:
-    """Return the image `text`. Raises UserError if the site refuses its name, place or size."""
+    """Return the image `text`. Raise UserError if the site refuses its name, place or size."""
     # a policy that is none is refused also where nothing would be pulled
     pull = pull_policy(context, Pull(settings.pull))
     wanted = rules(context, settings)
@@ -248,7 +248,7 @@ def _scanned(
 ) -> Resolved:
     """Scan the image unless a recent verdict exists, and add a warning to the notices if it is bad.
 
-    Raises UserError for a bad image if `scanner_verdict` is "block".
+    Raise UserError for a bad image if `scanner_verdict` is "block".
     """
     if not wanted.policy.scanner:
         return resolved

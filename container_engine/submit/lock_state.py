@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def declared(name: str, context: Context, offered: Offer) -> Declared:
-    """Return the state of the environment `name`. Raises RefusedError if it is not valid.
+    """Return the state of the environment `name`. Raise RefusedError if it is not valid.
 
     Variables are not expanded, so the state is the same for all users.
     """

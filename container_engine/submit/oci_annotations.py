@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def asked(key: str, directories: Sequence[str], probed: list[str]) -> bool:
     """Check whether a hook of these directories runs for the annotation `key`.
 
-    Also returns True if that cannot be determined here. Adds the paths it depends on to `probed`.
+    Return True if that cannot be determined here, too. Add the paths it depends on to `probed`.
     """
     for directory in directories:
         probed.append(directory)

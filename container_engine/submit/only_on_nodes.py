@@ -29,7 +29,7 @@ _SEE = "image-file-not-found"
 def image_of_nodes(edf: Edf, context: Context, site: SiteConfig) -> Resolved | None:
     """Return the image if an option names a file that this host does not have, else None.
 
-    A file of a similar name here means a mistake: then it is not left to the nodes. Raises
+    A file of a similar name here means a mistake: then it is not left to the nodes. Raise
     UserError where the image must be seen here.
     """
     origin = edf.image_origin

@@ -90,7 +90,7 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
 
     `words` are options of pyxis over it, or over nothing if `name` is None.
 
-    May import an image. Raises RefusedError with every problem of the EDF, CeError for all else.
+    May import an image. Raise RefusedError with every problem of the EDF, CeError for all else.
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
 
@@ -124,7 +124,7 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
 def _judged_early(
     edf: Edf, loaded: Loaded, context: Context, offered: Offer
 ) -> tuple[Problem, ...]:
-    """Return the warnings that need no image. Raises RefusedError, before a long download."""
+    """Return the warnings that need no image. Raise RefusedError, before a long download."""
     found = judge(edf, None, offered, __version__).problems
     if any(problem.severity == "error" for problem in found):
         raise RefusedError((*loaded.problems, *judged(edf, context, offered)))
@@ -132,7 +132,7 @@ def _judged_early(
 
 
 def prepare_image(image: str, context: Context) -> Prepared:
-    """Plan the environment that has only this image, and remember nothing. Raises CeError."""
+    """Plan the environment that has only this image, and remember nothing. Raise CeError."""
     alone = Loaded(image_alone(image), (), ())
     return _plan(lambda _asking, _whole: alone, context, _Inputs(memo.Recorder(context.env), []))
 

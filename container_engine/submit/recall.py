@@ -21,7 +21,7 @@ def plan_of(
     """Return the notices for stderr, what a planner prints before the plan, and the plan.
 
     The plan is "" for no container. `words` are options of pyxis, which need no name if they have
-    an image. Without a memo a new plan is made, which costs the import of the models. Raises
+    an image. Without a memo a new plan is made, which costs the import of the models. Raise
     CeError.
     """
     # memos only hold plans made with the site's own configuration and pull policy
@@ -33,7 +33,7 @@ def plan_of(
 def new_plan_of(
     name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
 ) -> Printed:
-    """Return the same for callers who know that nothing is remembered. Raises CeError."""
+    """Return the same for callers who know that nothing is remembered. Raise CeError."""
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
@@ -42,7 +42,7 @@ def new_plan_of(
 
 
 def plan_of_image(image: str, context: Context, pull: str | None) -> Printed:
-    """Return what `new_plan_of` does, for an environment of this image alone. Raises CeError."""
+    """Return what `new_plan_of` does, for an environment of this image alone. Raise CeError."""
     from container_engine.submit.prepare import prepare_image
     from container_engine.submit.stores import with_pull
 

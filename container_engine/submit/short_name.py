@@ -34,7 +34,7 @@ def meant(
     settings: SiteConfig,
     tools_env: Mapping[str, str] | None = None,
 ) -> Meant:
-    """Resolve a short name as Podman does, but without a prompt. Raises CeError.
+    """Resolve a short name as Podman does, but without a prompt. Raise CeError.
 
     The order is: an image of this name on this host, an alias, an image in a store, the first of
     the search registries that has it. `tools_env` is for the program that queries registries; the
@@ -76,7 +76,7 @@ def candidates(image: RegistryImage, context: Context) -> tuple[RegistryImage, .
 def stored(image: RegistryImage, context: Context, settings: SiteConfig) -> RegistryImage:
     """Return the meaning that a store has, else the first; no registry is queried.
 
-    Raises UserError.
+    Raise UserError.
     """
     found = stores(context, settings)
     local = found.find(image)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configuration(context: Context) -> Configuration:
-    """Return the site's configuration, read once. Raises SiteError with all its faults."""
+    """Return the site's configuration, read once. Raise SiteError with all its faults."""
     if context.site_read:
         return context.site_read[0]
     found = load(context.prefix, context.uid, context.site_file, context.env)
@@ -24,7 +24,7 @@ def configuration(context: Context) -> Configuration:
 
 
 def site_config(context: Context) -> SiteConfig:
-    """Return the site's settings. Raises SiteError."""
+    """Return the site's settings. Raise SiteError."""
     return configuration(context).settings
 
 

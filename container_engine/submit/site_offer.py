@@ -33,8 +33,8 @@ _MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.it
 def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
     """Return what the site offers.
 
-    Adds the paths of the catalog to `probed`, and later each file and directory that the offer
-    reads. Raises SiteError if the catalog or the site's own mounts, devices or variables have a
+    Add the paths of the catalog to `probed`, and later each file and directory that the offer
+    reads. Raise SiteError if the catalog or the site's own mounts, devices or variables have a
     fault: no launch continues with half of them.
     """
     settings = config.settings

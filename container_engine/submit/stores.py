@@ -40,7 +40,7 @@ def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> S
 
 
 def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -> Store:
-    """Return the user's store. Raises UserError if the user has none."""
+    """Return the user's store. Raise UserError if the user has none."""
     root = locate(context.env, context.cwd, settings.image_store)
     return Store(root, arch or settings.image_architecture or architecture())
 
@@ -121,7 +121,7 @@ def admit_names(context: Context, path: str) -> None:
 def pull_policy(context: Context, usual: Pull) -> Pull:
     """Return the policy in the variable CE_PULL, which the option --pull sets, else `usual`.
 
-    Raises UserError for an unknown policy.
+    Raise UserError for an unknown policy.
     """
     text = context.env.get(PULL)
     if not text:

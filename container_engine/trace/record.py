@@ -66,7 +66,7 @@ class Trace(NamedTuple):
 
 
 def steps(directory: str, uid: int, since: float = 0) -> list[str]:
-    """Return JOB.STEP of the traces that `uid` can trust, the newest first. Raises UserError.
+    """Return JOB.STEP of the traces that `uid` can trust, the newest first. Raise UserError.
 
     Directories that have not changed since then are left out.
     """
@@ -95,7 +95,7 @@ def _is_credible(status: os.stat_result, uid: int) -> bool:
 
 
 def choose(directory: str, wanted: str, uid: int) -> str:
-    """Return JOB.STEP for JOB (its newest step), JOB.STEP or `last`. Raises UserError.
+    """Return JOB.STEP for JOB (its newest step), JOB.STEP or `last`. Raise UserError.
 
     JOB may also be a task of a job array, 7_3.
     """
@@ -208,7 +208,7 @@ def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
 
 
 def content(path: str) -> str:
-    """Return the text of a node's trace or log, or "" for a file no node wrote. Raises UserError.
+    """Return the text of a node's trace or log, or "" for a file no node wrote. Raise UserError.
 
     Root reads the traces of all users, who may put a symlink, a pipe or an endless file there.
     """

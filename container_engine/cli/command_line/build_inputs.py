@@ -53,7 +53,7 @@ def recipe_of(
 ) -> tuple[Recipe, list[From]]:
     """Return the inputs of the build, and the images that its stages begin with.
 
-    Raises UserError for what no build can do.
+    Raise UserError for what no build can do.
     """
     source = _source(arguments.context, context.cwd)
     if arguments.file:
@@ -92,7 +92,7 @@ def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
 
 
 def _source(given: str, cwd: str) -> str:
-    """Return the path of the build's directory. Raises UserError."""
+    """Return the path of the build's directory. Raise UserError."""
     source = os.path.normpath(os.path.join(cwd, given))
     if os.path.isdir(source):
         return source
@@ -107,7 +107,7 @@ def _source(given: str, cwd: str) -> str:
 
 
 def read(containerfile: str) -> str:
-    """Return the text of a Containerfile. Raises UserError."""
+    """Return the text of a Containerfile. Raise UserError."""
     try:
         with open(containerfile, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
@@ -123,7 +123,7 @@ def _given(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
-    """Return the images that stages begin with. Raises UserError for what no build can do.
+    """Return the images that stages begin with. Raise UserError for what no build can do.
 
     `shown` is the name of the file in messages. Podman would say it less clearly, or after it has
     pulled an image.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | None:
     """Return the environment `text`, or None if no environment has that name: it must be an image.
 
-    Raises UserError if the environment is not valid or has no image.
+    Raise UserError if the environment is not valid or has no image.
     """
     if is_path(text) and not text.endswith(".toml"):
         return None

@@ -51,7 +51,7 @@ class Here:
             yield f"{name} {one.pid}" if fancy and one.pid else name
 
     def remove(self, name: str, *, force: bool) -> bool:
-        """Remove the container with this enroot name; False if there is none. Raises UserError."""
+        """Remove the container with this enroot name; False if there is none. Raise UserError."""
         for one in self._named:
             if name != f"pyxis_{self.job}_{one.name}":
                 continue
@@ -63,7 +63,7 @@ class Here:
         return False
 
     def export(self, name: str, target: str, *, force: bool) -> bool:
-        """Save the container with this enroot name; False if there is none. Raises UserError."""
+        """Save the container with this enroot name; False if there is none. Raise UserError."""
         for one in self._named:
             if name == f"pyxis_{self.job}_{one.name}":
                 if os.path.lexists(target) and not force:
@@ -76,7 +76,7 @@ class Here:
         return False
 
     def enter(self, pid: str, command: Sequence[str]) -> NoReturn:
-        """Become the command beside a process in a container. Raises UserError."""
+        """Become the command beside a process in a container. Raise UserError."""
         if not pid.isdigit():
             raise UserError(f"enroot exec: {pid}: not a process id")
         attach.become(attach.of_process(int(pid)), command, self._context.libexec)

@@ -59,7 +59,7 @@ class Names(NamedTuple):
             return []
 
     def path(self, name: str) -> str:
-        """Return the image file that `name` stands for. Raises UserError."""
+        """Return the image file that `name` stands for. Raise UserError."""
         link = self._link(name)
         try:
             return os.readlink(link)

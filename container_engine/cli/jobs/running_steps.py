@@ -85,7 +85,7 @@ def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
     """Return the step that JOB.STEP names, or the newest one of JOB, if possible in a container.
 
     Each may be written as squeue shows it or with plain numbers. JOB.NAME, and NAME within `job`
-    or where one job alone has it, is the newest step in the container of that name. Raises
+    or where one job alone has it, is the newest step in the container of that name. Raise
     UserError if no such step runs.
     """
     exact = [step for step in steps if wanted in (step.id, step.plain)]
@@ -106,7 +106,7 @@ def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
 
 
 def _in_container(steps: Sequence[Step], wanted: str, job: str) -> list[Step]:
-    """Return the steps in the container NAME or JOB.NAME. Raises UserError if NAME is ambiguous."""
+    """Return the steps in the container NAME or JOB.NAME. Raise UserError if NAME is ambiguous."""
     named = [
         step
         for step in steps
@@ -139,7 +139,7 @@ class Place(NamedTuple):
 def place(wanted: str, node: str | None, context: Context) -> Place:
     """Return where the container `wanted` runs (see choose); by default on its first node.
 
-    Raises UserError.
+    Raise UserError.
     """
     step = choose(running(context), wanted, context.env.get("SLURM_JOB_ID", ""))
     known = slurm.hosts(step.nodes, context.env)
@@ -149,7 +149,7 @@ def place(wanted: str, node: str | None, context: Context) -> Place:
 
 
 def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool = False) -> NoReturn:
-    """Replace this process with srun, which runs `ce WORDS` on the node. Raises CeError."""
+    """Replace this process with srun, which runs `ce WORDS` on the node. Raise CeError."""
     argv = slurm.beside(place.step.partition(".")[0], place.node)
     argv += ["--pty"] if terminal else []
     argv += [f"{context.prefix}/bin/ce", *words]

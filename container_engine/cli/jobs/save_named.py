@@ -40,7 +40,7 @@ def parsed(text: str, job: str) -> Kept | None:
 def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
     """Save the container on this node of the job, else on its first, and return an exit code.
 
-    Whatever is at `target` is replaced. Raises CeError.
+    Whatever is at `target` is replaced. Raise CeError.
     """
     words = [f"--container-name={kept.name}", f"--container-save={target}", "true"]
     env = {k: v for k, v in context.env.items() if not k.startswith(_OTHERS)}

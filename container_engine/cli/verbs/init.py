@@ -131,7 +131,7 @@ def _text(arguments: argparse.Namespace, context: Context) -> str:
 
 
 def _of_options(arguments: argparse.Namespace, context: Context) -> str:
-    """Return a file that says the same as the options. Raises RefusedError."""
+    """Return a file that says the same as the options. Raise RefusedError."""
     loaded = load_effective(None, context, words=arguments.container_options)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)

@@ -68,7 +68,7 @@ class _Removal(NamedTuple):
     used: InUse
 
     def chosen(self, argument: str, context: Context) -> _Chosen:
-        """Return what an argument stands for. Raises UserError, OSError."""
+        """Return what an argument stands for. Raise UserError, OSError."""
         found = inventory.items(self.root)
         matching = _by_digest(argument, found)
         if matching:
@@ -99,7 +99,7 @@ class _Removal(NamedTuple):
                     raise UserError(why, _FORCE, name=one.argument)
 
     def remove(self, chosen: _Chosen) -> None:
-        """Remove the images, or only their name if they have others. Raises UserError, OSError."""
+        """Remove the images, or only their name if they have others. Raise UserError, OSError."""
         wanted = {item.path for item in chosen.items}
         # listed again: an argument before this one may have removed another name
         for item in inventory.items(self.root):
@@ -119,7 +119,7 @@ class _Removal(NamedTuple):
 def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Item]:
     """Return the image of this digest for each architecture.
 
-    Raises UserError if several digests match.
+    Raise UserError if several digests match.
     """
     digits = name.removeprefix(_PREFIX)
     if len(digits) < (1 if name.startswith(_PREFIX) else _SHORTEST):

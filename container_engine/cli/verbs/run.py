@@ -98,7 +98,7 @@ def start(
 ) -> int:
     """Run the command, or a shell if it is empty, in the environment `name`, else in the image.
 
-    Returns the exit code. Raises CeError if there is no container.
+    Return the exit code. Raise CeError if there is no container.
     """
     if not command:
         if not default_shell.has_terminal():

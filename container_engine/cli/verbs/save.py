@@ -116,7 +116,7 @@ def _exists(request: _Request) -> UserError:
 
 
 def _save(session: attach.Session, request: _Request, context: Context) -> tuple[str, int]:
-    """Make the image, and return its digest and size. Raises CeError."""
+    """Make the image, and return its digest and size. Raise CeError."""
     document = configuration(session.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     parent = os.path.dirname(request.target)

@@ -51,7 +51,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def recorded(job: str, context: Context) -> list[Server]:
-    """Return the servers of a job. Raises UserError if none is known, or none has a key file."""
+    """Return the servers of a job. Raise UserError if none is known, or none has a key file."""
     records = record.root(context.env, pwd.getpwuid(context.uid).pw_dir)
     found = record.servers(records, job)
     if not found:

@@ -169,7 +169,7 @@ def _name(uid: int) -> str:
 
 
 def moment(text: str, now: float) -> float:
-    """Return the time of `30m`, `2h`, `1d` ago or of an ISO date. Raises UserError."""
+    """Return the time of `30m`, `2h`, `1d` ago or of an ISO date. Raise UserError."""
     ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
     if ago:
         return now - int(ago[1]) * _SECONDS[ago[2]]

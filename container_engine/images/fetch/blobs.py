@@ -86,7 +86,7 @@ def plain(
 
     `on_read` is called with the size of each piece that was read, `on_made` with that of each piece
     that was decompressed; it may raise. `env` is the environment for zstd. When the body ends, the
-    rest is read, so that damage there is found as well. Raises UserError for damage.
+    rest is read, so that damage there is found as well. Raise UserError for damage.
     """
     with contextlib.closing(layer.open()) as reading:
         try:

@@ -84,7 +84,7 @@ class Importer:
     def obtain(self, image: Imported, stores: Stores, pull: Pull = Pull.AGE) -> Stored:
         """Return the image of this name, imported if need be.
 
-        Raises CeError; then nothing has changed.
+        Raise CeError; then nothing has changed.
         """
         found = stores.find(image)
         if found is not None and self._is_good(image, found, pull):
@@ -110,7 +110,7 @@ class Importer:
             raise unusable(own.root, error) from None
 
     def to_file(self, image: Imported, path: str, arch: str) -> str:
-        """Write `path` and the configuration beside it; return the digest. Raises CeError."""
+        """Write `path` and the configuration beside it; return the digest. Raise CeError."""
         directory = os.path.dirname(path)
         try:
             with (
@@ -140,7 +140,7 @@ class Importer:
             yield Maker(skopeo._replace(env=env), packer)
 
     def _judge(self) -> str:
-        """Return the hash of the site's signature policy, "" for none. Raises SiteError."""
+        """Return the hash of the site's signature policy, "" for none. Raise SiteError."""
         policy = self._skopeo.policy
         try:
             return sha256(policy) or "" if policy else ""

@@ -42,7 +42,7 @@ class Login(NamedTuple):
 
 @contextlib.contextmanager
 def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Yield the environment in which skopeo has the login for this image. Raises UserError."""
+    """Yield the environment in which skopeo has the login for this image. Raise UserError."""
     login = _login(image, env) if isinstance(image, RegistryImage) else None
     if login is None or not isinstance(image, RegistryImage):
         yield env
@@ -96,7 +96,7 @@ def _file(env: Mapping[str, str]) -> str:
 
 
 def _read(path: str) -> list[Login]:
-    """Return the logins in the file, or none if there is no file. Raises UserError."""
+    """Return the logins in the file, or none if there is no file. Raise UserError."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             mode = os.fstat(file.fileno()).st_mode

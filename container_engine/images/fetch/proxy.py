@@ -58,7 +58,7 @@ class Proxy:
     def blob(self, name: str, size: int) -> Iterator[int]:
         """Yield a descriptor from which to read the blob up to its end.
 
-        Raises ProxyError if the blob was incomplete. `FinishPipe` is sent first, because only then
+        Raise ProxyError if the blob was incomplete. `FinishPipe` is sent first, because only then
         does the proxy close its end of the pipe.
         """
         answer = self._ask("GetBlob", self._image, f"sha256:{name}", size)

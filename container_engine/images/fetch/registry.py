@@ -125,7 +125,7 @@ class Skopeo(NamedTuple):
     policy: str = ""
 
     def look_up(self, image: Imported, arch: str) -> Remote:
-        """Return the image of this architecture that the name stands for now. Raises CeError."""
+        """Return the image of this architecture that the name stands for now. Raise CeError."""
         text = self._manifest(image, image.source)
         document = _parse(image, text)
         source = image.source
@@ -147,7 +147,7 @@ class Skopeo(NamedTuple):
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
         """Return what the name stands for now on each of `archs` for which there is an image.
 
-        An image without an index is returned under its own architecture. Raises CeError.
+        An image without an index is returned under its own architecture. Raise CeError.
         """
         document = _parse(image, self._manifest(image, image.source))
         if document.manifests is None:
@@ -158,7 +158,7 @@ class Skopeo(NamedTuple):
         return {arch: self.look_up(image, arch) for arch in archs if arch in made}
 
     def configuration(self, image: Imported, remote: Remote) -> bytes:
-        """Return the OCI configuration of an image that was looked up. Raises CeError."""
+        """Return the OCI configuration of an image that was looked up. Raise CeError."""
         return self._ask(
             image, [*self._skopeo(image), "inspect", "--raw", "--config", remote.source]
         )
@@ -174,7 +174,7 @@ class Skopeo(NamedTuple):
         """Fetch an image: the blobs that are missing go to `blobs`, all else to `work`.
 
         skopeo verifies the digests of fetched blobs. `on_bytes` is called with the number of bytes
-        that have arrived. Raises CeError.
+        that have arrived. Raise CeError.
         """
         layout = os.path.join(work, "oci")
         os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
@@ -319,7 +319,7 @@ def _blob(blobs: str, blob: _Blob) -> bytes:
 def small_blob(path: str) -> bytes:
     """Return the content of a manifest or configuration file, whose name is its digest.
 
-    Raises OSError, or UserError for a file with another digest, which is removed.
+    Raise OSError, or UserError for a file with another digest, which is removed.
     """
     text = small(path)
     if hashlib.sha256(text).hexdigest() != os.path.basename(path):
@@ -341,7 +341,7 @@ def _parse(image: Imported, text: bytes) -> _Document:
 
 
 def _hex(digest: str) -> str:
-    """Return the digits of an untrusted digest. Raises UserError if they could form a path."""
+    """Return the digits of an untrusted digest. Raise UserError if they could form a path."""
     name = digest.partition(":")[2]
     if not name.isalnum():
         raise UserError(f"'{digest}' is not a digest", see="image-format")

@@ -67,7 +67,7 @@ class ShortNames(NamedTuple):
     def meanings(self, image: RegistryImage) -> tuple[RegistryImage, ...]:
         """Return the images that the name may stand for; the first that exists counts.
 
-        There is at least one: without any settings, the image in the default registry. Raises
+        There is at least one: without any settings, the image in the default registry. Raise
         UserError for an invalid alias or registry.
         """
         if not image.short:
@@ -81,7 +81,7 @@ class ShortNames(NamedTuple):
 
 
 def read(env: Mapping[str, str], uid: int) -> ShortNames:
-    """Read the settings of this host. Raises UserError for an invalid file.
+    """Read the settings of this host. Raise UserError for an invalid file.
 
     Variables of `env` are only looked up by name.
     """

@@ -84,7 +84,7 @@ class Arrival:
     def wait(self, wanted: Wanted, have: int, is_closed: threading.Event) -> bool:
         """Wait for more than `have` bytes; return whether the blob is complete.
 
-        Raises BrokenOffError.
+        Raise BrokenOffError.
         """
         with self._changed:
             while True:
@@ -210,7 +210,7 @@ class _Reading:
             self._file = None
 
     def _opened(self) -> int:
-        """Return the open file. Raises BrokenOffError.
+        """Return the open file. Raise BrokenOffError.
 
         Both of its names are tried: since `wait` returned, the blob may have become complete, or
         its download may have failed, which removes the draft.

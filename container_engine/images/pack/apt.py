@@ -22,7 +22,7 @@ LINE = f"ENV {VARIABLE}"
 
 
 def leave_out(layout: str) -> None:
-    """Remove the variable from the configuration of the image in an OCI layout. Raises OSError."""
+    """Remove the variable from the configuration of the image in an OCI layout. Raise OSError."""
     index = _read(f"{layout}/index.json")
     for entry in index["manifests"]:
         manifest = _read(_blob(layout, entry))

@@ -47,7 +47,7 @@ class Base(NamedTuple):
 
 
 def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: float) -> None:
-    """Write the image to the new directory `layout`. Raises CeError and OSError."""
+    """Write the image to the new directory `layout`. Raise CeError and OSError."""
     os.makedirs(f"{layout}/blobs/sha256")
     layer = _layer(base.path, layout, env, timeout_s)
     config = {

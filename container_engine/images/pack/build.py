@@ -89,7 +89,7 @@ class Recipe(NamedTuple):
     def digest(self) -> str:
         """Return the digest of everything that the build may use, except for downloads.
 
-        Raises OSError.
+        Raise OSError.
         """
         whole = hashlib.sha256()
         bases = [f"{base.name} {base.tag}" for base in self.bases]
@@ -117,7 +117,7 @@ class Builder(NamedTuple):
         """Write the image as an OCI layout to the directory `layout`, which must not exist.
 
         `digest` is the recipe's: it keeps concurrent builds from using each other's image. Podman's
-        output goes to stderr unless `quiet`. Raises CeError.
+        output goes to stderr unless `quiet`. Raise CeError.
         """
         podman = self._podman(recipe, os.path.dirname(layout))
         output = Output()
@@ -295,7 +295,7 @@ def _programs(env: Mapping[str, str]) -> list[str]:
 
 
 def find_containerfile(context: str) -> str:
-    """Return the path of the Containerfile in the context's directory. Raises UserError."""
+    """Return the path of the Containerfile in the context's directory. Raise UserError."""
     for name in CONTAINERFILES:
         path = os.path.join(context, name)
         if os.path.isfile(path):
@@ -311,7 +311,7 @@ def find_containerfile(context: str) -> str:
 def _private(path: str) -> str:
     """Return a directory that only this user can write, created if need be.
 
-    Raises UserError, or SiteError for a directory that others may write.
+    Raise UserError, or SiteError for a directory that others may write.
     """
     try:
         with contextlib.suppress(FileExistsError):
@@ -330,7 +330,7 @@ def _private(path: str) -> str:
 
 
 def _listed(directory: str) -> Iterator[str]:
-    """Yield a line for each entry below a directory, in a fixed order. Raises OSError."""
+    """Yield a line for each entry below a directory, in a fixed order. Raise OSError."""
     for where, names, files in os.walk(directory, onerror=_fail):
         names.sort()
         links = [name for name in names if os.path.islink(os.path.join(where, name))]

@@ -113,7 +113,7 @@ class Cage:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def close(self) -> None:
-        """Confine this process and all that it becomes. Raises OSError."""
+        """Confine this process and all that it becomes. Raise OSError."""
         for kind, most in (
             (resource.RLIMIT_AS, MOST_MEMORY),
             (resource.RLIMIT_CORE, 0),

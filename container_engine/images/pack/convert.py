@@ -52,7 +52,7 @@ class Maker(NamedTuple):
     def make(self, image: Imported, remote: Remote, arch: str, place: Place, far: Far) -> Fetched:
         """Write the image to `place.made`; `far` is called with the activity and the bytes done.
 
-        Raises CeError or OSError.
+        Raise CeError or OSError.
         """
         os.makedirs(place.directory, exist_ok=True)
         if isinstance(image, RegistryImage):
@@ -76,7 +76,7 @@ class Maker(NamedTuple):
     def _make_arriving(
         self, image: RegistryImage, remote: Remote, arch: str, place: Place, far: Far
     ) -> None:
-        """Pack the layers while they arrive. Raises BrokenOffError if streaming fails."""
+        """Pack the layers while they arrive. Raise BrokenOffError if streaming fails."""
         wanted = [blob for blob in _in_order(remote) if not place.has(blob)]
         skopeo = self.skopeo
         # a silent registry must not delay the import beyond its overall limit

@@ -48,7 +48,7 @@ class Files(NamedTuple):
 
 
 def write(files: Files, out: IO[bytes], *, difference: bool) -> None:
-    """Write the session's files to `out` as a tar archive. Raises CeError."""
+    """Write the session's files to `out` as a tar archive. Raise CeError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:

@@ -31,7 +31,7 @@ MACHINES = {
 
 
 def program(machine: str) -> bytes:
-    """Return the filter. Raises KeyError for an unknown machine."""
+    """Return the filter. Raise KeyError for an unknown machine."""
     audit, nothing, devices = MACHINES[machine]
     code = [(_LOAD, 0, 0, _ARCH_AT), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _ALLOW)]
     code.append((_LOAD, 0, 0, _NUMBER_AT))
@@ -62,7 +62,7 @@ def _device(mode: int) -> list[tuple[int, int, int, int]]:
 
 
 def install(code: bytes) -> None:
-    """Install the filter for this process and all its descendants. Raises OSError."""
+    """Install the filter for this process and all its descendants. Raise OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     instructions = ctypes.create_string_buffer(code, len(code))
     described = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(instructions))

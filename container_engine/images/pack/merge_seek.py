@@ -39,7 +39,7 @@ def write_merged(
 ) -> None:
     """Merge the layer files, lowest first, and write them as a tar archive to `out`.
 
-    `env` is the environment for zstd. Raises UserError for a damaged layer, or for more than
+    `env` is the environment for zstd. Raise UserError for a damaged layer, or for more than
     `account` allows.
     """
     visible = _visible(layers, env, account)

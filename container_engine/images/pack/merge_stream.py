@@ -33,7 +33,7 @@ class Merger:
     def add_layer(self, entries: tar_stream.Reader, number: int) -> None:
         """Add the next lower layer; messages name it by `number`.
 
-        Raises UserError, UnusualError or tar_stream.DamagedError.
+        Raise UserError, UnusualError or tar_stream.DamagedError.
         """
         layer = _Layer(self._out, self._kinds, self._hidden, self._emptied, number)
         for entry in entries:

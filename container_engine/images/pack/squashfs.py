@@ -55,7 +55,7 @@ _NO_IMAGE = "image-not-squashfs"
 def check(path: str) -> Superblock:
     """Return the superblock of the complete SquashFS file `path`.
 
-    Raises UserError with one line that names the problem: no such file, not permitted, a directory,
+    Raise UserError with one line that names the problem: no such file, not permitted, a directory,
     another kind of file, cut short.
     """
     try:
@@ -78,7 +78,7 @@ def check(path: str) -> Superblock:
 
 
 def parse(path: str, head: bytes, size: int) -> Superblock:
-    """Parse the superblock in the first bytes of a file of `size` bytes. Raises as `check` does."""
+    """Parse the superblock in the first bytes of a file of `size` bytes. Raise as `check` does."""
     if not head:
         raise UserError("the file is empty", see="image-damaged", name=path)
     if not head.startswith(_MAGIC):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def unsquashfs(
     words: Sequence[str], env: Mapping[str, str], timeout_s: float, most: int | None = None
 ) -> bytes:
-    """Run `unsquashfs WORDS…` and return its stdout. Raises the errors of process.output.
+    """Run `unsquashfs WORDS…` and return its stdout. Raise the errors of process.output.
 
     It runs with a single thread: the memory of more, on a large host, would not fit into its limit.
     """

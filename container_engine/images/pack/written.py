@@ -73,7 +73,7 @@ class _Here(NamedTuple):
 def write(roots: Roots, selection: Selection, out: tar_stream.Out, *, difference: bool) -> None:
     """Write the archive. A file that changes meanwhile keeps the size that it had when opened.
 
-    With `difference`, only what was written, with overlayfs' marks of what was removed. Raises
+    With `difference`, only what was written, with overlayfs' marks of what was removed. Raise
     OSError.
     """
     archive = _Archive(selection, out, difference=difference)

@@ -46,7 +46,7 @@ class Adopter(NamedTuple):
     def adopt(self, path: str, called: str, store: Store) -> str:
         """Add the file or directory `path` as the image `called`; return its file in the store.
 
-        Raises CeError; then nothing has changed.
+        Raise CeError; then nothing has changed.
         """
         began, wait = time.monotonic(), Waiting(called, self.listener)
         image = LocalImage(path, "dir" if os.path.isdir(path) else "file", path, called=called)
@@ -98,7 +98,7 @@ class Adopter(NamedTuple):
 
 
 def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
-    """Write `path`, and the configuration beside it, from a directory. Raises CeError."""
+    """Write `path`, and the configuration beside it, from a directory. Raise CeError."""
     if not os.path.isdir(source):
         squashfs.check(source)
         raise UserError(
@@ -119,7 +119,7 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
 def pack(
     directory: str, target: str, packer: Packer, listener: Listener, *more: str
 ) -> squashfs.Superblock:
-    """Pack a directory into `target` and report the progress. Raises CeError or OSError."""
+    """Pack a directory into `target` and report the progress. Raise CeError or OSError."""
     total = sum(_sizes(directory))
 
     def on_read(done: int) -> None:

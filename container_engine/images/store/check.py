@@ -180,7 +180,7 @@ class Checker:
 def repair(damage: Damage, used: InUse = NOTHING) -> str | None:
     """Mend or remove a damaged path. Return why it was left, None if it was not.
 
-    Raises OSError.
+    Raise OSError.
     """
     if damage.mend is not None:
         publish(damage.path, damage.mend)

@@ -25,7 +25,7 @@ _SEE = "untrusted-file"
 def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | None:
     """Return the content of `path`, or None if there is no such file.
 
-    Raises UserError if it is not a regular file of at most 4 MiB, or if its owner is neither the
+    Raise UserError if it is not a regular file of at most 4 MiB, or if its owner is neither the
     owner of `main` nor this user nor root. `see` is the error's code if the kernel refuses.
     """
     try:
@@ -47,7 +47,7 @@ def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | No
 def small(path: str) -> bytes:
     """Return the content of the file `path` regardless of its owner, as `content` does.
 
-    Raises OSError.
+    Raise OSError.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     with open(os.open(path, flags), "rb", buffering=0) as file:
@@ -55,7 +55,7 @@ def small(path: str) -> bytes:
 
 
 def content(file: RawIOBase) -> bytes:
-    """Return the content of a regular file of at most 4 MiB. Raises OSError."""
+    """Return the content of a regular file of at most 4 MiB. Raise OSError."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     text = b""

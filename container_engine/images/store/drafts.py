@@ -22,7 +22,7 @@ _OWNER = "owner"
 
 @contextlib.contextmanager
 def directory(parent: str, limit_s: float) -> Iterator[str]:
-    """Create a directory below `parent`, and remove it afterwards. Raises OSError.
+    """Create a directory below `parent`, and remove it afterwards. Raise OSError.
 
     Those of this user whose process was killed are removed first: on other hosts, where that cannot
     be seen, if they are twice as old as the `limit_s` seconds for which they are used at most.

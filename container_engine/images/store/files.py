@@ -15,13 +15,13 @@ _PIECE = 1 << 20
 
 
 def publish(path: str, content: bytes) -> None:
-    """Replace the file `path` atomically; its directory is created. Raises OSError."""
+    """Replace the file `path` atomically; its directory is created. Raise OSError."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     replace(path, content)
 
 
 def replace(path: str, content: bytes, mode: int | None = None) -> None:
-    """Replace the file `path` atomically. Raises OSError. The umask does not count for `mode`."""
+    """Replace the file `path` atomically. Raise OSError. The umask does not count for `mode`."""
     # an unpredictable name, because others may write where a group shares its images
     draft = f"{path}.{os.urandom(8).hex()}"
     try:
@@ -39,7 +39,7 @@ def replace(path: str, content: bytes, mode: int | None = None) -> None:
 
 
 def created(path: str) -> BinaryIO:
-    """Create and open the file `path`. Raises OSError if anything is there, even a symlink."""
+    """Create and open the file `path`. Raise OSError if anything is there, even a symlink."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return open(os.open(path, flags, 0o666), "wb")
 

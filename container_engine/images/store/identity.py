@@ -45,7 +45,7 @@ def known_digest(path: str) -> str:
 def has_changed(path: str) -> bool:
     """Check whether the content of `path` is no longer the recorded one; read only if it may be.
 
-    Raises OSError.
+    Raise OSError.
     """
     found = sums(path)
     if found is None or found.stamp == _stamp(path):
@@ -58,12 +58,12 @@ def has_changed(path: str) -> bool:
 
 
 def computed(path: str) -> str:
-    """Return the digest of `path`, sha256:…, computed by reading the file. Raises OSError."""
+    """Return the digest of `path`, sha256:…, computed by reading the file. Raise OSError."""
     return f"sha256:{sha256(path)}"
 
 
 def record(path: str, digest: str, config: bytes | None = None, made: str = "") -> None:
-    """Record `digest` for `path`, or for `made`, which will get that name. Raises OSError."""
+    """Record `digest` for `path`, or for `made`, which will get that name. Raise OSError."""
     if config is None:
         before = sums(path)
         of_config = before.config if before is not None else ""

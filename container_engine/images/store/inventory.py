@@ -200,7 +200,7 @@ def mark_used(path: str, now: float) -> None:
 def keep_alive(root: str, now: float) -> int:
     """Renew the times of all images and their files, where a file system purges old files.
 
-    Returns the number of images.
+    Return the number of images.
     """
     found = items(root)
     for item in found:
@@ -230,7 +230,7 @@ def remove_links(paths: Iterable[str]) -> None:
 
 
 def remove_files(paths: Iterable[str]) -> None:
-    """Remove files, some of which may be gone already. Raises OSError."""
+    """Remove files, some of which may be gone already. Raise OSError."""
     for path in paths:
         _unlink(path)
 

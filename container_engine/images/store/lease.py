@@ -262,7 +262,7 @@ def held(
     """Hold the lock `path`, which messages call `what`.
 
     While another process holds it, `on_wait` is called about once a second with the holder and the
-    seconds waited so far. Raises UserError after `limit_s` seconds of waiting, and OSError if no
+    seconds waited so far. Raise UserError after `limit_s` seconds of waiting, and OSError if no
     lock can be created.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)

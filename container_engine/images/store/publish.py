@@ -34,7 +34,7 @@ class Use(NamedTuple):
 def install(made: str, configuration: bytes, path: str, *, replaces: bool = True) -> bool:
     """Rename the file `made` to the image `path`; return False if that must not be replaced.
 
-    The configuration is written first, so that no image is ever without one. Raises OSError.
+    The configuration is written first, so that no image is ever without one. Raise OSError.
     """
     digest = _finished(made)
     if not replaces and os.path.lexists(path):
@@ -53,7 +53,7 @@ def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) 
     """Install the file `made` as the image `path` of a store; return False if that exists.
 
     An image is never replaced, because jobs may have it mounted. The files beside it then stay,
-    too, so that the checksum is the image's own. Raises OSError.
+    too, so that the checksum is the image's own. Raise OSError.
     """
     if os.path.lexists(path):
         return False
@@ -131,14 +131,14 @@ def _renamed(made: str, path: str) -> bool:
 
 
 def note_use(path: str, use: Use) -> None:
-    """Record the times in `use` beside the image `path`. Raises OSError."""
+    """Record the times in `use` beside the image `path`. Raise OSError."""
     publish(path + USED_SUFFIX, f"{use.imported:.0f}\n{use.used:.0f}\n".encode())
 
 
 def note_name(path: str, name: str, judge: str = "") -> None:
     """Record beside the image `path` that it was fetched as `name`.
 
-    `judge` is the hash of the signature policy that has accepted it, "" for none. Raises OSError.
+    `judge` is the hash of the signature policy that has accepted it, "" for none. Raise OSError.
     """
     known = names(path)
     if known.get(name) == judge:

@@ -101,7 +101,7 @@ class Store(NamedTuple):
         return f"{self.root}/blobs"
 
     def has(self, digest: str) -> bool:
-        """Check whether the image is there. Raises UserError if another user has put it there."""
+        """Check whether the image is there. Raise UserError if another user has put it there."""
         path = self.image(digest)
         try:
             status = os.stat(path)
@@ -127,7 +127,7 @@ class Store(NamedTuple):
         tried: float = 0,
         judged: str = "",
     ) -> None:
-        """Record that a name resolved to `digest` at `checked`, by default now. Raises OSError."""
+        """Record that a name resolved to `digest` at `checked`, by default now. Raise OSError."""
         ref = Ref(
             name=image.canonical,
             digest=digest,
@@ -139,7 +139,7 @@ class Store(NamedTuple):
         publish(self.ref(image), ref.as_json() + b"\n")
 
     def explain(self) -> None:
-        """Write the README for users who find the directory, unless it exists. Raises OSError."""
+        """Write the README for users who find the directory, unless it exists. Raise OSError."""
         path = f"{self.root}/README"
         if not os.path.exists(path):
             publish(path, _README.encode())
@@ -163,7 +163,7 @@ def ref_name(canonical: str, arch: str) -> str:
 def read_ref(path: str) -> Ref | None:
     """Read a ref; return None if it is missing or invalid, so that the name is looked up again.
 
-    A time in the future, from a wrong clock, counts as 0. Raises UserError for a file that another
+    A time in the future, from a wrong clock, counts as 0. Raise UserError for a file that another
     user has put there.
     """
     try:
@@ -219,7 +219,7 @@ class Stores(NamedTuple):
 
 
 def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
-    """Return the path of the user's store. Raises UserError if there is none.
+    """Return the path of the user's store. Raise UserError if there is none.
 
     Variables of `env` are only looked up by name.
     """

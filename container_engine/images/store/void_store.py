@@ -40,7 +40,7 @@ class Passing:
         self.record = ""
 
     def store(self, arch: str) -> Store:
-        """Return the store, created if need be. Raises UserError if that fails."""
+        """Return the store, created if need be. Raise UserError if that fails."""
         if not self.root:
             try:
                 self._make()
@@ -85,7 +85,7 @@ class Passing:
     def hand_over(self, keeper: str) -> None:
         """Start the program `keeper`, which removes the store when its owner ends.
 
-        No-op if the store was never created. Raises CeError, after removing the store.
+        No-op if the store was never created. Raise CeError, after removing the store.
         """
         if not self.root:
             return

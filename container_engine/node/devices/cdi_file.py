@@ -104,7 +104,7 @@ class Device:
 class Registry:
     """All devices of some directories; a later directory takes precedence over an earlier one.
 
-    Raises LaunchError, whatever device is wanted, for a file that is not trusted or valid: it may
+    Raise LaunchError, whatever device is wanted, for a file that is not trusted or valid: it may
     or may not have that device.
     """
 

@@ -25,7 +25,7 @@ _FOR_READING = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 def cxi(root: str) -> dict[str, Any]:
     """Return the specification of `hpe.com/cxi`: each device by its number, and `all`.
 
-    `root` is / or a substitute for it. Raises UserError if there is no such device.
+    `root` is / or a substitute for it. Raise UserError if there is no such device.
     """
     nodes = _numbered(f"{root}/dev", r"cxi([0-9]+)")
     if not nodes:
@@ -39,7 +39,7 @@ def amd(root: str) -> dict[str, Any]:
 
     /dev/kfd comes with any of them. The groups of the device nodes are listed (additionalGids):
     a rootless container cannot grant them, but a launch can report which one the user lacks.
-    Raises UserError if there is no AMD GPU.
+    Raise UserError if there is no AMD GPU.
     """
     renders = [
         number
@@ -65,7 +65,7 @@ def nvidia(root: str) -> dict[str, Any]:
 
     The driver's files come with any of them, at the paths that they have on the node. No hook tells
     the loader of the container: its library directory must be one of those that it looks into.
-    Raises UserError if there is no NVIDIA GPU or no driver.
+    Raise UserError if there is no NVIDIA GPU or no driver.
     """
     numbers = _numbered(f"{root}/dev", r"nvidia([0-9]+)")
     if not numbers:

@@ -85,7 +85,7 @@ class Hook:
 class OciHooks:
     """All hooks that may apply to a container.
 
-    Raises LaunchError for a file or program that is missing, not an administrator's, or unreadable:
+    Raise LaunchError for a file or program that is missing, not an administrator's, or unreadable:
     with crun, a missing program would end the container after it reported success.
     """
 
