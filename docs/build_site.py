@@ -17,8 +17,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine import __version__  # noqa: E402 - found from here only after that
-from docs.reference import pages  # noqa: E402 - found from here only after that
+from container_engine import __version__  # noqa: E402 - found through sys.path
+from docs.reference import pages  # noqa: E402 - found through sys.path
 from docs.weights import weight  # noqa: E402
 
 BUILD = ROOT / "build" / "docs"
@@ -71,19 +71,19 @@ def main() -> int:
 
 
 def page(name: str, text: str) -> str:
-    """Return a page with what only the site needs: how mkdocs-material treats it, a way back."""
+    """Return a page's text with metadata for mkdocs-material, and a link back on error pages."""
     head: dict[str, object] = {}
     if (number := weight(name)) != 1:
         head["search"] = {"boost": number}
     if name == HOME:
-        head["hide"] = ["navigation"]  # which has no other page
+        head["hide"] = ["navigation"]  # whose section has no other page
     if name.startswith(ERRORS):
         text = f"[All error codes](../errors.md)\n\n{text}"
     return f"---\n{yaml.safe_dump(head)}---\n{text}" if head else text
 
 
 def repository(remote: str) -> str:
-    """Return the address for a browser of the remote that a clone came from, "" if it has none."""
+    """Return the address at which a browser opens a Git remote, "" if the remote has no host."""
     found = re.fullmatch(
         r"(?:https?://|ssh://)?(?:\w+@)?([\w.-]+\.\w+)[:/](?!/)(.+?)(?:\.git)?/?", remote
     )
@@ -115,7 +115,7 @@ def _quiet(command: Sequence[str | Path]) -> int:
 
 
 def _refuse_foreign(site: Path) -> int:
-    """Fail if a page loads something from another host, which may not be reachable on site."""
+    """Print what pages load from other hosts, which a site may not reach; return 1 if any does."""
     pattern = re.compile(r"""<(?:script|link|img)[^>]*(?:src|href)=["']https?://[^"']*""")
     found = {match for page in site.rglob("*.html") for match in pattern.findall(page.read_text())}
     for match in sorted(found):
@@ -124,7 +124,7 @@ def _refuse_foreign(site: Path) -> int:
 
 
 def _configuration(source: Path) -> dict[str, object]:
-    """Return the configuration beside this file, with the design records in its menu."""
+    """Return docs/mkdocs.yml with the build's paths, the footer, and a menu of design records."""
     written: dict[str, object] = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text())
     version = f"{__version__} ({_git('describe', '--always', '--dirty')})"
     written["copyright"] = footer(version, _git("remote", "get-url", "origin"))

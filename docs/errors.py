@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found from here only after that
+from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found through sys.path
 
 DIRECTORY = ROOT / "docs/guide/errors"
 INDEX = ROOT / "docs/guide/errors.md"
@@ -57,7 +57,7 @@ def body(code: str) -> str:
 
 
 def header() -> str:
-    """Return the hints of the codes that the plugin and its programs report."""
+    """Return help.h, which has the hints of the codes that the plugin and its programs report."""
     sources = (path.read_text(encoding="utf-8") for path in PLUGIN.rglob("*.c"))
     used = set(re.findall(r"\bCE_HELP_\w+", "\n".join(sources)))
     lines = "".join(

@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine.images.pack import fakeroot  # noqa: E402 - found from here only after that
+from container_engine.images.pack import fakeroot  # noqa: E402 - found through sys.path
 
 HEADER = ROOT / "spank_plugin/common/fakeroot_code.h"
 
 
 def header() -> str:
-    """Return the instructions of the filter for each machine."""
+    """Return the header, which has the filter's instructions for each architecture."""
     begin, parts = "#if", []
     for machine in fakeroot.MACHINES:
         lines = "".join(

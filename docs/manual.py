@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine import __version__  # noqa: E402 - found from here only after that
+from container_engine import __version__  # noqa: E402 - found through sys.path
 from container_engine.catalog.model import HookFile  # noqa: E402
 from container_engine.cli.command_line.examples import EXAMPLES  # noqa: E402
 from container_engine.cli.command_line.verb_table import VERBS  # noqa: E402

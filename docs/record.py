@@ -49,7 +49,7 @@ class Terminal:
                 ROOT / "sandbox" / "run", ["run", "bash", "--noprofile", "--norc", "--noediting"]
             )
         self.events: list[tuple[float, str]] = []
-        # Silence between commands is not shown, so the time of the film is computed, not measured.
+        # Seconds into the recording: measured while a command prints, fixed pauses between.
         self.clock = 0.0
 
     def show(self, text: str, seconds: float) -> None:

@@ -128,7 +128,7 @@ def _name(name: str) -> str:
 def commands() -> str:
     """Return a section for each verb: usage, options and examples, as `--help` has them.
 
-    Its columns would be unreadable where a phone wraps them: options are rows of a table.
+    Options are rows of a table, because a phone would wrap the columns of `--help`.
     """
     text = (
         "# Commands\n\nGenerated from the command line's own parser; `ce VERB --help` prints the"
@@ -169,7 +169,7 @@ def _option(action: argparse.Action) -> str:
     name = ", ".join(action.option_strings)
     if not name or action.nargs != 0:
         name += f"{' ' if name else ''}{value}"
-    # the site's Markdown takes no bar within code for the border of a cell
+    # A bar would end the cell. Within code, as in the name, the site's Markdown does not do that.
     text = (action.help or "").strip().replace("|", "\\|")
     return f"| `{name}` | {text} |\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine.cli.verbs.schema import models  # noqa: E402 - found from here only after that
+from container_engine.cli.verbs.schema import models  # noqa: E402 - found through sys.path
 from container_engine.schemas import render  # noqa: E402
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ function commands(code) {
   return copy.textContent.replace(/\n+/g, "\n").trim();
 }
 
-// The theme makes the button when the block comes into sight.
+// The theme makes the button when the block scrolls into view.
 new MutationObserver((changes) => {
   for (const change of changes)
     for (const node of change.addedNodes) {

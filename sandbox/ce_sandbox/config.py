@@ -7,8 +7,8 @@ from ce_sandbox.layout import Layout
 # More than the machine has, so that 64 tasks on a node and twenty steps at once need no
 # overcommitting; `config_overrides` makes slurmd accept the number. Each node is one socket and
 # jobs are allocated sockets, so a job gets whole nodes with its tasks spread evenly, as on a large
-# cluster; OverSubscribe lets jobs share nodes. A step with as many tasks as CPUs would have each
-# task bound to one CPU, which fails where the CPU does not exist: the number is too high for that.
+# cluster; OverSubscribe lets jobs share nodes. If a step has as many tasks as CPUs, Slurm binds
+# each task to one CPU, which fails for CPUs that do not exist; no step here has that many tasks.
 CPUS_PER_NODE = 256
 
 # How Slurm tracks the processes of a step: by cgroup, as sites do, or by parent process alone.

@@ -97,7 +97,7 @@ def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:
 
 
 def _environment(layout: Layout) -> dict[str, str]:
-    """Return the daemons' environment, with the lines of a file that tests/sanitizers may leave."""
+    """Return the daemons' environment, with variables that tests/sanitizers writes to a file."""
     more: dict[str, str] = {}
     if layout.daemons_environment.exists():
         lines = layout.daemons_environment.read_text().splitlines()

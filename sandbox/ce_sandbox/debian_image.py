@@ -17,7 +17,8 @@ _INSTALLED = [
     *("libc-bin", "libcap2-bin", "login", "mawk", "mount", "passwd", "perl-base", "sed"),
     *("bsdutils", "sysvinit-utils", "tar", "util-linux"),
 ]
-# those whose scripts make users, change owners and give capabilities; what they need comes along
+# Packages whose scripts create users, change owners and set capabilities. Their dependencies are
+# added.
 OFFERED = ["dbus", "iputils-ping", "openssh-client", "sudo"]
 _DIRECTORIES = (
     *("etc/apt/apt.conf.d", "repo", "root", "tmp", "var/cache/apt/archives/partial"),
@@ -52,7 +53,7 @@ def fill(cache: Path, root: Path) -> None:
 
 
 def _remember(installed: list[Path], root: Path) -> None:
-    """Write what dpkg knows of the packages, as if it had installed them."""
+    """Write dpkg's database as if it had installed the packages."""
     entries = []
     for package in installed:
         entries.append(f"{_control(package)}Status: install ok installed\n")
@@ -87,7 +88,7 @@ def _control(package: Path) -> str:
 
 
 def _name(package: Path) -> str:
-    """Return the name by which dpkg calls a package's files."""
+    """Return the name of a package in dpkg's files, with the architecture if `Multi-Arch: same`."""
     fields = dict(
         line.split(": ", 1)
         for line in _control(package).splitlines()

@@ -38,8 +38,9 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 class Recipe:
     """A recipe for one image.
 
-    `fill` writes its tree. Files keep their owners only if `owners` is set; the image file is
-    the second user's if `of_second` is.
+    `fill` writes its tree. Files keep their owners only if `owners` is set; the image file belongs
+    to the sandbox's second user if `of_second` is set. When a file in `sources` changes, the image
+    is built again.
     """
 
     what: str
@@ -137,7 +138,7 @@ def _musl(layout: Layout, root: Path) -> None:
 
 
 def _setuid(layout: Layout, root: Path) -> None:
-    """Write files that would give root or a group to any user, if setuid were allowed."""
+    """Write setuid and setgid programs of root, which must have no effect in a container."""
     _busybox(layout, root)
     for name, mode in (("id-setuid", 0o4755), ("id-setgid", 0o2755)):
         shutil.copy(root / "bin/busybox", root / "bin" / name)

@@ -7,11 +7,11 @@ from pathlib import Path
 from zlib import crc32
 
 DEFAULT_DIR = "/var/lib/ce-sandbox"
-# These are of the default directory; names of others end with their number.
+# The users of the default sandbox; in other sandboxes these names end with the sandbox's number.
 USERS = ("ce-alice", "ce-bob")
 PROJECT_GROUP = "ce-project"
 MAX_NODES = 64
-# Others' ports are from 17100 to 32064, below those that Linux gives to connections.
+# The ports of other sandboxes are from 17100 to 32064, below Linux's ephemeral ports.
 _OTHERS, _PORTS_EACH = 150, 100
 
 
@@ -31,7 +31,7 @@ class Layout:
 
     @property
     def number(self) -> int:
-        """Return 0 for the default directory, or else a number from 1 to 150 made of its path.
+        """Return 0 for the default directory, or else a number from 1 to 150: a hash of the path.
 
         Sandboxes with different numbers can run at once.
         """

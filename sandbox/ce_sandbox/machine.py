@@ -96,8 +96,8 @@ def cgroup_changes(root: Path) -> list[Change]:
 def has_controllers(root: Path = CGROUPS) -> bool:
     """Check whether Slurm can track steps by cgroups of its own making here.
 
-    That takes hierarchies of version 1. On a machine with version 2 alone the tree belongs to
-    systemd, and a cluster started by hand is not a systemd service.
+    Slurm needs version 1 for this. Where only version 2 exists, systemd owns the tree, and a
+    cluster started by hand is not a systemd service.
     """
     needed = ("freezer", "memory", "devices", "cpuacct")
     return all((root / name).is_mount() and os.access(root / name, os.W_OK) for name in needed)

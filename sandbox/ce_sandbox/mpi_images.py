@@ -27,9 +27,10 @@ _EVERYWHERE = ["bash", "coreutils", "dash", "hostname"]
 class Mpi:
     """The packages of an MPI, and paths within them.
 
-    `headers` is the package of the headers, `include` and `libraries` are where they and the
-    libraries lie, of which the first must exist, `mpirun` is the program that mpirun runs, and
-    `settings` is a settings file (path and content) for the sandbox.
+    `headers` is the package of the headers and `include` their directory in it, with `{}` for the
+    multiarch triplet. `libraries` are names below usr/lib/TRIPLET; only the first must exist.
+    `mpirun` is the program that /usr/bin/mpirun links to, and `settings` is a settings file (path
+    and content) for the sandbox.
     """
 
     packages: tuple[str, ...]
@@ -44,7 +45,7 @@ OPEN_MPI = Mpi(
     ("openmpi-bin",),
     "libopenmpi-dev",
     "usr/lib/{}/openmpi/include",
-    ("libmpi.so.40", "libopen_mpi.so.40"),  # since Open MPI 6 the other one has the variables
+    ("libmpi.so.40", "libopen_mpi.so.40"),  # since Open MPI 6 the second has the variables
     "mpirun.openmpi",
     ("etc/openmpi/openmpi-mca-params.conf", _OPEN_MPI_SETTINGS),
 )

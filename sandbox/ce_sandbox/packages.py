@@ -53,7 +53,7 @@ def unpack_alone(name: str, cache: Path, root: Path) -> None:
 
 
 def closure(names: list[str], cache: Path) -> list[Path]:
-    """Return the package files of this closure; download those that are not in the cache."""
+    """Return the package files of `names` and all their dependencies; download missing ones."""
     install = ["--download-only", "install", "-y", "usr-is-merged", *names]
     apt = _apt(cache, cache)
     if _run([*apt, *install]).returncode:

@@ -25,7 +25,8 @@ def _argv(pid: int) -> list[str]:
 def running(command_lines: list[list[str]]) -> list[int]:
     """Return the processes that run exactly one of these command lines, in this PID namespace.
 
-    Another namespace has a sandbox of its own, whose directory has the same name (`tests/apart`).
+    A process of another PID namespace belongs to another sandbox, even though its command line is
+    equal: the directories of both have the same path (`tests/apart`).
     """
     here = os.readlink("/proc/self/ns/pid")
     pids = (pid for pid in _all_pids() if _argv(pid) in command_lines)
@@ -33,7 +34,7 @@ def running(command_lines: list[list[str]]) -> list[int]:
 
 
 def belonging_to(layout: Layout) -> set[int]:
-    """Return every process of the sandbox except our own and its ancestors.
+    """Return every process of the sandbox except this process and its ancestors.
 
     A process belongs to the sandbox if it is a daemon of Slurm or munge with a file of the sandbox
     open (each has its log open), if it runs as one of the sandbox's users, if it was started with

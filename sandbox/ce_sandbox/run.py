@@ -78,7 +78,8 @@ def enter_directory(user: pwd.struct_passwd) -> None:
 def main(argv: list[str], layout: Layout) -> int:
     """Replace this process with the command.
 
-    Return only on failure, with an exit code as in a shell: 126 or 127.
+    Return only if the command cannot be executed, with an exit code as in a shell: 126 or 127.
+    Raise SandboxError if the cluster is not up or the caller cannot become the user.
     """
     args = arguments(argv)
     if not layout.slurm_conf.exists():
@@ -97,7 +98,7 @@ def main(argv: list[str], layout: Layout) -> int:
         enter_directory(user)
     else:
         os.chdir(user.pw_dir)
-    # environments name it, and without a shell in between nothing else sets it
+    # EDFs may refer to $PWD, and where no shell runs in between nothing else sets it.
     env["PWD"] = os.getcwd()
     # Not a login shell: Debian's /etc/profile would remove our programs from the PATH.
     command = args.command or [env["SHELL"]]

@@ -6,8 +6,8 @@
  * mpi-probe ring                passes a number round all ranks and adds it up; rank 0 prints both
  * mpi-probe bench FILE SIDE     measures a message and an allreduce: many lines `NAME BYTES MICROSECONDS`,
  *                               each a median over a short time; a ping-pong counts as two messages. Two
- *                               of these, with SIDE 0 and 1, take turns by FILE (a page of zeros), so
- *                               that the machine's other load affects both
+ *                               such runs, with SIDE 0 and 1, take turns: they count in FILE (a page
+ *                               of zeros at first), so that the machine's other load affects both
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -62,7 +62,7 @@ static int where(void)
 {
 	char container[64] = "";
 
-	/* mpirun gives all its ranks its own SLURMD_NODENAME */
+	/* Not SLURMD_NODENAME: mpirun passes its own value to all its ranks. */
 	if (readlink("/proc/self/ns/mnt", container, sizeof container - 1) < 0)
 		fail("no /proc");
 	printf("%d of %d in %s\n", rank, size, container);
@@ -198,7 +198,7 @@ static int bench(const char *path, int side)
 			count_up(&turns->now);
 		}
 	}
-	/* ending is work, too, which would disturb the other side's last turn */
+	/* ending is work, which would disturb the other side's last turn */
 	wait_until(&turns->now, SIDES * ROUNDS * KINDS);
 	return 0;
 }
