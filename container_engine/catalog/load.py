@@ -88,7 +88,7 @@ class _Loader:
     def _entry(self, root: str, name: str) -> None:
         place = os.path.join(root, name)
         if not os.path.isdir(place) and not os.path.islink(place):
-            # a README or an editor's backup may lie beside the hooks
+            # a README or an editor's backup may be beside the hooks
             return
         before = len(self.faults)
         self._distrust_below(place, root)
@@ -162,7 +162,7 @@ def load(directories: Sequence[str], owners: Iterable[int]) -> Catalog:
 
 
 def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge tables key by key; replace all other values."""
+    """Return `lower` with tables merged key by key with those of `upper`, other values replaced."""
     result = dict(lower)
     for key, value in upper.items():
         below = result.get(key)

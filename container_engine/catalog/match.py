@@ -17,8 +17,8 @@ REQUIRED = "required"
 class Active(NamedTuple):
     """A hook that will be applied. `asked` is the annotation that enables it, or "".
 
-    Of `when`, the conditions of an automatic hook, one must hold on the node. Empty: it always
-    applies; None: it is not automatic.
+    `when` has the conditions of an automatic hook, of which one must hold on the node. If it is
+    empty, the hook always applies; if it is None, the hook is not automatic.
     """
 
     hook: Hook
@@ -94,7 +94,7 @@ def _imply(
 ) -> None:
     """Add implied hooks to `active`, transitively. A cycle of `implies` does no harm here.
 
-    What an automatic hook implies is applied where that hook is.
+    What an automatic hook implies is applied on the nodes where that hook is.
     """
     waiting = list(active.values())
     while waiting:
@@ -157,7 +157,7 @@ def _switch(name: str) -> str:
 def _ordered(active: Mapping[str, Active]) -> list[Active]:
     """Order hooks by `after`, `implies` and `requires.hooks`, otherwise by name.
 
-    A cycle is a fault of the catalog, reported elsewhere.
+    A cycle is a fault of the catalog, which plan/catalog_faults.py reports.
     """
     ordered: dict[str, Active] = {}
 

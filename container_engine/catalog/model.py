@@ -5,7 +5,7 @@ one of another hook, `{arch}` for the machine (uname -m), `{here}` for the direc
 hook.toml, and `{node.…}`, which only the node fills in.
 """
 
-# without `from __future__ import annotations`: msgspec would have to compile each type
+# no `from __future__ import annotations`: with it, msgspec would have to compile each annotation
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field
@@ -44,7 +44,7 @@ class MountEdit(Model):
 
 
 class LibraryEdit(Model):
-    """Libraries of the node that the container's programs shall load."""
+    """Libraries of the node that the container's programs are to load."""
 
     files: Annotated[tuple[str, ...], about("paths or patterns on the node")]
     place: Annotated[
@@ -66,7 +66,7 @@ class LibraryEdit(Model):
 
 
 class Service(Model):
-    """A program in the container for as long as it lives."""
+    """A program that runs in the container until the container ends."""
 
     name: Annotated[str, about("for messages; in a hook.toml the table's name")] = ""
     command: Annotated[tuple[str, ...], about("program and arguments", min_length=1)]
@@ -93,7 +93,7 @@ CheckKind: TypeAlias = Literal[
 
 
 class Check(Model):
-    """What is looked at before the tasks start."""
+    """A check of the node and the container that is made before the tasks start."""
 
     kind: Annotated[CheckKind, about("what is asked of the subject")]
     severity: Annotated[Literal["warn", "fail"], about("what happens if the check fails")] = "warn"
@@ -114,7 +114,7 @@ class OciHook(Model):
 
 
 class Edit(Model):
-    """What the hook changes in the container."""
+    """The changes that the hook makes to the container."""
 
     when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
     devices: Annotated[tuple[DeviceEdit, ...], about("device nodes")] = ()
@@ -144,7 +144,7 @@ ParameterType: TypeAlias = Literal["string", "boolean", "integer", "port", "file
 
 
 class Parameter(Mergeable):
-    """What users may say below the hook's annotation. Values are strings."""
+    """A parameter that users may set below the hook's annotation. Its value is a string."""
 
     type: Annotated[ParameterType, about("what a value must be")] = "string"
     help: Annotated[str, about("one line")]

@@ -55,7 +55,7 @@ class Values:
         return self._machine if name == "arch" else None
 
     def text(self, hook: Hook, text: str, depth: int = _DEPTH) -> str:
-        """Return `text` with its names replaced; a user's value is never expanded again."""
+        """Return `text` with its known names replaced; a user's value is never expanded again."""
 
         def replaced(found: re.Match[str]) -> str:
             name = found[1]

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _GPU = "nvidia.com/gpu"
 _VISIBLE, _CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 _KNOWN = ("all", "compat32", "compute", "display", "graphics", "ngx", "utility", "video")
-# Values that ask for no part of the driver.
+# values of NVIDIA_VISIBLE_DEVICES that ask for no GPU
 _NOTHING = ("", "void")
 
 
 def gpus(subject: Subject) -> Iterator[Problem]:
-    """Warn of a choice where there is nothing to choose from, and of unknown parts."""
+    """Warn of a choice of GPUs that has no effect, and of unknown parts of the driver."""
     own = _any_gpu(device.name for device in subject.edf.devices)
     others = (name for hook in subject.hooks for name in (*hook.cdi, *hook.cdi_if_there))
     of_site = _any_gpu((*subject.site_devices, *others))

@@ -1,4 +1,4 @@
-"""Advises on mounts that let a container change more than its author may intend. Pure."""
+"""Advises on mounts that expose, hide or lack more than their author may know. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _SLURMS = ("/run/munge", "/var/run/munge", "/etc/munge", "/usr/lib64/slurm", "/u
 
 
 def exposure(subject: Subject) -> Iterator[Problem]:
-    """Warn of a mount of `/`, and of a writable mount of the home directory with the ssh hook."""
+    """Warn of mounts of `/`, over the image's system directories, and of Slurm without its hook.
+
+    With the ssh hook, also warn of a writable mount of the home directory.
+    """
     has_server = subject.is_enabled("ssh")
     has_slurm = subject.is_enabled("slurm")
     for mount in subject.edf.mounts:

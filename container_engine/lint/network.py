@@ -28,7 +28,10 @@ _HOST_LIBRARY = re.compile(r"/(?:usr/)?lib(?:64)?/(?:[^/]+/)?([^/]+\.so(?:\.[^/]
 
 
 def network(subject: Subject) -> Iterator[Problem]:
-    """Warn of network settings without the network hooks, and of parts that they duplicate."""
+    """Warn of settings without the network hook they need, and of mounts beside such a hook.
+
+    Also warn of a choice of software without a hook that uses it, and of an option that srun needs.
+    """
     active = {hook.name for hook in subject.hooks}
     has_plugin = any(_part(mount, _PLUGIN_PARTS) for mount in subject.edf.mounts)
     if not (_PLUGINS_HOOK in active or has_plugin or _is_declined(subject)):
@@ -43,7 +46,7 @@ def network(subject: Subject) -> Iterator[Problem]:
 
 
 def _is_declined(subject: Subject) -> bool:
-    """Return whether the author says that the site's network software is not wanted."""
+    """Check whether an annotation turns one of the network hooks off."""
     hooks = (_PLUGINS_HOOK, _FABRICS_HOOK)
     return any(subject.annotation(f"com.hooks.{hook}.enabled") == "false" for hook in hooks)
 

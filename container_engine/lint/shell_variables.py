@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _NAMES = (
     *("CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),
 )
-# no line of a file is to blame
+# the origin in advice that is not about a file
 _SHELL = Origin("your shell", 0)
 
 
 def host(subject: Subject) -> Iterator[Problem]:
-    """Warn of such variables unless the environment decides about them."""
+    """Warn of these variables of the shell unless the environment sets or removes them."""
     decided = {entry.name for entry in subject.edf.env}
     if subject.edf.image_origin is None or subject.edf.image == "":
         return

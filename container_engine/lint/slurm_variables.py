@@ -17,7 +17,7 @@ _GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def slurm_variables(subject: Subject) -> Iterator[Problem]:
-    """Warn of values that Slurm's own replace, and of GPUs that take the place of Slurm's."""
+    """Warn of values that Slurm will replace, and of GPUs that replace those that Slurm chose."""
     for name, history in subject.below("env"):
         origin, value = history.effective.origin, history.effective.value
         if is_slurms(name):

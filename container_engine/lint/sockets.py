@@ -17,13 +17,16 @@ _NAMES = (
     *("CUDA_MPS_PIPE_DIRECTORY", "JUPYTER_RUNTIME_DIR", "RAY_TMPDIR", "SSH_AUTH_SOCK"),
     *("TMUX_TMPDIR", "VSCODE_IPC_HOOK_CLI", "XDG_RUNTIME_DIR"),
 )
-# directories of the same kind, whatever variables say
+# directories where programs make sockets whatever the variables are
 _PLACES = ("/tmp", "/run", "/var/run", "/dev/shm")
 _WHY = "a socket there is visible on all nodes but answers on one only, or cannot be created"
 
 
 def sockets(subject: Subject) -> Iterator[Problem]:
-    """Warn of such variables and mounts as far as the file system is known on this host."""
+    """Warn of variables and mounts that place sockets on a network file system.
+
+    The kind of a file system is that seen on this host; for an unknown one there is no warning.
+    """
     origin = subject.edf.image_origin
     if origin is None or subject.edf.image == "":
         return

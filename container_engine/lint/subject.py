@@ -24,7 +24,8 @@ class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
     `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
-    environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's.
+    environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's;
+    those for which `deferred` returns True are left to the nodes.
     `network` returns the kind of the network file system that has a path, "" for none.
     `site_devices` and `site_mounts` are what the site gives to all containers, somewhere or
     everywhere.

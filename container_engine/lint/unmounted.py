@@ -1,4 +1,4 @@
-"""Advises on the user's directories that tasks are told of and that no mount shows. Pure."""
+"""Advises on variables with the path of a user's directory that no mount contains. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from container_engine.lint.subject import Subject
 
 _LOST = "in no mount: the host's files are not there, and what tasks write there is lost"
-# no line of a file is to blame
+# the origin in advice that is not about a file
 _SHELL = Origin("your shell", 0)
 
 
 def unmounted(subject: Subject) -> Iterator[Problem]:
-    """Warn of values of [env] below HOME or SCRATCH that no mount has, and of such a SCRATCH.
+    """Warn of values of [env] below HOME or SCRATCH that no mount contains, and of SCRATCH itself.
 
-    SCRATCH of the shell reaches the tasks. A mount below it shows that its author has chosen.
+    Tasks inherit SCRATCH from the shell. A mount of a directory below it is a choice of the author
+    and prevents the warning.
     """
     if subject.edf.image_origin is None or subject.edf.image == "":
         return

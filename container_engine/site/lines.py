@@ -1,6 +1,6 @@
 """Finds the lines of faults in configuration files.
 
-Read again only after a fault was found: a launch without one never pays for it.
+The files are read again for this, so that only a launch with a fault pays for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FaultsError(SiteError):
 def located(fault: Fault, origins: Mapping[str, str]) -> str:
     """Return the fault in one line that begins with FILE:LINE, or with FILE if none is known.
 
-    `origins` are those of the configuration.
+    `origins` are those of the `Configuration`.
     """
     number = line_of(fault, origins)
     if not number:

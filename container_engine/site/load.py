@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS, CLUSTERS = "config.toml", "conf.d", "clusters.d"
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+_TOML = 'a line is KEY = "TEXT", KEY = ["TEXT", "TEXT"], KEY = true or KEY = 60'
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
-_TOML = 'a line is KEY = "TEXT", KEY = ["TEXT", "TEXT"], KEY = true or KEY = 60'
 _APPENDED = ("devices", "devices_if_there", "mounts")
 
 
@@ -34,8 +34,8 @@ class Configuration(NamedTuple):
 
     `origins` maps each key set in a file to that file, with one entry per item of a joined array
     ("mounts[1]") and per key of a table ("env.NAME"). `files` were read in this order; `probed`
-    are all paths examined, existing or not; `variables` are those of the environment that count. A
-    value with a fault is left out of the settings.
+    are all paths examined, existing or not; `variables` are the names of the environment variables
+    on which the result depends. A value with a fault is left out of the settings.
     """
 
     settings: SiteConfig
@@ -51,7 +51,7 @@ class Configuration(NamedTuple):
         return f"site: {file}:{key}" if file else "default"
 
     def place(self, key: str) -> str:
-        """Return FILE:LINE of a key, for an error."""
+        """Return FILE:LINE of a key, for an error; without a line if no file sets the key."""
         from container_engine.toml_positions import place_of
 
         file = self.origins.get(key)
@@ -108,7 +108,7 @@ def read(
 
 
 class _Looked(NamedTuple):
-    """All paths examined so far, what is wrong with them, and all variables."""
+    """All paths examined so far, their faults, and the names of the variables consulted."""
 
     probed: list[str]
     faults: list[Fault]
@@ -116,7 +116,10 @@ class _Looked(NamedTuple):
 
 
 def of_clusters(files: Sequence[str]) -> list[str]:
-    """Return the files of all clusters beside the files of a configuration."""
+    """Return the files of all clusters, which are in clusters.d of the configuration's directory.
+
+    `files` are those of the configuration; without any there are none of clusters.
+    """
     return _in_clusters(_above(files), []) if files else []
 
 
@@ -253,7 +256,7 @@ class _Merged:
 
 
 def _of_nodes(path: str, key: str, value: object) -> list[Fault]:
-    """Return a fault for each key in a cluster's file that nodes read without looking there."""
+    """Return a fault for each key of a cluster's file that nodes read from other files only."""
     if os.path.basename(os.path.dirname(path)) != CLUSTERS:
         return []
     keys = [f"{key}.{name}" for name in value] if isinstance(value, dict) else [key]

@@ -1,6 +1,6 @@
 """The site's configuration: what an administrator decides for all users."""
 
-# without `from __future__ import annotations`: msgspec would have to compile each type
+# no `from __future__ import annotations`: with it, msgspec would have to compile each annotation
 from fnmatch import fnmatchcase
 from posixpath import normpath
 from typing import Annotated, Literal, TypeAlias, get_args
@@ -395,7 +395,7 @@ class SiteConfig(Written):
 
     @property
     def edf_path(self) -> tuple[str, ...]:
-        """The directories with EDFs of the site; the first EDF of a name is used."""
+        """Return the directories with EDFs of the site; the first EDF of a name is used."""
         return (self.edf_dir, *self.edf_dirs)
 
     def traces_of(self, home: str) -> str:
@@ -408,7 +408,7 @@ class SiteConfig(Written):
         return any(fnmatchcase(real, pattern) for pattern in self.allowed_devices)
 
     def is_deferred(self, name: str) -> bool:
-        """Check whether a variable that is undefined at submit exists on the node."""
+        """Check whether a variable that is undefined at submission will be defined on the node."""
         return any(
             name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
             for pattern in self.deferred_variables
