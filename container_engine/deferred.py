@@ -2,7 +2,7 @@
 
 VALUE, WORD, NOTHING, MISSING = "value", "word", "nothing", "missing"
 
-# slurmstepd sets them for each task; before that they are those of the batch script that ran srun.
+# slurmstepd sets these for each task; until then they have the values of srun's own environment.
 OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID")
 TOO_EARLY = (
     "Slurm sets the variable for each task, after the container has started: use it in the task"
@@ -11,7 +11,10 @@ TOO_EARLY = (
 
 
 def chosen(operator: str, value: str | None) -> str:
-    """Return whether the value or the word counts, or neither, or whether the value is missing."""
+    """Return VALUE, WORD or NOTHING, for what takes the place of the expansion, or MISSING.
+
+    MISSING is an error: the variable is unset (`value` is None) and there is no word to use.
+    """
     # the colon of an operator makes an empty value count as unset
     present = bool(value) if operator.startswith(":") else value is not None
     kind = operator[-1:]

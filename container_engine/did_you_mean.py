@@ -18,5 +18,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str | None, before: str = "") -> str:
-    """Return the end of a message that suggests `before` and a name, "" if there is none."""
+    """Return ", did you mean 'NAME'?" with `before` in front of the name; "" without a name."""
     return f", did you mean '{before}{name}'?" if name else ""

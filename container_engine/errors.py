@@ -42,7 +42,7 @@ class CeError(Exception):
 
     @property
     def message(self) -> str:
-        """The error in one line."""
+        """Return the error in one line."""
         subject = self.kind if self.name is None else f"{self.kind} '{self.name}'".lstrip()
         return ": ".join(filter(None, (self.where, self.key, subject, self.reason)))
 
@@ -52,7 +52,7 @@ class CeError(Exception):
         return self.reason if is_known else self.message
 
     def at(self, where: str) -> "CeError":
-        """Return this error with another place before its own."""
+        """Put `where` before the error's own place, and return the error."""
         self.where = f"{where}: {self.where}" if self.where else where
         return self
 

@@ -1,9 +1,9 @@
-"""The variables that choose code of Python's or of its libraries, which ce-start keeps from Python.
+"""The variables that choose code for Python or its libraries to load; ce-start hides them from it.
 
-`-I` alone does not do it: PYTHONEXECUTABLE and __PYVENV_LAUNCHER__ still choose the standard
-library, GCONV_PATH what glibc converts text with, and OPENSSL_CONF what hashlib loads. The
-variables belong to the job: environments may expand them and tasks may need them. The programs that
-the engine itself runs must not get them.
+Python's option `-I` is not enough: PYTHONEXECUTABLE and __PYVENV_LAUNCHER__ still choose the
+standard library, GCONV_PATH the modules with which glibc converts text, and OPENSSL_CONF what
+hashlib loads. The variables belong to the job: environments may expand them and tasks may need
+them. The programs that the engine itself runs must not get them.
 """
 
 import os
@@ -12,16 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# the same ones are in spank_plugin/start/start.c
+# spank_plugin/start/start.c has the same list
 _CHOOSING_CODE = ("LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH", "OPENSSL_")
 _HELD = "CE_HELD_"
 _SET_ASIDE = tuple(_HELD + prefix for prefix in _CHOOSING_CODE)
 
 
 def take_back() -> None:
-    """Restore the names of the variables in os.environ, for what is read or executed from it.
+    """Rename the variables that ce-start has set aside back to their own names, in os.environ only.
 
-    The C library's environment stays without them: OpenSSL asks for its own only when it is used.
+    The environment of the C library must not have them: OpenSSL reads its own only on first use.
     """
     for name in [name for name in os.environ if name.startswith(_SET_ASIDE)]:
         own = name.removeprefix(_HELD)
@@ -30,5 +30,5 @@ def take_back() -> None:
 
 
 def without_loader(env: "Mapping[str, str]") -> dict[str, str]:
-    """Return `env` without them, for system programs, which a user's library could break."""
+    """Return `env` without these variables: a user's library could break a system program."""
     return {name: value for name, value in env.items() if not name.startswith(_CHOOSING_CODE)}

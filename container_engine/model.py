@@ -1,7 +1,7 @@
 """The base of all models: frozen structures that are read from JSON or TOML and checked.
 
 A model's types are the one source of its checks, of its JSON Schema and of its reference page. Only
-what is read is checked: a model that the engine's own code makes is right by its types.
+documents are checked at run time; what the engine's own code constructs, the type checker checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def about(description: str, **limits: Any) -> msgspec.Meta:  # noqa: ANN401  # a
 
 
 class _Kind(msgspec.StructMeta):
-    """Make the fields of every model keywords, in whichever order they are declared."""
+    """Make all fields keyword-only, so that one without a default may follow one with a default."""
 
     def __new__(cls, *parts: Any, kw_only: bool = True, **options: Any) -> type:  # noqa: ANN401
         return super().__new__(cls, *parts, kw_only=kw_only, **options)
@@ -36,7 +36,7 @@ class _Kind(msgspec.StructMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=True):
-    """A document, or a part of one, that has no keys but these."""
+    """A document, or a part of one, in which unknown keys are errors."""
 
     @classmethod
     def of(cls, value: object) -> Self:
@@ -48,7 +48,7 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
 
     @classmethod
     def of_json(cls, text: bytes | str) -> Self:
-        """Return the model of a document. Raise MisfitError, for what is no JSON, too."""
+        """Return the model of a JSON document. Raise MisfitError, also if it is not valid JSON."""
         try:
             try:
                 return msgspec.json.decode(text, type=cls, dec_hook=from_text)
@@ -63,12 +63,12 @@ class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=
         return document
 
     def as_json(self) -> bytes:
-        """Return the document in one line. Raise UnicodeEncodeError if a text has surrogates."""
+        """Return the document as JSON in one line. Raise UnicodeEncodeError for a surrogate."""
         return msgspec.json.encode(self, enc_hook=str)
 
 
 class Excerpt(Model, forbid_unknown_fields=False):
-    """The keys that are used here, of a document that may have others."""
+    """A document of which only some keys are used here; all other keys are ignored."""
 
 
 class Written(Model):
@@ -83,9 +83,9 @@ class MisfitError(ValueError):
     """A document that does not fit its model, or is none at all; its text is the first fault."""
 
     def __init__(self, model: type[Model], value: object, said: str) -> None:
-        """Make the error of `value`, of whose format `said` is the word for a table.
+        """Make the error of `value`; `said` is its format's word for a table.
 
-        Without a value `said` is why there is none.
+        If the document could not be parsed, `value` is UNSET and `said` is the reason.
         """
         self._model, self._value, self._said = model, value, said
         super().__init__(model, value, said)
@@ -95,12 +95,12 @@ class MisfitError(ValueError):
 
     @property
     def unfit(self) -> Iterator[Unfit]:
-        """Every value that does not fit, in the order of the model's keys."""
+        """Yield every value that does not fit, in the order of the model's keys."""
         return unfit(self._model, self._value)
 
     @property
     def misfits(self) -> Iterator[Misfit]:
-        """The same, described for the user."""
+        """Yield a description for the user of each value that does not fit."""
         if self._value is msgspec.UNSET:
             return iter([Misfit("", self._said)])
         return misfits(self._model, self._value, self._said)

@@ -2,14 +2,14 @@
 
 _BASES = frozenset(["/", "/proc", "/sys", "/dev"])
 _NOT_HERE = (
-    # they lead into whichever process looks: no runtime mounts there
+    # they mean something else to each process that opens them, so no runtime mounts there
     *("/proc/self/", "/proc/thread-self/"),
     *("/dev/fd/", "/dev/stdin/", "/dev/stdout/", "/dev/stderr/"),
     # where hooks mount files for which the image has no place, and the init process
     *("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-root/"),
 )
 _PROCESSES = "/proc/"
-# Linux makes no longer name, and opens no longer path, in bytes
+# the limits of Linux in bytes: for a name, and for a path without the NUL that ends it
 _MAX_NAME, _MAX_PATH = 255, 4095
 
 

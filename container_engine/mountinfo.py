@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class Mount:
-    """A mount: its device as MAJOR:MINOR, its place, and its file system."""
+    """A mount: `device` is MAJOR:MINOR, `place` the mount point, `kind` the file system's type.
+
+    `options` are those of the file system, not the mount's own.
+    """
 
     __slots__ = ("device", "kind", "options", "place", "source")
 
@@ -24,7 +27,7 @@ class Mount:
 
 
 def mounts(file: str | int = "/proc/self/mountinfo") -> Iterator[Mount]:
-    """Yield the mounts in the order of mounting. Raise OSError. A descriptor remains open."""
+    """Yield the mounts, in the file's order. A descriptor is not closed. Raise OSError."""
     with open(file, "rb", closefd=isinstance(file, str)) as lines:
         yield from map(Mount, lines)
 

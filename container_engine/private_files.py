@@ -13,7 +13,10 @@ _OTHERS, OTHERS_WRITE = 0o077, 0o022
 
 
 def own_directory(path: str, at: int | None = None) -> int:
-    """Open a directory that is this user's alone, and make it if there is none. Raise OSError."""
+    """Return a descriptor of a directory that is this user's alone, made if it is missing.
+
+    `at` is the descriptor of the directory that a relative `path` starts from. Raise OSError.
+    """
     try:  # noqa: SIM105  # importing contextlib costs more
         os.mkdir(path, 0o700, dir_fd=at)
     except FileExistsError:
@@ -41,17 +44,18 @@ def is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
 
 
 def memo_of(magic: bytes, fields: bytes) -> bytes:
-    """Return a file of fields that end with NUL, as spank_plugin/common/memo_file.h reads it.
+    """Return the content of a memo: `magic`, a checksum and the fields, which end with a NUL each.
 
-    Its checksum finds what a disk has done to it.
+    spank_plugin/common/memo_file.h reads it. The checksum reveals damage by a disk.
     """
     return b"%s%08x\0%s" % (magic, crc32(fields), fields)
 
 
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
-    """Write a file into a directory that is this user's alone, as is the one above it.
+    """Write a file into `directory`, which like its parent must be this user's alone.
 
-    Both are made if need be; of the files there the youngest `most` stay. Raise OSError.
+    Both are created if they are missing. Of the files in `directory` only the newest `most` are
+    kept. Raise OSError.
     """
     above, _slash, last = directory.rpartition("/")
     os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
@@ -61,7 +65,7 @@ def publish_private(directory: str, name: str, content: bytes, most: int) -> Non
     finally:
         os.close(first)
     try:
-        # even if the path of the directory leads elsewhere by now
+        # by the descriptor: the path may lead elsewhere by now
         at = f"/proc/self/fd/{here}"
         write_private(at, name, content)
         forget_oldest(at, most)

@@ -21,9 +21,9 @@ _PIECE = 1 << 16
 
 
 class CommandError(CeError):
-    """A failed program. Its last line is the message; the details have the command and its output.
+    """A failed program. The last line of its stderr is the reason; the details have all of it.
 
-    `stdout` is what it had printed until then, if the caller reads that.
+    `stdout` is what it had printed, if `output` ran it.
     """
 
     stdout = b""
@@ -44,7 +44,7 @@ class CommandError(CeError):
 
 
 def _command(argv: Sequence[str]) -> str:
-    """Return the command line, ready to paste: for a log, because it is too long for a hint."""
+    """Return a line with the command, ready to paste: for the details, as it is long for a hint."""
     return f"the command was: {shlex.join(argv)}"
 
 
@@ -61,8 +61,9 @@ def output(
 ) -> bytes:
     """Run a program without stdin and return its stdout; kill it after `timeout_s` seconds.
 
-    `confine` is called in the child before it becomes the program. Raise CommandError if it fails,
-    SiteError if it is not installed or too slow, TooMuchError if it prints more than `most` bytes.
+    `confine` is called in the child before it becomes the program. Raise CommandError if the
+    program fails, SiteError if it cannot be started or is too slow, and TooMuchError if it prints
+    more than `most` bytes.
     """
     said = b""
     try:
@@ -90,11 +91,11 @@ def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
 
 
 def _file_in_memory(argv: Sequence[str]) -> IO[bytes]:
-    """Return a file for what a program says on stderr. Raise SiteError."""
+    """Return an unnamed file for a program's stderr. Raise SiteError."""
     try:
         return open(os.memfd_create("stderr"), "rb")
     except OSError as error:
-        # no more descriptors: an import needs one, too
+        # Most likely no descriptor is left: then `shortage` cannot be imported for the hint.
         hint = "raise your limit of open files in the shell or script: ulimit -n 1024"
         raise SiteError(_no_start(argv, error), hint, "limit-reached") from None
 
@@ -154,10 +155,10 @@ def _wait_looking(child: subprocess.Popen[bytes], look: Callable[[], None]) -> N
 
 
 def _bytes_read(pid: int) -> int:
-    """Return the bytes read, or 0 if the kernel does not count or the program has just ended."""
+    """Return the bytes that a process has read; 0 if it has ended or the kernel does not count."""
     try:
         with open(f"/proc/{pid}/io", "rb") as file:
-            return int(file.readline().split()[1])  # rchar: also what came from the page cache
+            return int(file.readline().split()[1])  # rchar, which includes the page cache
     except (OSError, IndexError, ValueError):
         return 0
 
@@ -195,7 +196,7 @@ def merged(
 
 
 def _terminal() -> tuple[int, int]:
-    """Return both ends of a new terminal, as wide as that of stderr, which passes bytes as is."""
+    """Return both ends of a new terminal that changes no bytes and is as wide as stderr's."""
     import termios
     import tty
 
@@ -209,7 +210,7 @@ def _terminal() -> tuple[int, int]:
 def _next_piece(stream: IO[bytes]) -> bytes:
     try:
         return stream.read(_PIECE)
-    except OSError:  # how a terminal ends
+    except OSError:  # EIO, the end of a terminal's output
         return b""
 
 
@@ -258,8 +259,8 @@ def reading(
 ) -> Iterator[IO[bytes]]:
     """Yield what a program makes of `source`, as a stream that must be read to its end.
 
-    `confine` is as for `output`. Raise the errors of `output` after that. Kill the program if the
-    body raises.
+    `confine` is as for `output`. Raise the errors of `output` after the body. Kill the program if
+    the body raises.
     """
     start = _Start(confine=confine)
     with _child(argv, env, timeout_s, stdin=source, stdout=_PIPE, start=start) as child:
@@ -269,7 +270,10 @@ def reading(
 
 @contextlib.contextmanager
 def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int) -> Iterator[None]:
-    """Run a program that inherits the descriptor `fd`, and kill it when the body ends."""
+    """Run a program that inherits the descriptor `fd`, and kill it when the body ends.
+
+    A failure of the program is ignored. Raise SiteError if it cannot be started or is too slow.
+    """
     with (
         contextlib.suppress(CommandError),
         _child(argv, env, timeout_s, _NOTHING, _NOTHING, _Start(inherited=(fd,))) as child,
@@ -300,7 +304,8 @@ def _child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a running program, killed after `timeout_s` seconds or if the body raises.
 
-    It gets `env` without the loader's variables.
+    It gets `env` without the variables that choose code to load. Raise SiteError if it cannot be
+    started; after the body, also if it was too slow, and CommandError if it failed.
     """
     import subprocess
     import threading

@@ -10,10 +10,10 @@ from container_engine.mountinfo import mounts
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory and what is below it. Raise OSError, EBUSY for what is mounted there.
+    """Remove a directory and everything below it. Raise OSError; EBUSY if it contains a mount.
 
-    What is mounted, a bind of a home directory for example, is not the tree's. Directories that
-    their owner may not read, as overlayfs and root inside make, are made readable first.
+    What is mounted, for example a home directory, is not part of the tree. Directories without
+    permissions for their owner, as overlayfs and root in a container make them, get these first.
     """
     from shutil import rmtree
 

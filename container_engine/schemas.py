@@ -32,7 +32,7 @@ def render(model: type[Model]) -> str:
     top["title"] = getattr(model, "TITLE", top["title"])
     schema = {"$schema": DIALECT, **top, **({"$defs": parts} if parts else {})}
     text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-    return text.replace(json.dumps(END)[1:-1], "$")  # which ends a text there
+    return text.replace(json.dumps(END)[1:-1], "$")  # in JSON Schema it matches only at the end
 
 
 def _drop_null(key: dict[str, Any]) -> None:

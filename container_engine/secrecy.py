@@ -17,7 +17,7 @@ WORDS = (
     *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL*"),
     *("KEY", "*APIKEY"),
 )
-# Patterns: what prints no secret, as most launches, need not compile them.
+# Patterns are kept as text: most launches print nothing and need not compile them.
 # Prefixes that services give to secrets, so that scanners find them.
 TOKENS = (
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
@@ -38,7 +38,7 @@ _MEMBER = r""""([A-Za-z_][A-Za-z0-9_]*)"(\s*:\s*)("(?:[^"\\]|\\[\s\S])*"?)"""
 # the password in scheme://user:password@host, and the token in https://token@host
 _LOGIN = r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)"
 _BEARER = r"(?i)\b(https?://)([^/:@\s]+)(?=@)"
-# parameters that make a URL sufficient for access: those of blob stores are signed
+# parameters of signed URLs, as blob stores make them: the URL alone gives access
 _SIGNED = (
     r"(?i)([?&](?:sig|signature|(?:x-(?:amz|goog)-)?(?:signature|credential|security-token)"
     r"|(?:access_)?token)=)[^&\s\"'<>]+"
@@ -63,7 +63,10 @@ class Secrecy(NamedTuple):
     shows: bool = False
 
     def knowing(self, environment: Iterable[tuple[str, str]]) -> Secrecy:
-        """Return rules that also hide the secrets of an environment where they are expanded."""
+        """Return rules that also hide the values of an environment's secrets wherever they occur.
+
+        Values of fewer than 8 characters are not among them.
+        """
         found = {value for name, value in environment if self.hides(name)}
         return self._replace(known=self.known | {v for v in found if len(v) >= _SHORTEST})
 
@@ -85,7 +88,7 @@ class Secrecy(NamedTuple):
         return re.sub(_SIGNED, rf"\1{HIDDEN}", re.sub(_BEARER, rf"\1{HIDDEN}", text))
 
     def _settings(self, text: str) -> str:
-        """Hide the values of secret settings, also in another's value: Comment=TOKEN=x."""
+        """Hide the values of secret settings, also within another value: Comment=TOKEN=x."""
         shown: list[str] = []
         done = position = 0
         settings, values = re.compile(_SETTING), re.compile(_VALUE)

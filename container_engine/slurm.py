@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60
 _SETTING = re.compile(r"^(\S+)[ \t]+=[ \t]*(.*)$", re.MULTILINE)
-# a step must not inherit the size of the one it is started in, nor its plan
-# of the job's options; srun says so if CE_INHERIT=no makes it leave one
+# the job's options of the engine: with CE_INHERIT=no alone srun would report each that it ignores
 _OPTIONS = tuple(
     f"{slurms}_SLURM_SPANK_OPTION_container_engine_" for slurms in ("", "SLURM_SPANK_")
 )
+# the plan and the size of the step that srun is started in, which a new step must not inherit
 _OF_STEP = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
@@ -37,14 +37,17 @@ def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
 
 
 def beside(job: str, node: str | None) -> list[str]:
-    """Return an srun without its command: one more process in a job, on its first node if None."""
+    """Return the srun of one more process in a job, to which the command must be appended.
+
+    It runs on `node`, or on the job's first node if that is None.
+    """
     argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
     argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
     return [*argv, *([f"--nodelist={node}"] if node else [])]
 
 
 def without_step(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for an srun that inherits nothing of the step it is started in."""
+    """Return the environment for an srun that inherits nothing of the step that it starts in."""
     return on_the_host({k: v for k, v in env.items() if not k.startswith(_OF_STEP)})
 
 

@@ -26,7 +26,7 @@ def find(env: Mapping[str, str], more: Sequence[str] = ()) -> str:
 def value(path: str, key: str, files: list[str] | None = None) -> str:
     """Return the last value of `key` in the file and its included files, or "" if it is not set.
 
-    Add to `files` what was read.
+    Append to `files` the paths of all these files.
     """
     found = ""
     seen = [path]

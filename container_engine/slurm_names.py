@@ -1,7 +1,7 @@
 """Names of variables that are Slurm's, whatever an image or an environment says. Pure."""
 
 _SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
-# Settings of the image's own PMIx library, which Slurm does not make.
+# settings for the PMIx library of the image, which Slurm does not set
 _OF_LIBRARY = "PMIX_MCA_"
 
 

@@ -22,7 +22,7 @@ _BLANK = " \t\r\n"
 
 
 class TooDeepError(UserError):
-    """An error for keys or values nested deeper than any EDF needs, at `line`."""
+    """Keys or values nested more than MAX_DEPTH levels deep, at `line`."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"nested more than {MAX_DEPTH} levels deep", see="edf-too-large")
@@ -58,7 +58,7 @@ class Positions:
 
 
 def place_of(file: str, path: Path) -> str:
-    """Return FILE:LINE of a key, or FILE if the file cannot be read or does not have the key."""
+    """Return FILE:LINE of a key, or of its table if it is absent; FILE if that cannot be read."""
     try:
         with open(file, encoding="utf-8") as opened:
             line = find_positions(opened.read()).line(path)

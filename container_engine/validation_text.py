@@ -1,7 +1,7 @@
 """Find what does not fit a model in a document, and describe it to the user.
 
-This runs only after a mistake: a document that fits is judged in one call of the library, which
-knows only one fault of a document that does not.
+This runs only after a mistake. A document that fits needs only one call of msgspec; of one that
+does not, msgspec would report only one fault.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Fault(NamedTuple):
 class Unfit(NamedTuple):
     """A value of the wrong type, a key that is missing, or one that its `owner` does not know.
 
-    `wanted` is the type of the value. `example` belongs to the nearest key that has one.
+    `wanted` is the type that the value must have. `example` is that of the nearest key with one.
     """
 
     place: Place
@@ -75,13 +75,16 @@ def unfit(model: type[msgspec.Struct], value: object) -> Iterator[Unfit]:
 
 
 def misfits(model: type[msgspec.Struct], value: object, table: str) -> Iterator[Misfit]:
-    """Yield the same for the user; `table` is what the format calls one."""
+    """Yield what does not fit `model`, described; `table` is the format's word for a table."""
     for one in _unfit(model, value, ()):
         yield Misfit("", _unknown(one)) if one.owner else _described(one, table)
 
 
 def from_text(kind: type[Any], value: object) -> object:
-    """Make a value of a type of ours, which documents hold as text."""
+    """Return a value of one of the engine's own types, which documents hold as strings.
+
+    Raise TypeError if it is not a string.
+    """
     if isinstance(value, str):
         return kind.of_text(value)
     raise TypeError("must be a string")
@@ -112,7 +115,7 @@ def _fits(kind: object, value: object) -> bool:
 
 
 def _of_shape(kind: object, value: object) -> object:
-    """Return the type that may hold the value: of alternatives, the one for tables or arrays."""
+    """Return the type; of a union, the alternative that is a table or an array as the value is."""
     kind = _bare(kind)
     if get_origin(kind) not in (Union, types.UnionType):
         return kind
@@ -216,7 +219,7 @@ def _message(kind: object, value: object, table: str) -> str:
 
 
 def _limits(kind: object, value: object) -> str:
-    """Say which limit a value of the right type does not keep."""
+    """Return which limit a value of the right type breaks; "" if none."""
     while get_origin(kind) is Annotated:
         kind, *metas = get_args(kind)
         for meta in metas:
