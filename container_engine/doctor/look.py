@@ -19,7 +19,7 @@ from container_engine.doctor import (
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.doctor.site_files import site_files
 from container_engine.errors import CeError
-from container_engine.faults.block import remedy_of_site
+from container_engine.faults.remedies import remedy_of_site
 from container_engine.process import reason
 from container_engine.site.lines import located
 from container_engine.submit.site import site_config, with_faults

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import CeError
-from container_engine.faults.block import remedy_of_site
+from container_engine.faults.remedies import remedy_of_site
 from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:

@@ -166,7 +166,7 @@ def removals(layout: Layout) -> list[Change]:
             continue
         if entry.pw_dir == str(layout.home(user)):
             changes.append(_command("userdel", user))
-            # what nodes remember of their starts (container_engine/node/memos.py)
+            # what nodes remember of their starts (container_engine/node/memo_directory.py)
             if (memos := Path(f"/var/tmp/ce-memos-{entry.pw_uid}")).exists():
                 changes.append(_command("rm", "-r", str(memos)))
     try:

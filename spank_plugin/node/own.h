@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 /* The directory of all users' memos, which a job with a /tmp of its own sees, too.
- * container_engine/node/memos.py has the same. */
+ * container_engine/node/memo_directory.py has the same. */
 #define CE_MEMOS "/var/tmp"
 
 /* Open the directory of the user's memos of starts below CE_MEMOS, or another directory in a test. Return -1 unless each

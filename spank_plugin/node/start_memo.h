@@ -8,7 +8,7 @@
  * environment, working directory, the time that a start may take in milliseconds, number of records that an image is in use
  * with the directory and the target of each, what step_memo.h has, and an end mark.
  *
- * container_engine/node/looks.py has what a look is. Its signature changes with what it is of, even if that is absent.
+ * container_engine/node/file_signatures.py has what a look is. Its signature changes with what it is of, even if that is absent.
  */
 #ifndef CE_START_MEMO_H
 #define CE_START_MEMO_H

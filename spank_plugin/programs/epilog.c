@@ -10,7 +10,7 @@
  * killed together: it is removed on the host where srun ran, which the store's file `owner` identifies by its
  * boot id.
  *
- * What containers have written that live with their job (container_engine/node/kept/place.py) is removed, too:
+ * What containers have written that live with their job (container_engine/node/kept/directories.py) is removed, too:
  * below /tmp, or below the directory that is the one argument, the site's kept_dir.
  *
  * A child that becomes the user, without execve, does all of it: users control their processes' environments,
@@ -200,7 +200,7 @@ static int remove_below(int parent, const char *name, const struct job *job)
 }
 
 /* If another user took the name of the user's directory first, the job has one with a suffix
- * (container_engine/node/kept/place.py): that is the job's alone, and goes with it. The user's own name comes first, as what others call like that may not answer. */
+ * (container_engine/node/kept/directories.py): that is the job's alone, and goes with it. The user's own name comes first, as what others call like that may not answer. */
 static void remove_kept(const struct job *job)
 {
 	char own[64];

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.cli.jobs import save_named
 from container_engine.errors import UserError
-from container_engine.node.kept import place
+from container_engine.node.kept import directories
 from container_engine.node.node_name import node_name
 from container_engine.node.start import attach
 from container_engine.submit import container_names
@@ -40,7 +40,7 @@ class Here:
         self.job = context.env.get("SLURM_JOB_ID", "")
         kept_dir = site_config(context).kept_dir
         node = node_name(context.env)
-        there = place.names_here(kept_dir, self.job, node) if self.job else {}
+        there = directories.names_here(kept_dir, self.job, node) if self.job else {}
         running = attach.named(self.job) if there else {}
         self._named = [Named(name, path, running.get(name, 0)) for name, path in there.items()]
 
@@ -55,7 +55,7 @@ class Here:
         for one in self._named:
             if name != f"pyxis_{self.job}_{one.name}":
                 continue
-            if not place.remove(one.directory, force=force):
+            if not directories.remove(one.directory, force=force):
                 raise UserError(f"enroot: container is running: {name}", "end the steps in it")
             with suppress(FileNotFoundError):
                 os.unlink(container_names.record_of(one.name, self._context.env))

@@ -25,7 +25,7 @@ _COLOURS = {"error": "1;31", "internal error": "1;31", "warning": "1;33", "hint"
 
 def of_error(error: CeError) -> str:
     """Return the whole block. The error's details go to a log, whose path is in the block."""
-    from container_engine.faults.block import remedy
+    from container_engine.faults.remedies import remedy
 
     log = _kept(error.details)
     if isinstance(error, RefusedError):
@@ -48,11 +48,11 @@ def _kept(text: str) -> str:
         return ""
     import time
 
-    from container_engine.node.report import details
+    from container_engine.node.report import error_log
 
     directory = log_directory(os.environ)
-    path = details.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
-    details.forget_old(directory, _LOGS)
+    path = error_log.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
+    error_log.forget_old(directory, _LOGS)
     return path
 
 
@@ -68,7 +68,7 @@ def log_directory(environment: Mapping[str, str]) -> str:
 
 
 def _refusal(refused: RefusedError, log: str) -> str:
-    from container_engine.faults.block import code_for, remedy
+    from container_engine.faults.remedies import code_for, remedy
 
     errors = [problem for problem in refused.problems if problem.severity == "error"]
     codes = [code_for(problem.see, problem.key) for problem in errors]

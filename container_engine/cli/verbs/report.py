@@ -12,7 +12,7 @@ from container_engine.cli.texts import report_parts
 from container_engine.errors import CeError, UserError
 from container_engine.images.fetch.listener import Quiet
 from container_engine.images.store.files import replace
-from container_engine.node.report import details
+from container_engine.node.report import error_log
 from container_engine.process import reason
 from container_engine.submit.refused import RefusedError
 from container_engine.trace import record
@@ -62,7 +62,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     path = os.path.join(
         context.cwd, arguments.output or f"ce-report-{job or os.uname().nodename}.txt"
     )
-    _write(path, report_parts.rules(subject).text(details.redacted(text)))
+    _write(path, report_parts.rules(subject).text(error_log.redacted(text)))
     output.line(f"wrote {path}")
     for line in missing:
         output.line(f"not in it: {line}")

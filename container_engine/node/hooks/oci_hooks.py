@@ -108,7 +108,7 @@ class OciHooks:
         """Give the container the hooks that apply to it, in the order in which they run."""
         if not self.hooks:
             return
-        from container_engine.node.hooks.oci_state import applies
+        from container_engine.node.hooks.oci_conditions import applies
 
         command = [*container.entrypoint, INIT_PATH][0]
         container.oci_hooks = [
@@ -141,7 +141,7 @@ class OciHooks:
         """
         if not self._after:
             return
-        from container_engine.node.hooks.oci_state import applies
+        from container_engine.node.hooks.oci_conditions import applies
         from container_engine.node.hooks.services import SWEEP, attend
 
         command = [*plan["entrypoint"], INIT_PATH][0]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
+from container_engine.node.file_signatures import is_of_kernel
 from container_engine.node.hooks.conditions import may_apply
 from container_engine.node.hooks.node_fields import BEGIN
 from container_engine.node.hooks.pattern import expand
-from container_engine.node.looks import is_of_kernel
 from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ _SEARCHED = "LD_LIBRARY_PATH"
 class Repeatable:
     """Conditions under which hooks do the same again.
 
-    `looks` are at the node's files (looks.py); `without` are variables that the step must not
+    `looks` are at the node's files (file_signatures.py); `without` are variables that the step must not
     have, `names` those that the hooks set.
     """
 

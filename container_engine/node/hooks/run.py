@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import LaunchError
-from container_engine.node import memos
+from container_engine.node import memo_directory
 from container_engine.node.devices import cdi
+from container_engine.node.file_signatures import signature
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.libraries import memo
-from container_engine.node.looks import signature
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.report.failure import refuse
 from container_engine.node.start.container import HOOKS_REQUEST
@@ -60,9 +60,9 @@ class HooksOnNode:
         self._edits = prepare(plan, node, libexec)
         cdi.resolve_all(plan, node, self._edits)
         if plan["settings"].get("devices_if_there") or self._edits.cdi_if_there:
-            from container_engine.node.devices import site_devices
+            from container_engine.node.devices import devices_if_there
 
-            site_devices.add(plan, node, edf, self._edits)
+            devices_if_there.add(plan, node, edf, self._edits)
         refuse([*(("", error) for error in lacks), *self._edits.lacks])
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
@@ -186,7 +186,7 @@ class HooksOnNode:
             return ""
         if not all(path.startswith("/") for path in image_paths(self._plan)):
             return ""
-        return memos.place("libraries")
+        return memo_directory.place("libraries")
 
     def hear(self, note: str) -> None:
         """Process a line of the program that looks into the image. Raise LaunchError for errors."""

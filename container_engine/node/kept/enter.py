@@ -17,7 +17,7 @@ from fcntl import LOCK_EX, LOCK_SH
 
 from container_engine.edf.pyxis_names import is_step
 from container_engine.node.kept.container import Kept, Running
-from container_engine.node.kept.place import ROOM, directory_of, locked, refusal, subject
+from container_engine.node.kept.directories import ROOM, directory_of, locked, refusal, subject
 from container_engine.node.kept.records import ignored, image_of, made_of
 from container_engine.node.plan_json import image_paths
 from container_engine.node.start.container import BEGUN, STARTED

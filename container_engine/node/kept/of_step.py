@@ -9,7 +9,7 @@ import os
 
 from container_engine.errors import UserError
 from container_engine.node.kept.container import Kept, Running
-from container_engine.node.kept.place import refusal
+from container_engine.node.kept.directories import refusal
 from container_engine.node.node_name import node_name
 from container_engine.node.start import attach
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.kept.place import ROOM, refusal
+from container_engine.node.kept.directories import ROOM, refusal
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.private_files import write_private
 

@@ -15,7 +15,7 @@ import stat
 from binascii import crc32
 
 from container_engine import __version__
-from container_engine.node import looks
+from container_engine.node import file_signatures
 from container_engine.node.libraries.links import Links
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.private_files import is_own, is_own_directory, publish_private
@@ -46,7 +46,7 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
         memo = parse_json(_unsealed(_read(f"{directory}/{_name(request)}")))
         if memo["about"] != _about(request):
             return None
-        if not looks.are_unchanged(memo["looks"], Links().real):
+        if not file_signatures.are_unchanged(memo["looks"], Links().real):
             return None
         steps = [_operation(words) for words in memo["operations"]]
         named = {f"f{arguments[0]}" for name, arguments in steps if name == "root-copy"}
@@ -82,15 +82,15 @@ def remember(
     """
     directory = request["memos"]
     try:
-        if any(looks.is_of_kernel(look[1:], "/dev/") for look in asked):
+        if any(file_signatures.is_of_kernel(look[1:], "/dev/") for look in asked):
             return
         # what has changed since it was asked will not be recalled
-        if not looks.are_settled(asked):
+        if not file_signatures.are_settled(asked):
             return
         files = os.path.join(os.path.dirname(directory), _FILES)
         steps = [_again(change, request["root"], files) for change in changes]
         named = [f"f{step[1]}" for step in steps if step[0] == "root-copy"]
-        found = {**asked, **{look: looks.signature(look) for look in named}}
+        found = {**asked, **{look: file_signatures.signature(look) for look in named}}
         memo = {"about": _about(text), "looks": found, "operations": [*steps, *operations]}
         content = seal(to_json(memo)).encode()
         if len(content) <= _LONGEST:

@@ -11,8 +11,8 @@ import errno
 import os
 import stat
 
+from container_engine.node.file_signatures import signature
 from container_engine.node.libraries.links import Links
-from container_engine.node.looks import signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

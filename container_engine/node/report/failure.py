@@ -33,10 +33,10 @@ def _with_remedy(error: LaunchError) -> str:
 
 
 def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
-    from container_engine.faults import block
+    from container_engine.faults import remedies
     from container_engine.node.hooks.node_fields import leave_out
 
-    found = [block.remedy(error.see, error.hint) for hook, error in lacks if not hook]
+    found = [remedies.remedy(error.see, error.hint) for hook, error in lacks if not hook]
     hooks = dict.fromkeys(hook for hook, _error in lacks if hook)
     return "; ".join(dict.fromkeys([*found, *([leave_out(*hooks)] if hooks else [])]))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import LaunchError
-from container_engine.faults import block
+from container_engine.faults import remedies
 from container_engine.node import node_name
-from container_engine.node.report import details, trace
+from container_engine.node.report import error_log, trace
 from container_engine.node.report.said_once import alike, is_news
 from container_engine.node.report.secret_values import concealed
 
@@ -52,7 +52,7 @@ def for_plugin(
     whole = " ".join((message, *also))
     if not is_news(recorded, node, f"error {alike(whole, node)}"):
         return LaunchError("", see=failure.see)
-    below = block.below(failure.see, failure.hint, log)
+    below = remedies.below(failure.see, failure.hint, log)
     text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))
     return LaunchError(text, see=failure.see)
 
@@ -60,11 +60,11 @@ def for_plugin(
 def _keep(text: str, recorded: int, node: Mapping[str, str]) -> str:
     name = node_name.complete(node).get("SLURMD_NODENAME") or os.uname().nodename
     directory = trace.directory_of(recorded)
-    if directory and (path := details.keep(directory, f"{name}.log", text)):
+    if directory and (path := error_log.keep(directory, f"{name}.log", text)):
         return path
     step = f"{node.get('SLURM_JOB_ID', '0')}.{node.get('SLURM_STEP_ID', '0')}"
     file = f"{step}.{name}.log".replace("/", "_")
-    return details.keep(f"/tmp/container-engine-{os.geteuid()}", file, text)
+    return error_log.keep(f"/tmp/container-engine-{os.geteuid()}", file, text)
 
 
 def _one_line(text: str) -> str:

@@ -242,7 +242,7 @@ def _run_startup(
     libexec: str,
 ) -> dict[str, str | None]:
     """Run the start-up steps in the container, in the environment that the tasks will have."""
-    from container_engine.node.start import startup
+    from container_engine.node.start import startup_steps
 
     entered, mount_ns, workdir = container
     records = memory_file("ce-env", env.encode_records(changes))
@@ -251,7 +251,7 @@ def _run_startup(
     join = [f"{libexec}/ce-exec", joined(entered), str(mount_ns), str(records), workdir]
     before = env.apply(node, changes)
     timeout_s = plan["settings"]["start_timeout_s"]
-    made = startup.run(plan, node, join, before, timeout_s)
+    made = startup_steps.run(plan, node, join, before, timeout_s)
     for fd in (*entered, mount_ns):
         os.set_inheritable(fd, False)
     os.close(records)

@@ -90,7 +90,7 @@ def _way(settings: Settings, container: Container) -> Creation:
     ):
         from container_engine.node.start.podman import creation
     else:
-        from container_engine.node.start.oci import creation
+        from container_engine.node.start.crun import creation
     return creation
 
 

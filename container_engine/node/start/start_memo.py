@@ -15,8 +15,8 @@ from binascii import crc32
 
 from container_engine import __version__
 from container_engine.errors import LaunchError
-from container_engine.node import memos
-from container_engine.node.looks import are_settled, signature
+from container_engine.node import memo_directory
+from container_engine.node.file_signatures import are_settled, signature
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
@@ -89,7 +89,9 @@ def remember(
         fields = b"".join(_fields(text, plan, node, prefix, looks, started, workdir))
         memo = memo_of(MAGIC, fields)
         if len(memo) <= _LONGEST:
-            publish_private(memos.place("starts"), name_of(prefix, node, text), memo, _MOST)
+            publish_private(
+                memo_directory.place("starts"), name_of(prefix, node, text), memo, _MOST
+            )
     except (OSError, ValueError, LaunchError):
         return
 
@@ -124,7 +126,7 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 
 
 def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Return what a start depends on at this node (looks.py)."""
+    """Return what a start depends on at this node (file_signatures.py)."""
     settings = plan["settings"]
     mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
     programs = [

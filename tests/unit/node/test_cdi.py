@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.node.devices import cdi, site_devices
+from container_engine.node.devices import cdi, devices_if_there
 from container_engine.node.devices.cdi_file import VERSIONS, Directory
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.files import add_devices
@@ -311,7 +311,7 @@ class Wish:
         hook: Any = {"name": "gpus", "cdi_if_there": [name]}
         add_devices(edits, hook, {})
         plan: Any = {"settings": self.settings, "devices": [], "image": {"env": {}}}
-        site_devices.add(plan, {}, {}, edits)
+        devices_if_there.add(plan, {}, {}, edits)
         return edits
 
 

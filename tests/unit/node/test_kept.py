@@ -17,8 +17,8 @@ import pytest
 
 from container_engine.errors import LaunchError
 from container_engine.node.kept.container import Kept, Running
+from container_engine.node.kept.directories import names_here, remove
 from container_engine.node.kept.enter import enter
-from container_engine.node.kept.place import names_here, remove
 from container_engine.node.kept.records import ignored, made_of
 from container_engine.node.plan_json import parse_plan, to_json
 from container_engine.node.plan_types import KeptContainer, LaunchPlan

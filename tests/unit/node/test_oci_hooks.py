@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from container_engine.errors import LaunchError
+from container_engine.node.hooks.oci_conditions import applies
 from container_engine.node.hooks.oci_hooks import OciHooks
-from container_engine.node.hooks.oci_state import applies
 from container_engine.node.start.container import Paths
 from tests.unit.node.plans import container
 

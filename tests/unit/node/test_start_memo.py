@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.node.looks import signature
+from container_engine.node.file_signatures import signature
 from container_engine.node.start import start_memo
 from container_engine.node.start.container import SAVE
 from container_engine.node.start.environment import LAUNCHERS

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from container_engine import private_files
+from container_engine.node.file_signatures import signature
 from container_engine.node.libraries import memo
 from container_engine.node.libraries.host import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
-from container_engine.node.looks import signature
 
 _DONE = [("root-bind", "/node/lib", "/root", "/lib/x")]
 

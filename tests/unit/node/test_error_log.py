@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.report.details import MOST, forget_old, keep, redacted
+from container_engine.node.report.error_log import MOST, forget_old, keep, redacted
 
 
 @pytest.mark.parametrize(

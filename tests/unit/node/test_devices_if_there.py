@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from container_engine.errors import LaunchError
-from container_engine.node.devices import site_devices
+from container_engine.node.devices import devices_if_there
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.run import HooksOnNode
 from tests.unit.node.plans import device, image, plan
@@ -58,7 +58,7 @@ class Node:
     ) -> HookEdits:
         edits = HookEdits("")
         the_plan = self.plan(wanted, image=image(**(of_image or {})))
-        site_devices.add(the_plan, job, edf or {}, edits)
+        devices_if_there.add(the_plan, job, edf or {}, edits)
         return edits
 
 
@@ -173,7 +173,7 @@ def test_an_environment_that_names_some_gets_those(node: Node) -> None:
     node.with_gpus()
     values: dict[str, object] = {"devices": [device("nvidia.com/gpu=0", cdi=True)]}
     edits = HookEdits("")
-    site_devices.add(node.plan(GPUS, **values), {}, {}, edits)
+    devices_if_there.add(node.plan(GPUS, **values), {}, {}, edits)
     assert edits.devices == []
 
 
@@ -202,7 +202,7 @@ def of_hook(
     edits = HookEdits("")
     edits.cdi_if_there["nvidia.com/gpu=all"] = "gpus"
     the_plan = node.plan(wanted, devices=[device(name, cdi=True) for name in devices])
-    site_devices.add(the_plan, job, {}, edits)
+    devices_if_there.add(the_plan, job, {}, edits)
     return edits
 
 

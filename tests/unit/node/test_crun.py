@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.start import oci
+from container_engine.node.start import crun
 from container_engine.node.start.container import (
     INIT_PATH,
     PATH,
@@ -24,7 +24,7 @@ TEXT = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
 
 def configuration(given_container: Container, env: dict[str, str] | None = None) -> dict[str, Any]:
-    prepare, _create = oci.creation(PATHS, given_container, env or {}, ME)
+    prepare, _create = crun.creation(PATHS, given_container, env or {}, ME)
     [text] = [text for _name, (path, *rest) in prepare for text in rest if path.endswith(".json")]
     found: dict[str, Any] = json.loads(text)
     return found
@@ -46,7 +46,7 @@ def test_values_and_annotations_are_whole(variables: dict[str, str], value: str)
 
 def test_no_value_is_on_the_command_line() -> None:
     hooked = container(annotations={"a": "s3cret"})
-    _prepare, (_name, words) = oci.creation(PATHS, hooked, {"TOKEN": "s3cret"}, ME)
+    _prepare, (_name, words) = crun.creation(PATHS, hooked, {"TOKEN": "s3cret"}, ME)
     assert words[0] == "crun"
     assert not [word for word in words if "s3cret" in word]
 
