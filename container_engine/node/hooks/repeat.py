@@ -29,8 +29,8 @@ _SEARCHED = "LD_LIBRARY_PATH"
 class Repeatable:
     """Conditions under which hooks do the same again.
 
-    `looks` are at the node's files (file_signatures.py); `without` are variables that the step must not
-    have, `names` those that the hooks set.
+    `looks` name the node's files whose signatures must not change (file_signatures.py). `without`
+    are the variables that the next step must not have, `names` those that the hooks set.
     """
 
     __slots__ = ("looks", "names", "without")
