@@ -25,7 +25,7 @@ _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 _INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: bytes, and how many Linux takes
 _DEFAULT_PREFIX = "/opt/container-engine"
 _OWN_FILES = "etc/container-engine"  # of the site, read in place of those in /etc
-_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # spank_plugin/common/profile.c
+_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # spank_plugin/common/seccomp_profile.c
 _PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
 _DEFAULT_TIMEOUT_S = 300
 # each argument with the form of its value, and that in words

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-# spank_plugin/node/own.h has the same
+# spank_plugin/node/memo_dir.h has the same
 _TEMPORARY = "/var/tmp"
 
 

@@ -1,6 +1,6 @@
 """Remembers a plan, together with everything that it was made from.
 
-`ce-start` reads it (spank_plugin/start/memo.h, which says what it consists of). The file holds
+`ce-start` reads it (spank_plugin/start/plan_memo.h, which says what it consists of). The file holds
 expanded values, so it is private. A memo must never outlive what it was made from: if that cannot
 be guaranteed, no memo is written.
 """

@@ -15,7 +15,7 @@
 #include "help.h"
 #include "hints.h"
 #include "io.h"
-#include "pids.h"
+#include "pid_namespace.h"
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

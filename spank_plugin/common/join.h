@@ -28,7 +28,7 @@ struct ce_container {
 	int trace;	/* the user's trace file of this launch, to append to; may be -1 */
 	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
 	int tasks;	/* where the task asks for a container of its own; -1 if all tasks share this one */
-	int profile;	/* the site's seccomp profile, see profile.h; may be -1 */
+	int profile;	/* the site's seccomp profile, see seccomp_profile.h; may be -1 */
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *said;	/* on the heap, owned; the entrypoint's output, may be empty */

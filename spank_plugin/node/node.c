@@ -33,9 +33,9 @@
 #include "common/io.h"
 #include "door.h"
 #include "join_memo.h"
-#include "own.h"
+#include "memo_dir.h"
 #include "reply.h"
-#include "site_words.h"
+#include "site_rules.h"
 #include "start_memo.h"
 #include "step_trace.h"
 

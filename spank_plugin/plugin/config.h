@@ -13,7 +13,7 @@ struct ce_config {
 	char *prolog;	     /* PREFIX/libexec/container-engine/ce-prolog, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */
 	int leaves_pyxis;    /* whether the options of pyxis are left to others */
-	char *seccomp;	     /* the path of the seccomp profile for tasks, on the heap; NULL for the installation's (profile.h) */
+	char *seccomp;	     /* the path of the seccomp profile for tasks, on the heap; NULL for the installation's (seccomp_profile.h) */
 	int may_gain;	     /* whether tasks may gain privileges by execve */
 	int start_timeout_s; /* how long a task waits for its container at most, in seconds */
 	/* Why no container can be started with this configuration. Only steps that ask for a container are

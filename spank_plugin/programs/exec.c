@@ -24,11 +24,11 @@
 #include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
-#include "common/leaks.h"
+#include "common/library_check.h"
 #include "common/mpirun.h"
 #include "common/pmix_root.h"
-#include "common/profile.h"
 #include "common/say.h"
+#include "common/seccomp_profile.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {

@@ -7,7 +7,7 @@
  * (container_engine/loader_env.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives the
- * prefix. As `plan` it prints a remembered plan that is still right (memo.c), and becomes `plan-anew` for any
+ * prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c), and becomes `plan-anew` for any
  * other; Python of the same version asks with `--remembered=VERSION` for a remembered one alone
  * (container_engine/submit/recall.py). Runs as the user. Exit code: 125 ours, 1 for nothing remembered.
  */
@@ -22,7 +22,7 @@
 
 #include "common/base_name.h"
 #include "common/io.h"
-#include "memo.h"
+#include "plan_memo.h"
 
 enum { EXIT_ENGINE = 125, EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 

@@ -27,7 +27,7 @@
 #include "node/start_memo.h"
 #include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
-#include "start/memo.h"
+#include "start/plan_memo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

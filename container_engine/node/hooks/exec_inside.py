@@ -125,7 +125,7 @@ class Process:
     def program(self) -> int:
         """Return the id of the program's process.
 
-        It is a child where the container has PIDs of its own (spank_plugin/common/pids.h).
+        It is a child where the container has PIDs of its own (spank_plugin/common/pid_namespace.h).
         """
         try:
             with open(f"/proc/{self.pid}/comm", encoding="ascii") as file:

@@ -39,7 +39,7 @@ def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> st
 
 
 def _of_user(directory: str) -> str:
-    """Return the directory of the user's kept containers; spank_plugin/programs/epilog.c has it."""
+    """Return the directory of the user's kept containers, as programs/epilog_cleanup.c does."""
     return f"{directory}/ce-kept-{os.geteuid()}"
 
 

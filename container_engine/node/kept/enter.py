@@ -4,8 +4,8 @@ On each node such a container has a directory, below the user's: what it writes,
 made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while a
 step starts the container, and shared by the guard of every step that runs in it. So a later step
 either joins what runs, or starts another container over what earlier ones have written.
-The job's end removes the directory (spank_plugin/programs/epilog.c). A node that loses its power
-cannot, and a job that is requeued may come back to it: its containers start from their images.
+The epilog of the job removes the directory (spank_plugin/programs/epilog_cleanup.c). It cannot on a
+node that lost power, to which a requeued job may return: its containers start from their images.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def _mount_namespace(task: Task) -> str:
 def unshared(task: Task) -> list[str]:
     """Return the files, below /proc/PID, of the namespaces that it does not share with this one.
 
-    A task that Slurm watches is not in a PID namespace itself (spank_plugin/common/pids.h).
+    A task that Slurm watches is not in a PID namespace itself (common/pid_namespace.h).
     """
     return [
         name

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "common/profile.h"
+#include "common/seccomp_profile.h"
 #include "harness.h"
 
 #if defined(__x86_64__) || defined(__aarch64__)

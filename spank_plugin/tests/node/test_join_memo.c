@@ -12,7 +12,7 @@
 
 #include "harness.h"
 #include "memo_text.h"
-#include "node/site_words.h"
+#include "node/site_rules.h"
 #include "node/step_trace.h"
 
 #define KEY "0123456789abcdef"

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "profile.h"
+#include "seccomp_profile.h"
 
 #include <errno.h>
 #include <fcntl.h>

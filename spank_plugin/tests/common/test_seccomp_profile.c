@@ -1,6 +1,6 @@
 /* Where the site's seccomp profile for tasks is looked for, and whose it must be. */
 #define _GNU_SOURCE
-#include "common/profile.h"
+#include "common/seccomp_profile.h"
 
 #include <linux/filter.h>
 #include <stdlib.h>

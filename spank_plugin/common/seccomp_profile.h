@@ -1,6 +1,6 @@
 /* The site's seccomp profile for tasks: a compiled filter in a file of root's. */
-#ifndef CE_PROFILE_H
-#define CE_PROFILE_H
+#ifndef CE_SECCOMP_PROFILE_H
+#define CE_SECCOMP_PROFILE_H
 
 #include "error.h"
 

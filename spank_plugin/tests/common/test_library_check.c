@@ -1,7 +1,7 @@
 /* What a program's loader takes from elsewhere than the image. The image is the machine here, which has a
  * tmpfs in /dev/shm: a place on another device than the root. */
 #define _GNU_SOURCE
-#include "common/leaks.h"
+#include "common/library_check.h"
 
 #include <sched.h>
 #include <stdio.h>

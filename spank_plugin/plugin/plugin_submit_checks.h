@@ -1,6 +1,6 @@
 /* What srun, salloc and sbatch say of a command line that means something else than it seems to. As the user. */
-#ifndef CE_PLUGIN_NOTES_H
-#define CE_PLUGIN_NOTES_H
+#ifndef CE_PLUGIN_SUBMIT_CHECKS_H
+#define CE_PLUGIN_SUBMIT_CHECKS_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "own.h"
+#include "memo_dir.h"
 
 #include <fcntl.h>
 #include <limits.h>

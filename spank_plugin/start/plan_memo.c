@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memo.h"
+#include "plan_memo.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * that a variable of the job names, and the MPI library of a program that was made for another image. Called in
  * the container, after the join; only reads files.
  */
-#ifndef CE_LEAKS_H
-#define CE_LEAKS_H
+#ifndef CE_LIBRARY_CHECK_H
+#define CE_LIBRARY_CHECK_H
 
 #include "join.h"
 

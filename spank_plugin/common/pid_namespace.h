@@ -1,6 +1,6 @@
 /* The PID namespace of a container, for a process that must stay where Slurm started it. */
-#ifndef CE_PIDS_H
-#define CE_PIDS_H
+#ifndef CE_PID_NAMESPACE_H
+#define CE_PID_NAMESPACE_H
 
 #include "error.h"
 

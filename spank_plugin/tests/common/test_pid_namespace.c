@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "common/pids.h"
+#include "common/pid_namespace.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* Options on srun's command line that choose no container, though they look like it. */
 #define _GNU_SOURCE
-#include "plugin/plugin_notes.h"
+#include "plugin/plugin_submit_checks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

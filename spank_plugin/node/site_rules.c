@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "site_words.h"
+#include "site_rules.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "leaks.h"
+#include "library_check.h"
 
 #include <dirent.h>
 #include <fcntl.h>

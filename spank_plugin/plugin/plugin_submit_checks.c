@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin_notes.h"
+#include "plugin_submit_checks.h"
 
 #include <limits.h>
 #include <slurm/spank.h>

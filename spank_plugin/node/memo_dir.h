@@ -1,6 +1,6 @@
 /* Finds the directory in which the user of this process has the memos of starts on this node. */
-#ifndef CE_OWN_H
-#define CE_OWN_H
+#ifndef CE_MEMO_DIR_H
+#define CE_MEMO_DIR_H
 
 #include <sys/types.h>
 

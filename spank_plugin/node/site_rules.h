@@ -1,6 +1,6 @@
 /* The part of the site's configuration on this node that a start without Python reads. */
-#ifndef CE_SITE_WORDS_H
-#define CE_SITE_WORDS_H
+#ifndef CE_SITE_RULES_H
+#define CE_SITE_RULES_H
 
 /* Return whether the configuration of this prefix, or of the system, may have a rule for images or mounts: it has a
  * rule's name anywhere, or cannot be read. container_engine/node/start/site_rules.py has the rules; only it judges. */

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "pids.h"
+#include "pid_namespace.h"
 
 #include <errno.h>
 #include <linux/nsfs.h>

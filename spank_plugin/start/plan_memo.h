@@ -7,8 +7,8 @@
  * signature of each, number of variables, name and value of each, notices, the beginning of the planner's output,
  * number of parts of the plan and each of them, and an end mark.
  */
-#ifndef CE_MEMO_H
-#define CE_MEMO_H
+#ifndef CE_PLAN_MEMO_H
+#define CE_PLAN_MEMO_H
 
 #include <stddef.h>
 #include <sys/types.h>
