@@ -1,4 +1,4 @@
-"""CDI devices of this node: from the specification files to changes of a container.
+"""Turn CDI devices of this node, as its specification files have them, into a container's edits.
 
 We resolve them ourselves because Podman's reader knows only two directories, refuses files of newer
 versions than itself, and passes on group numbers that a rootless container cannot have.
@@ -39,7 +39,10 @@ def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdi
 
 
 def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
-    """Return the directories of devices, the last one wins; a user's own if the site allows it."""
+    """Return the directories of CDI files, of which later ones win.
+
+    The last one is the user's own if the site allows one.
+    """
     found = [Directory(path, is_users=False) for path in settings["cdi_dirs"]]
     if settings["user_cdi_dir"] and home.startswith("/"):
         found.append(Directory(f"{home}/{settings['user_cdi_dir']}", is_users=True))
@@ -50,7 +53,7 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
     """Add the changes of the CDI devices `names` (each with its origin) to `edits`.
 
     A variable that a hook has set stays. An unknown device, a file that is not trusted or valid,
-    and an edit that a rootless container cannot have become `lacks` of the edits.
+    and an edit that a rootless container cannot have are added to `edits.lacks`.
     """
     try:
         registry = Registry(places)
@@ -74,7 +77,7 @@ def _add(
         said = unknown(name, registry)
         raise LaunchError(said, site_hint(origin), "cdi-device-unknown", where=origin)
     if device.file not in used:
-        # the edits that a file has for all of its devices apply once
+        # edits for all devices of a file are applied once
         used[device.file] = None
         apply(device.shared, device, origin, edits)
     apply(device.edits, device, origin, edits)
@@ -92,7 +95,7 @@ def unknown(name: str, registry: Registry) -> str:
 
 
 def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
-    """Add a part of a device's changes to `edits`. Raise LaunchError."""
+    """Add CDI edits `part` of a device to `edits`. Raise LaunchError if they are impossible."""
     for key in ("intelRdt", "netDevices"):
         if part.get(key):
             raise _refused(device, origin, f"asks for {key}, which only root can have")

@@ -1,7 +1,7 @@
 """Read CDI specification files (JSON or YAML, versions 0.1 to 1.1): the devices of a node.
 
-Only root's files that no other user can write are trusted. A user's own files must not name any
-program to run.
+Files of the node are trusted only if nobody but root and the owner of the engine can change them.
+A user's own files must not name any program to run.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Directory:
 
 
 class Device:
-    """One device: its own edits, and those that its file has for all of its devices."""
+    """One device: its own edits, and the `shared` ones that its file has for all devices."""
 
     __slots__ = ("edits", "file", "name", "shared")
 
@@ -104,8 +104,7 @@ class Device:
 class Registry:
     """All devices of some directories; a later directory takes precedence over an earlier one.
 
-    Raise LaunchError, whatever device is wanted, for a file that is not trusted or valid: it may
-    or may not have that device.
+    Raise LaunchError for any file that is not trusted or valid: it might have the wanted device.
     """
 
     def __init__(self, places: Sequence[Directory]) -> None:
@@ -159,7 +158,7 @@ def read_file(path: str, place: Directory) -> list[Device]:
 
 
 def _text(path: str) -> str:
-    """Return the content of a file; never wait for one that is a pipe."""
+    """Return the content of a regular file. Raise FaultError, without waiting for a pipe."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise FaultError("is not a regular file")
@@ -170,7 +169,7 @@ def _text(path: str) -> str:
 
 
 def _check_owner(path: str, place: Directory) -> None:
-    """Raise LaunchError if the owner is not trusted; the same rule holds for the directory."""
+    """Raise LaunchError unless only trusted users can change the file or directory."""
     try:
         users = (0, os.getuid())
         found = fault(path, os.stat(path), users, owner="you") if place.is_users else distrust(path)
@@ -227,7 +226,7 @@ def _edits(content: object, key: str, place: Directory) -> dict[str, Any]:
 def _table(
     content: object, key: str, keys: Mapping[str, type], required: Sequence[str]
 ) -> dict[str, Any]:
-    """Check names and types; null counts as a missing key."""
+    """Return the table without keys that are null. Raise FaultError for wrong names and types."""
     where = f"{key}." if key else ""
     if not isinstance(content, dict):
         raise FaultError(f"{key or 'the file'}: expected a table")

@@ -63,9 +63,9 @@ def amd(root: str) -> dict[str, Any]:
 def nvidia(root: str) -> dict[str, Any]:
     """Return the specification of `nvidia.com/gpu`: each GPU by index and UUID, and `all`.
 
-    The driver's files come with any of them, at the paths that they have on the node. No hook tells
-    the loader of the container: its library directory must be one of those that it looks into.
-    Raise UserError if there is no NVIDIA GPU or no driver.
+    The driver's files come with any of them, at the paths that they have on the node. No OCI hook
+    makes them known to the container's loader, which must search their directory by itself. Raise
+    UserError if there is no NVIDIA GPU or no driver.
     """
     numbers = _numbered(f"{root}/dev", r"nvidia([0-9]+)")
     if not numbers:
@@ -115,7 +115,7 @@ def _nvidia_driver(root: str) -> list[str]:
 
 
 def _is_drivers(path: str, version: str) -> bool:
-    """Tell whether a library is the driver's: by its name, or as its file ends with the version."""
+    """Check whether a library is the driver's: by its name, or by the version at the end of it."""
     file = os.path.basename(path)
     of_release = "." in version and file.endswith(f".so.{version}")
     return of_release or file.startswith(("libcuda.so", "libnvidia-"))
@@ -131,7 +131,7 @@ def _spec(
     shared: object,
     aliases: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return a specification; `aliases` are more names of devices that are in `named`."""
+    """Return a specification; `aliases` are further names for devices of `named`."""
     devices = [
         {"name": str(name), "containerEdits": {"deviceNodes": list(nodes)}}
         for name, nodes in (*named.items(), *aliases.items())
