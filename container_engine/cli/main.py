@@ -77,13 +77,14 @@ def _tidy_up_at_the_end() -> None:
 
 
 def _report_mistake(error: Exception) -> None:
-    import traceback
-
     if os.environ.get("CE_DEBUG"):
+        import traceback
+
         traceback.print_exception(error)
     from container_engine.faults import shortage
+    from container_engine.node.report import details
 
-    where = "".join(traceback.format_exception(error))
+    where = details.of_exception(error)
     message, hint = shortage.of_error(error)
     if message:
         mistake: CeError = SiteError(message, hint, shortage.CODE, details=where)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
+from container_engine import __version__
 from container_engine.node.report.trace import open_own
 from container_engine.secrecy import HIDDEN, Secrecy
 
@@ -23,6 +25,19 @@ def redacted(text: str) -> str:
     """Return the text without what looks like a secret, even if it is not known to be one."""
     text = _HEADERS.sub(rf"\1{HIDDEN}", Secrecy().text(text))
     return _QUERY.sub(rf"\1{HIDDEN}", text)
+
+
+def of_exception(error: Exception) -> str:
+    """Return the traceback and, below it, the versions of the engine, Python and the kernel.
+
+    They are last because a log keeps the end of a long text.
+    """
+    import traceback
+
+    system = os.uname()
+    python = ".".join(map(str, sys.version_info[:3]))
+    versions = f"ce {__version__}, Python {python}, {system.sysname} {system.release}"
+    return f"{''.join(traceback.format_exception(error))}{versions} {system.machine}\n"
 
 
 def keep(directory: str, name: str, text: str) -> str:

@@ -25,11 +25,9 @@ def of_mistake(error: Exception) -> LaunchError:
     """Return any other error as one line; the traceback goes only to the log."""
     if isinstance(error, LaunchError):
         return error
-    import traceback
-
     from container_engine.faults import shortage
 
-    where = "".join(traceback.format_exception(error))
+    where = details.of_exception(error)
     message, hint = shortage.of_error(error)
     if message:
         return LaunchError(message.replace("\n", " "), hint, shortage.CODE, details=where)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import re
 import shlex
 from pathlib import Path
@@ -394,6 +395,10 @@ def test_a_mistake_of_ours_is_one_line_without_a_traceback(
         "ce: see: ce help internal-error\n"
     )
     assert "Traceback" in log.read_text()
+    assert log.read_text().splitlines()[-1] == (
+        f"ce {__version__}, Python {platform.python_version()}, Linux {platform.release()} "
+        f"{platform.machine()}"
+    )
     assert log.stat().st_mode & 0o777 == 0o600
 
 
