@@ -1,4 +1,4 @@
-"""Checks the calling user's account, and whether containers need what it has."""
+"""Checks the calling user's account, and reports what containers do not need of it."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ _ROOM_S = 30  # the longest wait of a step for resources on its nodes
 _NO_ROOM = 75  # srun's exit code after that
 # checks whose result an upgrade changes, and which is usually the same on all nodes of a cluster
 _ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm", "plugstack.conf", "tasks")
-# what the site writes, which should be the same on all nodes, with what to do if not
+# checks of the site's own files, which should be the same on all nodes, and the remedy if not
 _WRITTEN = {
     "configuration": "srun -w NODE ce config show on two of them shows where they differ",
     "rules": "install the same /etc/container-engine: each node applies its own rules",
 }
-_CLOCK_S = 30  # largest difference; munge refuses messages that are minutes old
+_CLOCK_S = 30  # the largest difference allowed; munge refuses messages that are minutes old
 # "plnd" is idle until a job starts that the backfill scheduler has planned there
 _USABLE = ("idle", "mix", "alloc", "comp", "plnd")
 
@@ -56,7 +56,8 @@ class Folded(NamedTuple):
 def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     """Return the nodes to check, by partition and state, and findings on those that are not up.
 
-    They are the nodes of the allocation, else all that are up. Raise UserError if none is up.
+    Within an allocation its nodes are checked, otherwise all that are up. Raise UserError if none
+    is up, and CeError if Slurm does not answer.
     """
     if env.get("SLURM_JOB_NODELIST"):
         return [Group(tuple(slurm.hosts(env["SLURM_JOB_NODELIST"], env)))], []
@@ -85,7 +86,7 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
 
 
 def hostlist(names: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return n[1-3] for n1,n2,n3."""
+    """Return n[1-3] for n1, n2 and n3. Raise CeError."""
     return slurm.answer(["scontrol", "show", "hostlist", ",".join(names)], env).rstrip("\n")
 
 
@@ -95,7 +96,7 @@ def ask(
     """Run `ce doctor --node --lines` once on each node, all groups in parallel.
 
     Return the answers, and findings on groups whose nodes had no free resources. A node without
-    an answer gets a finding. `options` are for srun, and follow ours.
+    an answer gets a finding. `options` are for srun, and come last on its command line.
     """
     with ThreadPoolExecutor() as pool:
         heard = list(pool.map(lambda group: _ask(group, ce, options, env), asked))
@@ -116,7 +117,7 @@ def _ask(
     names = group.names
     argv = ["srun", "--quiet", f"--nodes={len(names)}", "--ntasks-per-node=1", "--overlap"]
     argv += [f"--nodelist={','.join(names)}", "--kill-on-bad-exit=0"]
-    # a step must not need any of its job's memory, and a job of our own only little beside others
+    # a step needs none of its allocation's memory; a new job asks for little, to fit beside others
     own = (f"--partition={group.partition}", f"--immediate={_ROOM_S}", "--mem=500M")
     argv += own if group.partition else ("--mem=0",)
     own_env = {**slurm.on_the_host(env), "SLURM_EXIT_IMMEDIATE": str(_NO_ROOM)}
@@ -136,7 +137,7 @@ def _ask(
 
 
 def to_lines(findings: Iterable[Finding]) -> str:
-    """Return a node's answer: a line per finding, short enough for Slurm not to split it."""
+    """Return a node's answer, a line of JSON per finding: srun does not split lines."""
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     return "\n".join(json.dumps([node, time.time(), *finding]) for finding in findings)
 
@@ -173,7 +174,7 @@ def _answer(line: str) -> tuple[str, float, Finding] | None:
 def _clock(apart: float) -> list[Finding]:
     """Return a finding for a clock that is at least `apart` seconds off, if that is too much.
 
-    It is a lower bound, because all answers arrive together after that of the slowest node.
+    It is a lower bound, because all answers arrive together with that of the slowest node.
     """
     if apart <= _CLOCK_S:
         return []
@@ -195,7 +196,7 @@ def fold(answers: Iterable[Answer]) -> list[Folded]:
 
 
 def differing(folded: Sequence[Folded]) -> list[Folded]:
-    """Return findings that are fine on each node, but differ between nodes."""
+    """Return the findings of _ALIKE checks that are fine on each node, but differ between nodes."""
     fine = [entry for entry in folded if _is_fine(entry)]
     kinds = Counter(entry.finding.check for entry in fine if entry.finding.check in _ALIKE)
     return [entry for entry in fine if kinds[entry.finding.check] > 1]

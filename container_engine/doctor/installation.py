@@ -82,7 +82,7 @@ def _owner(prefix: Path) -> Finding:
 
 
 def _below(prefix: Path) -> Iterator[Path]:
-    """Yield all files and directories of an installation, without what sessions mount."""
+    """Yield all files and directories of an installation, except where sessions are mounted."""
     for directory, names, files in os.walk(prefix):
         names[:] = sorted(name for name in names if name != "session")
         yield from (Path(directory, name) for name in (*names, *sorted(files)))
@@ -104,9 +104,9 @@ def _session(prefix: Path) -> Finding:
 def look_at_slurm(
     prefix: Path, env: Mapping[str, str], site: SiteConfig, *, is_node: bool = True
 ) -> Iterator[Finding]:
-    """Check that Slurm answers, loads the plugin and can sign messages.
+    """Check Slurm: its release, the plugin's line, programs around jobs, process tracking, munge.
 
-    `is_node` says whether jobs run on this host.
+    `is_node` says whether jobs run on this host. If Slurm does not answer, one finding says so.
     """
     remedy = "is slurmctld up (scontrol ping), munged here, and SLURM_CONF right?"
     try:
@@ -167,7 +167,7 @@ def _programs_around_jobs(settings: Mapping[str, str], *, is_node: bool) -> Iter
 
 
 def _before_scripts(prefix: Path, settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Check that something keeps batch scripts from a host that does not load the plugin."""
+    """Warn if no TaskProlog keeps batch scripts from a host that does not load the plugin."""
     if settings.get("TaskProlog", "(null)") not in ("", "(null)"):
         return
     text = 'batch_script = "inside", but a script runs on a host that does not load the plugin'
@@ -176,7 +176,7 @@ def _before_scripts(prefix: Path, settings: Mapping[str, str]) -> Iterator[Findi
 
 
 def _is_there(pattern: str) -> bool:
-    """Check whether a program exists; what this user may not see counts as there."""
+    """Check whether all files that `pattern` matches are programs; assume so for hidden ones."""
     try:
         found = glob.glob(pattern) or [pattern]
         return all(os.stat(path).st_mode & 0o111 for path in found)

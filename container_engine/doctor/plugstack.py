@@ -1,7 +1,7 @@
 """Checks the plugin's line in plugstack.conf, and its arguments as the plugin reads them.
 
 The plugin refuses every step with a container for a wrong argument (`ce_config_read` in
-spank_plugin/plugin/config.c); a test keeps the arguments here and there the same.
+spank_plugin/plugin/config.c). A test compares ARGUMENTS with those that it accepts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 PLUGIN = "lib/slurm/container_engine.so"
 _CHECK = "plugstack.conf"
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
-_INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: bytes, and how many Linux takes
+_INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: in bytes, and how many Linux loads
 _DEFAULT_PREFIX = "/opt/container-engine"
-_OWN_FILES = "etc/container-engine"  # of the site, read in place of those in /etc
-_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # spank_plugin/common/seccomp_profile.c
+_OWN_FILES = "etc/container-engine"  # the site's files below a prefix, which override those in /etc
+_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # as in spank_plugin/common/seccomp_profile.c
 _PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
 _DEFAULT_TIMEOUT_S = 300
-# each argument with the form of its value, and that in words
+# each argument, the form of its value as a pattern, and the form in words
 ARGUMENTS = {
     "prefix": (r"/.*", "an absolute path"),
     "start_timeout": (r"0*([1-9]\d{0,3}|[1-7]\d{4}|8[0-5]\d{3}|86[0-3]\d\d|86400)", "1 to 86400"),
@@ -119,9 +119,9 @@ def _arguments(
 
 
 def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
-    """Check what the plugin's arguments make of tasks: privileges and a seccomp profile.
+    """Check how the plugin's arguments confine tasks: by no_new_privs and a seccomp profile.
 
-    Without an argument, the profile is a file beside the site's configuration.
+    Without the argument `seccomp`, a file beside the site's configuration is the profile, if any.
     """
     gains = "may gain privileges" if "no_new_privs=off" in arguments else "no new privileges"
     named = [word.partition("=")[2] for word in arguments if word.startswith("seccomp=")]

@@ -53,13 +53,13 @@ def look(
     *,
     is_crun_enough: bool = False,
 ) -> Iterator[Finding]:
-    """Check the programs that a compute node must have; `site` has the paths that it chose.
+    """Check the programs that a compute node must have; `site` has the paths that the site chose.
 
-    Where crun starts containers by itself, the others are for what asks for Podman.
+    If crun is enough to start containers, the absence of another program is only a warning.
     """
     absent = dict.fromkeys(("podman", "conmon"), warning) if is_crun_enough else {}
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as runtime:
-        # even to print their versions crun needs the one and Podman the other, as in a session
+        # both set, as in a session: crun and Podman need them even to print their versions
         own = {**env, "PATH": path, "XDG_RUNTIME_DIR": runtime, "HOME": runtime}
         for program in _NODE:
             verdict = absent.get(program.name, failed)
@@ -67,7 +67,7 @@ def look(
 
 
 def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
-    """Check the programs that only imports need; a missing one is only a warning."""
+    """Check the programs for imports of images; the absence of one is only a warning."""
     yield from (_check(program, {**env, "PATH": path}, warning) for program in _SUBMIT)
 
 

@@ -1,4 +1,4 @@
-"""Names the effective configuration by a short hash, to compare hosts. Pure."""
+"""Describes the effective configuration by a short hash, to compare hosts. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LENGTH = 12
 
 
 def settings(config: SiteConfig) -> str:
-    """Return the hash of all settings; files that say the same in other words have the same."""
+    """Return a text with the hash of all settings; it does not depend on how files write them."""
     is_default = config == type(config)()
     return f"{'defaults' if is_default else 'can be read'}, content {_hash(config.as_dict())}"
 
 
 def rules(config: SiteConfig) -> str:
-    """Return the hash of the rules that nodes apply, with what they depend on."""
+    """Return a text with the hash of the rules that nodes apply, and of the stores these name."""
     policy = config.policy.as_dict()
     if not any(policy[rule] for rule in _RULES):
         return "none for images and mounts"

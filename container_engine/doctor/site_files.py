@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SiteFiles(NamedTuple):
-    """The number of hooks or devices found, or the fault for which a launch would refuse all."""
+    """The number of hooks or devices found, or the fault for which a launch refuses all."""
 
     kind: str
     number: int

@@ -1,6 +1,6 @@
 """Checks values of the site's configuration that are of the right type, but cannot work.
 
-What has to be on nodes may be missing where this runs: that is a note, not a fault.
+A file for the nodes may be missing on the host where this runs: that is a note, not a fault.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Checked(NamedTuple):
 
 
 def look(config: Configuration) -> Checked:
-    """Check the values that files of the site set, but for those of a wrong type."""
+    """Check the values that the site's files set. Those of a wrong type are already left out."""
     looker = _Look(config)
     looker.policy(config.settings.policy)
     looker.programs()
@@ -47,7 +47,7 @@ def look(config: Configuration) -> Checked:
 
 
 def _why_no_name(pattern: str) -> str:
-    """Return why no repository fits the pattern, "" if one may."""
+    """Return why no repository can match the pattern, "" if one can."""
     head, slash, last = pattern.partition("@")[0].rpartition("/")
     repository = f"{head}{slash}{last.partition(':')[0]}"
     if "[" not in pattern and repository != repository.lower():
@@ -83,11 +83,11 @@ class _Look:
             self._signers(policy.signature_policy)
 
     def _names(self, key: str, patterns: tuple[str, ...], *, is_file: bool) -> None:
-        """Find patterns that no image has as its name; those of files, `/…`, are not judged."""
+        """Report patterns that no image's name can match; patterns of files, `/…`, are skipped."""
         for pattern in patterns:
             if is_file and pattern.startswith("/"):
                 continue
-            # hosts are in lower case in names; allowed_images takes them as they are written
+            # image_registries is compared with hosts in lower case, the others with any spelling
             why = _why_no_name(pattern.partition("/")[2] if is_file else pattern)
             if "," in pattern:
                 why = "a name has no comma; write each pattern as its own string"

@@ -27,7 +27,7 @@ def look(root: str, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def look_at_sites(stores: Iterable[str]) -> Iterator[Finding]:
-    """Check that this user can read the site's stores; root could read them all the same."""
+    """Check that this user can read the site's stores. Root can read them whatever their modes."""
     for path in stores:
         check = "site store"
         if not os.path.isdir(path):

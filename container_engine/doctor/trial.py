@@ -22,12 +22,15 @@ _MARK = "CE_DOCTOR"
 # the container's init prints its environment to the descriptor in its argument
 _COMMAND = ("/dev/.ce-init", "1")
 _SEE, _ABOVE = "ce: see: ce help ", "see the lines above"
-_MOST = 3  # images that are tried where the site refuses one of doctor's own
+_MOST = 3  # images of the site that are tried if its policy refuses this module's own
 _DIRECTORIES = ("dev", "etc", "proc", "sys", "tmp")
 
 
 def start(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> Finding:
-    """Start an image without any program with `ce run`; if the site refuses it, one of `stores`."""
+    """Start a container with `ce run`, of an image without programs.
+
+    If the site's policy refuses that image, try the smallest ones of the site's `stores`.
+    """
     with tempfile.TemporaryDirectory(prefix="ce-doctor-") as directory:
         image = f"{directory}/empty.sqsh"
         try:
