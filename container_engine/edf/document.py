@@ -12,9 +12,9 @@ from msgspec import Meta, field
 from container_engine.model import Written, about
 
 Strings = list[str]
-# the engine has more to say of an empty array than that it is one
+# for the schema only: the engine's own message for an empty array has more to say
 Stack = Annotated[Strings, Meta(extra_json_schema={"minItems": 1})]
-# Only that it is a table: `flatten` checks the values, with better messages. The same in a schema:
+# Only its type is checked here: `flatten` checks the values, with better messages. In the schema:
 _LEAVES = [{"type": kind} for kind in ("string", "boolean", "integer", "number")]
 _SELF = {"$ref": "#/properties/annotations/additionalProperties"}
 _NESTED = {"anyOf": [*_LEAVES, {"type": "object", "additionalProperties": _SELF}]}
@@ -101,12 +101,12 @@ class Document(Written):
 
     @property
     def images(self) -> Strings | None:
-        """The images, the base first; None if the file has no such key."""
+        """Return the images, the base first; None if the file does not have the key."""
         return [self.image] if isinstance(self.image, str) else self.image
 
     @property
     def bases(self) -> Strings:
-        """The names or paths of the EDFs to inherit from, in order."""
+        """Return the names or paths of the EDFs to inherit from, in order."""
         base = self.base_environment
         return [base] if isinstance(base, str) else base
 

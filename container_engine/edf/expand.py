@@ -66,7 +66,7 @@ def is_of_nodes(name: str) -> bool:
 def expand(text: str, scope: Scope, target: str = "") -> Text:
     """Return the text with every variable replaced. Raise ExpandError with all faults.
 
-    `target` is the name of the variable that will have it as its value, if any.
+    `target` is the variable whose value the text becomes, "" for any other text; hints name it.
     """
     if "$" not in text and "`" not in text:
         return text
@@ -102,7 +102,7 @@ def _word(word: Text) -> str:
 
 
 def shown(text: Text) -> str:
-    """Return the text for a message: as it is, or if it has deferred variables, as escaped."""
+    """Return the text for a message: as it is or, with deferred variables, as `escape` does."""
     return text if isinstance(text, str) else escape(text)
 
 

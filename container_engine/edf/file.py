@@ -51,9 +51,9 @@ class EdfFile(Struct, frozen=True):
 
 
 def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfFile:
-    """Read, check and expand one file. Never raises for its content.
+    """Read, check and expand one file. Problems are part of the result and raise no error.
 
-    `directory` is the searched one in which it was found.
+    `directory` is the one of the search path in which the file was found, None for a path.
     """
     try:
         text = read_source(path, directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Annotations below `com.pyxis.` that have the same effect here as in Pyxis.
 PYXIS = ("entrypoint_log", "pytorch_remap_vars")
 
-# Keys of container tools and job launchers that mean one of ours but are not similar to it.
+# Keys of container tools and job launchers that mean a key of an EDF but are not similar to it.
 FOREIGN_KEYS: dict[str, str] = {
     "base": "base_environment",
     "bind": "mounts",
@@ -29,7 +29,7 @@ FOREIGN_KEYS: dict[str, str] = {
 }
 
 _OWN = "com.ce.unshare below [annotations] names what a container has for itself"
-# Keys of other tools that have no counterpart of one name, and what to do instead.
+# Keys of other tools for which an EDF has no key, and what to do instead.
 COUNTERPARTS: dict[str, str] = {
     "apt": "install packages in a Dockerfile, with ce build",
     "args": "give the command to srun or ce run",

@@ -55,7 +55,7 @@ class History(Struct, frozen=True):
 def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
     """Return the history of every value set in a file, in the order of the rendered EDF's keys.
 
-    `files` are those of `edf`, in order of rising precedence, as `trace` returns them.
+    `files` are those of `edf`, in order of rising precedence, as `load.load` returns them.
     """
     places: dict[Item, list[Assignment]] = {}
     for file in files:
@@ -117,7 +117,7 @@ def quoted(value: Value) -> str:
 
 
 def displayed(name: str, value: Value, secrecy: Secrecy) -> str:
-    """Return the value of the variable `name`, or of anything else (""), quoted; hide secrets."""
+    """Return the value, quoted; hide secrets. `name` is the variable, "" for any other value."""
     return HIDDEN if secrecy.hides(name) else secrecy.text(quoted(value))
 
 

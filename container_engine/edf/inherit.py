@@ -61,7 +61,7 @@ class Family:
     def find(self, name: str) -> str:
         """Return the path for a name. Raise NotFoundError."""
         found = locate(name, self._setting.cwd, self._search, self.probed)
-        # one that is also named by its path is the user's own choice
+        # the first mention decides how a file is read, once; by path it is the user's own choice
         self._searched.setdefault(found.path, found.directory)
         return found.path
 

@@ -35,7 +35,7 @@ class Layer(Struct, frozen=True):
     """The values of one file, or of several after a merge; None and empty mean not set.
 
     The mappings keep the order of writing. `mounts` has one entry per destination. `above` are the
-    images that lie above `image`, the highest last.
+    images stacked on `image`, the highest last.
     """
 
     image: Sourced[str] | None = None
@@ -51,7 +51,7 @@ class Layer(Struct, frozen=True):
 
 
 def image_item(number: object) -> str:
-    """Return what identifies image `number` of a stack, counted from 0, among the values."""
+    """Return the second part of the Item of an image of a stack; number 0 is the base."""
     return str(number) if number else ""
 
 

@@ -20,9 +20,9 @@ def load(
 ) -> tuple[Loaded, tuple[EdfFile, ...]]:
     """Return the effective EDF `name` with every problem of every file that it is made of.
 
-    Also return the content of each file, in order of rising precedence. The options of `over` lie
-    over all files; without a name there are only they. Never raises for a bad EDF, whatever its
-    bytes.
+    Also return the content of each file, in order of rising precedence. The options of `over`
+    override all files; if `name` is None, they alone are the EDF. A bad EDF raises no error,
+    whatever its bytes: the result has its problems.
     """
     family = Family(setting, search)
     scope = Scope(setting.env, {}, setting.deferred)
@@ -52,16 +52,16 @@ def _load(
 
 
 def _name(name: str | None, layer: Layer) -> str:
-    """Return the name of the environment; without one, the image that the options name."""
+    """Return the name of the environment; without one, the image of the options, or ""."""
     if name is not None:
         return name
     return layer.image.value if layer.image else ""
 
 
 def _expanded(name: str, scope: Scope) -> str:
-    """Return the name without variables, and with the home directory for a leading ~/.
+    """Return the name with its variables and a leading ~/ expanded. Raise UserError.
 
-    No shell expands --environment=~/x.toml, and none reads the line of a batch script that has it.
+    No shell expands the ~ of --environment=~/x.toml, or anything on an #SBATCH line.
     """
     text = expand(f"${{HOME}}{name[1:]}" if name.startswith("~/") else name, scope)
     if isinstance(text, str):

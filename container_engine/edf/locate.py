@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000
-# endings of commands: the name of the environment was left out before one
+# endings of commands: a name with one means that the environment's name was left out before it
 _SCRIPTS = (".py", ".sh")
-# a name has no =
+# for a name with "="
 _EQUALS = "variables go before the command (NAME=VALUE srun …), or below [env] in the file"
 
 
@@ -80,7 +80,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
             try:
                 os.close(open_trusted(path, place))
             except OSError as error:
-                failure = error  # it is gone since it was found
+                failure = error  # it has been removed since it was found
             else:
                 return Located(path, place)
         if not _is_absence(failure):

@@ -1,8 +1,8 @@
 """The effective EDF: all files merged, all variables expanded, every value with its origin.
 
-These objects are made by our own code from values that the document model (`document.py`) has
-already checked. A plan holds the mounts and devices as they are: they are models, with descriptions
-for its schema.
+The engine's code makes these objects from values that the document model (`document.py`) has
+checked. Mounts and devices are models with descriptions, because the schema of a plan contains
+them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Severity: TypeAlias = Literal["error", "warning"]
 class Origin:
     """The place where a value was written: an absolute path and a line, counted from 1.
 
-    A value of the command line has the name of its option and line 0. No model: documents have it
-    as text.
+    A value of the command line has the name of its option and line 0. It is not a model, because
+    documents hold it as text.
     """
 
     __slots__ = ("file", "line")
@@ -106,10 +106,9 @@ class Edf(Struct, frozen=True):
     """The content of the user's files that a launch needs.
 
     `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
-    user's own last; an image alone has none. `image` is None if no file has the key, and "" if a
-    file asks for no container at all; `above` are the images above it, the highest last.
-    `env` and `annotations` are sorted, the others are in the
-    order of evaluation.
+    user's own last; an environment of an image alone has none. `image` is None if no file has the
+    key, and "" if a file asks for no container at all; `above` are the images stacked on it, the
+    highest last. `env` and `annotations` are sorted, the others are in the order of evaluation.
     """
 
     name: str
@@ -131,22 +130,22 @@ class Edf(Struct, frozen=True):
 
     @property
     def has_image_of_file(self) -> bool:
-        """Return whether a file, rather than an option, names the image."""
+        """Check whether a file, rather than an option, names the image."""
         return self.image_origin is not None and self.image_origin.file in self.files
 
     @property
     def images(self) -> tuple[tuple[str, Origin | None], ...]:
-        """The images, the base first; none for an EDF without a container."""
+        """Return the images, the base first; none for an EDF without a container."""
         return ((self.image, self.image_origin), *self.above) if self.image else ()
 
     @property
     def image_text(self) -> str | None:
-        """The images in one line for messages, None if no file has the key."""
+        """Return the images in one line for messages, None if no file has the key."""
         return " + ".join(name for name, _ in self.images) if self.images else self.image
 
     @property
     def own_file(self) -> str:
-        """The user's own file, or the name if there is no file."""
+        """Return the user's own file, or the name if there is no file."""
         return self.files[-1] if self.files else self.name
 
 

@@ -36,7 +36,7 @@ class MountError(UserError):
 
 
 def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
-    """Return the mount that an expanded entry describes. Raise MountError. Accesses no file."""
+    """Return the mount that an expanded entry describes. Access no file. Raise MountError."""
     fields = _split(pieces)
     _check_one(fields)
     if len(fields) > 3:
@@ -52,7 +52,7 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
             f"the destination '{fields[1]}' is a flag", f"write '{path}:{path}:{fields[1]}'"
         )
     source = _source(fields[0], cwd)
-    # a path that stands for both sides is the same path on both
+    # a path that is both source and destination may be relative, as a source may
     target = _target(fields[1]) if len(fields) > 1 else _target(fields[0], cwd)
     if "sqsh" in flags:
         return Mount("squashfs", source, target, _squashfs_options(flags), origin)
@@ -110,9 +110,9 @@ def _source(text: Text, cwd: str) -> Text:
 
 
 def _target(text: Text, cwd: str = "") -> Text:
-    """Return the destination. Without `cwd` a relative one is refused.
+    """Return the destination. Without `cwd`, raise MountError for a relative one.
 
-    A user may mean the directory of the launch or the root of the container by it.
+    It might mean a path below the directory of the launch or below the container's root.
     """
     target = _each_path(text, cwd, "destination", posixpath.normpath)
     if isinstance(target, str):
@@ -177,7 +177,7 @@ def _flags(text: Text) -> list[str]:
 def _options(
     flags: list[str], allowed: Sequence[str], settings: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the flags once each, in the order of writing. `settings` are known to the caller.
+    """Return the flags once each, in the order of writing. `settings` are for messages only.
 
     `x-create` is accepted and dropped: destinations are created in any case.
     """

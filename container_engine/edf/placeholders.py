@@ -9,14 +9,14 @@ _PATHS = ("/path/to/", "/your/path/", "/PATH/TO/", "path/to/", "your/path/")
 
 
 def find_placeholder(text: str) -> str | None:
-    """Return the first part of a text that looks like `<USER>`, `{{user}}` or `/path/to/`."""
+    """Return a part of a text that looks like `<USER>`, `{{user}}` or `/path/to/`, or None."""
     return _find(text, _PAIRS)
 
 
 def find_path_placeholder(text: str) -> str | None:
-    """Return the first placeholder in a text with a "/", except in `{}` and `[]`.
+    """Return a placeholder in a text with a "/", except one in single `{}` or `[]`, or None.
 
-    In a text of any meaning, these may be a format.
+    In a text that need not be a path, these may be a format.
     """
     return _find(text, _PAIRS[:2]) if "/" in text else None
 
@@ -39,7 +39,7 @@ def _find(text: str, pairs: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def advice(placeholder: str) -> str:
-    """Return a hint on the value to write in its place."""
+    """Return a hint on the value to write in place of the placeholder."""
     if "user" in placeholder.lower():
         return "write ${USER} for your own user name"
     return "put your own value in its place"

@@ -1,6 +1,7 @@
-"""The options of pyxis, and the variables that stand for them. Imports nothing: `ce run` is quick.
+"""The names of pyxis's options, and of the variables that have the same effect.
 
-`spank_plugin/plugin/pyxis_options.c` has the same names; a test compares them.
+Imports nothing, so that `ce run` starts quickly. `spank_plugin/plugin/pyxis_options.c` has the same
+names; a test compares them.
 """
 
 # each option of srun, and the placeholder of its value, "" for a switch
@@ -22,9 +23,9 @@ OPTIONS = {
     "container-env": "NAME[,NAME...]",
     "container-unshare": "NS[,NS...]",
 }
-# Given twice, these add up.
+# Given more than once, the values of these add up; of the others the last takes effect.
 LISTS = ("container-mounts", "container-env", "container-unshare")
-# A word before the options: the variables below count, too. Only the plugin says so.
+# The plugin puts this word before the options if the variables below take effect, too.
 VARIABLES_COUNT = "--container-variables"
 # PYXIS_CONTAINER_… for each option with a value, and for each pair of switches
 VARIABLES = (
@@ -43,7 +44,7 @@ VARIABLES = (
     "UNSHARE",
 )
 PREFIX = "PYXIS_CONTAINER_"
-# The annotations of an environment that say what such an option says. node/start/container.py has
+# The annotations of an environment with the same effect as options. node/start/container.py repeats
 # two of them, because a launch must not wait for this import; a test compares them.
 CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
 ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
@@ -51,6 +52,6 @@ UNSHARE, PYTORCH = "com.ce.unshare", "com.pyxis.pytorch_remap_vars"
 
 
 def is_step(name: str) -> bool:
-    """Return whether the name of a container is JOB.STEP, of a step that gave it none."""
+    """Check whether a container's name is JOB.STEP, that of a step that gave it no name."""
     job, _dot, step = name.partition(".")
     return job.isdigit() and step.isdigit()

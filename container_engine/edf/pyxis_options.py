@@ -1,4 +1,4 @@
-"""Reads the options of pyxis into a layer that lies over an environment, or over nothing.
+"""Turns pyxis's options into a layer that overrides an environment, or is one by itself.
 
 Their values are literal: the shell has expanded them. Reads no file.
 """
@@ -54,7 +54,10 @@ class Given(NamedTuple):
 
 
 class _Unmount(NamedTuple):
-    """`umount:DST[:FLAGS]`: takes a mount of the environment away; without one it is an error."""
+    """`umount:DST[:FLAGS]`, which removes a mount of the environment.
+
+    It is an error if there is no such mount, unless it `may_fail`.
+    """
 
     target: str
     origin: Origin
@@ -72,8 +75,8 @@ class _Unmount(NamedTuple):
 class Overlay(Struct, frozen=True):
     """The part of an environment that options add.
 
-    `unmounted` are destinations from which the environment's mounts are taken away, `home` decides
-    on the user's home. `env` is the environment of the caller.
+    `unmounted` are the mounts of the environment that they remove; `home` is the option that
+    decides whether the user's home is mounted, if one is given. `env` is the caller's environment.
     """
 
     layer: Layer = Layer()
@@ -84,7 +87,7 @@ class Overlay(Struct, frozen=True):
     env: Mapping[str, str] = {}
 
     def without_empty_image(self) -> Overlay:
-        """Return the options without `--container-image=`, which asks for no other image."""
+        """Return the options without an empty `--container-image=`, which changes no image."""
         if self.layer.image is None or self.layer.image.value:
             return self
         return replace(self, layer=replace(self.layer, image=None))
@@ -105,12 +108,11 @@ def no_container(over: Overlay) -> Problem:
 
 
 def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
-    """Return what the words `--NAME[=VALUE]` add; of an option given twice the last counts.
+    """Return what the words `--NAME[=VALUE]` add to an environment.
 
-    Lists add up.
-
-    If VARIABLES_COUNT is one of the words, variables count where no option is given. `env` is only
-    asked for single names.
+    Of an option given twice the last takes effect, but the values of lists add up. If
+    VARIABLES_COUNT is one of the words, variables take effect where no option is given. `env` is
+    only asked for single names.
     """
     reader = _Reader(env, cwd)
     options = [word for word in words if word != VARIABLES_COUNT]
@@ -143,9 +145,9 @@ def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overl
 
 
 def with_pytorch(edf: Edf, image_env: Mapping[str, str]) -> Edf:
-    """Return the environment with RANK and LOCAL_RANK, which pyxis gives to images with PyTorch.
+    """Return the environment with the annotation for RANK and LOCAL_RANK if its image has PyTorch.
 
-    That is for the image of an option; for one of a file, the file decides.
+    Pyxis sets these variables. This is for the image of an option: for a file's, the file decides.
     """
     origin = edf.image_origin
     given = {entry.key: entry for entry in edf.annotations}
@@ -165,7 +167,10 @@ def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None
 
 
 def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
-    """Return the layer with the user's home mounted, or not, and HOME as root has it."""
+    """Return the layer with the user's home mounted or not, as an option decides.
+
+    If an option makes the user root, HOME is /root.
+    """
     is_root = _is_root(layer.annotations | over.layer.annotations)
     env, mounts = dict(layer.env), dict(layer.mounts)
     of_option = is_root and ROOT_REMAP in over.layer.annotations
@@ -197,9 +202,10 @@ def _problem(
 
 
 def _with_variables(given: list[Given], env: Mapping[str, str], reader: _Reader) -> Iterator[Given]:
-    """Yield variables, then options; an option that repeats a variable has the variable's name.
+    """Yield what variables set and no option does, then the options.
 
-    The plugin passes an image that a variable names to the nodes, as an option.
+    An option with the same value as its variable is replaced by that, so that messages name the
+    variable: the plugin passes an image that a variable names as an option.
     """
     variables: dict[str, Given] = {}
     for name in VARIABLES:
@@ -216,7 +222,7 @@ def _with_variables(given: list[Given], env: Mapping[str, str], reader: _Reader)
 
 
 def _subject(name: str) -> str:
-    """Return what an option decides, which its opposite decides, too."""
+    """Return the name under which an option and its opposite replace each other."""
     plain = name.removeprefix("no-")
     return "container-writable" if plain == "container-readonly" else plain
 
@@ -364,7 +370,7 @@ def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
 
 
 def _check_target(target: str) -> None:
-    """Refuse what pyxis refuses, too: a relative destination that may be a slip."""
+    """Refuse a destination as pyxis does: relative without a leading dot, or out of the root."""
     if target and not target.startswith(("/", ".")):
         raise UserError(f"the destination '{target}' is not an absolute path", f"write '/{target}'")
     if posixpath.normpath(target.lstrip("/") or ".").partition("/")[0] == "..":
@@ -376,7 +382,7 @@ def _check_target(target: str) -> None:
 def _pieces(text: str) -> list[Piece]:
     """Return SRC[:DST[:FLAGS]] with relative paths as pyxis reads them, split at each colon.
 
-    A relative path that stands for both sides is one in the user's directory, and one in the root.
+    A relative path alone is a source in the user's directory and a destination below the root.
     """
     source, *others = text.split(":")
     if source not in ("", "tmpfs") and not source.startswith(("/", ".")):

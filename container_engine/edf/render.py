@@ -19,7 +19,7 @@ Value = bool | str | list[str] | dict[str, str]
 
 
 def to_json(edf: Edf) -> str:
-    """Return the values as the container sees them; those only the node knows stay `${NAME}`."""
+    """Return the values as the container gets them; those only the node knows stay `${NAME}`."""
     values = _values(edf, lambda text: text)
     return json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
@@ -76,7 +76,7 @@ def _toml_key(key: str) -> str:
 
 
 def toml_string(text: str) -> str:
-    """Return the string in quotes, with no character that a terminal takes for a command."""
+    """Return the string in quotes, with characters escaped that a terminal might interpret."""
     # JSON escapes everything that TOML requires, except DEL
     return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
 

@@ -91,11 +91,12 @@ def _open(path: str, directory: str | None) -> int:
 
 
 def open_trusted(path: str, directory: str) -> int:
-    """Open `path`, below the searched `directory`, unless another user has put it there.
+    """Return an O_PATH descriptor of `path`, a file below `directory`, if its owner is trusted.
 
-    The user who names the directory trusts its owner. In one that everybody may write, /tmp for
-    example, only files of its owner's, of this user and of root count. The descriptor (O_PATH) is
-    of what has been checked, whatever is renamed meanwhile. Raise SourceError and OSError.
+    A user who puts a directory into the search path trusts its owner. In a directory that everybody
+    may write, such as /tmp, only files of its owner, of this user and of root are accepted. The
+    descriptor is that of the file that was checked, whatever is renamed meanwhile. Raise
+    SourceError for another owner, and OSError.
     """
     place, above = directory, os.open(directory, _NAMED)
     try:
@@ -147,7 +148,10 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def remedy(error: OSError | ValueError, path: str = "") -> str | None:
-    """Return a hint, or None if the catalogue's holds: the file at `path` is the user's own."""
+    """Return a hint, or None where that of the catalogue applies.
+
+    If the file at `path` may not be read and is another user's, the hint names that user.
+    """
     if isinstance(error, PermissionError):
         owner = _other_owner(path)
         return (

@@ -51,7 +51,7 @@ def _place(text: str, number: int, column: int) -> Place:
 
 
 def _last_code(lines: list[str]) -> str:
-    """Return the last character that is neither blank nor, judged by its line, in a comment."""
+    """Return the last character of code, "" if there is none; " #" is taken for a comment."""
     for line in reversed(lines):
         code = line.strip()
         if code and not code.startswith("#"):

@@ -27,7 +27,7 @@ _SHELL_WORDS = (
 _SWITCHES = {"yes": "true", "no": "false", "on": "true", "off": "false"}
 _SINGLE_BACKSLASH = r"write '\\' for a backslash, or put the string in single quotes"
 
-# no-break, narrow, wide and zero-width ones, as web pages and word processors have them
+# spaces of web pages and word processors: no-break, narrow, wide and zero-width
 _BLANKS = tuple("\u00a0\u2002\u2003\u2007\u2009\u200b\u202f\u3000\ufeff")
 
 # A message and a hint.
@@ -62,7 +62,7 @@ class Place(Struct, frozen=True):
 
     @property
     def value(self) -> str:
-        """The text after the first `=`, without what looks like a comment on this line."""
+        """Return the text after the first `=`, without what looks like a comment on this line."""
         value = self.line.partition("=")[2].strip()
         return value if value.startswith(('"', "'")) else value.partition(" #")[0].strip()
 

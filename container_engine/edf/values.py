@@ -31,7 +31,7 @@ _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
 _FOR_THE_SHELL = "write '$$' for a '$' that the container's shell must see"
 MAX_BASES = 100
-# each has a server on the node, and the kernel takes their places in one page of options
+# each has a server on the node, and the kernel limits the options of a mount to one page
 MAX_IMAGES = 16
 # The kernel's MAX_ARG_STRLEN less the NUL; node/start/environment.py has it for the node.
 MAX_VARIABLE = 131071
@@ -55,7 +55,7 @@ class Reader:
         self.written: dict[Item, str] = {}
 
     def images(self) -> tuple[Sourced[str] | None, tuple[Sourced[str], ...]]:
-        """Return the base, and the images above it; nothing if one of them is invalid."""
+        """Return the base, and the images above it; None and () if any is invalid or none given."""
         texts = self._document.images
         if texts is None:
             return None, ()
@@ -194,7 +194,10 @@ class Reader:
         return list(zip(self._checked.paths(key, len(values)), values, strict=True))
 
     def _known(self, path: Path, written: str) -> str | None:
-        """Return the expanded value of a key that must be complete before the launch."""
+        """Return the expanded value of a key that must be complete before the launch.
+
+        Return None if it is not, after reporting an error.
+        """
         text = self._expand(path, written)
         if text is None or isinstance(text, str):
             return text
@@ -267,7 +270,7 @@ class Reader:
 
 
 def of_image(name: str) -> str:
-    """Return the way to write the image's value of a variable; each image has a PATH."""
+    """Return how an EDF writes the image's value of a variable; only PATH needs no default."""
     return "${image:PATH}" if name == "PATH" else f"${{image:{name}:-}}"
 
 
