@@ -1,6 +1,6 @@
 """Remember what a named container of a job was made from, for steps that give its name alone.
 
-A record is a file of the user's, ~/.local/state/container-engine/names/JOB/NAME, with the
+A record is a file of the user, ~/.local/state/container-engine/names/JOB/NAME, with the
 environment and the image of the last step that gave them. The nodes check that the name exists
 there, and that its image is the same.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _PLACE = ".local/state/container-engine/names"
 _IMAGE, _NAME = "--container-image=", "--container-name="
-# a step of its own allocation has no job yet when it is planned
+# in place of JOB: a step that srun runs outside of a job is planned before it has one
 _NO_JOB = "new"
 _MAX_AGE_S = 30 * 86400
 
 
 class Request(NamedTuple):
-    """An environment, or None, and the options over it. `consulted` is the record, if any."""
+    """An environment, or None, and the options over it. `consulted` are files it depends on."""
 
     environment: str | None
     words: Sequence[str]
@@ -38,8 +38,8 @@ class Request(NamedTuple):
 def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") -> Request:
     """Return the request with the environment and the image of the container that it names.
 
-    `traces` is the directory of the user's traces, for a container that has no name but the number
-    of its step. Outside of a job it only joins one that runs.
+    `traces` is the directory of the user's traces, for a container whose only name is JOB.STEP.
+    Outside of a job, the request can only join a running container.
     """
     name = _name(words, env)
     if not name or _value(words, env, _IMAGE, "IMAGE"):
@@ -56,7 +56,7 @@ def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") ->
         return Request(None, words, (found,))
     more = [f"{_IMAGE}{image}"] if image else []
     if not env.get("SLURM_JOB_ID", "").isdigit():
-        # the record may be of another job than srun's --jobid: it names an image, and makes nothing
+        # this may be the record of another job than srun's --jobid: then it must not make anything
         more.append(f"{_NAME}{name}:exec")
     return Request(environment, [*words, *more], (found,))
 
@@ -64,7 +64,7 @@ def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") ->
 def _of_step(name: str, words: Sequence[str], traces: str) -> Request:
     """Return the request with the image of the running step JOB.STEP, as its trace has it.
 
-    Traces of other users do not count: in a common directory anybody can put one.
+    Traces of other users are ignored: anybody can put one into a directory that users share.
     """
     place, image = f"{traces}/{name}", ""
     own = is_own_directory(place, OTHERS_WRITE)
@@ -82,7 +82,7 @@ def record(
 ) -> tuple[str, ...]:
     """Record what the container that these options name is made from, if they name one.
 
-    Return the record: a remembered plan counts only as long as it is unchanged.
+    Return the record's path, if any: a remembered plan is valid only while the record is unchanged.
     """
     name = _name(words, env)
     image = _value(words, env, _IMAGE, "IMAGE")
@@ -113,7 +113,7 @@ def _read(path: str) -> str:
 
 
 def record_of(name: str, env: Mapping[str, str]) -> str:
-    """Return the path of the job's record of this name, "" if there is no home to have it."""
+    """Return the path of the job's record of this name, "" if HOME is not set to a path."""
     home, job = env.get("HOME", ""), env.get("SLURM_JOB_ID", "")
     if not home.startswith("/"):
         return ""

@@ -154,9 +154,9 @@ def _load(
 
 
 def _setting_problems(loaded: Loaded, layers: Sequence[Layer], whole: Offer) -> list[Problem]:
-    """Return the problems of settings; of an environment with errors those of its annotations.
+    """Return the problems of settings; if the environment has errors, those of annotations only.
 
-    An option that was refused for its own words is not refused once more for its annotation.
+    An option that has been refused already is not refused again for the annotation that it sets.
     """
     if loaded.edf is not None:
         return overrides.problems(loaded.edf, whole)
@@ -189,7 +189,7 @@ def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
 
 
 def _lacks_image(loaded: Loaded, layers: Sequence[Layer]) -> bool:
-    """Check that nothing names an image. False in doubt: a file in error may name one."""
+    """Check that no layer has an image. Return False in doubt: a file with errors may name one."""
     doubtful = ("image", "base_environment")
     if any(not error.key or error.key.startswith(doubtful) for error in loaded.errors):
         return False

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
-NOT_KEPT = "imported for each step"  # in place of a path: EDF_IMAGESTORE=void without a launch
+NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts
 _DAY_S = 86400
 
 
@@ -100,7 +100,7 @@ def images_of(
 def _of_option(
     text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
 ) -> Resolved:
-    """Return the image `text` of the command line, where it may be an environment by mistake."""
+    """Return the image `text` of an option. An error has a hint if `text` is an environment."""
     try:
         return found_image(text, context, tools_env, settings)
     except UserError as error:
@@ -121,7 +121,7 @@ def _locked(
     found = []
     for part, name in zip(locked.parts, named, strict=True):
         if part.name:
-            # not the lock's own word for it: a lock pins what the environment names, nothing else
+            # the lock's own name is not trusted: a lock pins the image that the environment names
             lock.check_name(part, path, name, _meanings(name, context))
         arch = _architecture(site)
         found.append(lock.locked_image(part, path, name, arch, context.cwd))
@@ -139,8 +139,11 @@ def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
 def found_image(
     text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
 ) -> Resolved:
-    """Return the image `text`. Raise UserError if the site refuses its name, place or size."""
-    # a policy that is none is refused also where nothing would be pulled
+    """Return the image `text`, imported if need be. Raise CeError.
+
+    It is a UserError if the site refuses the image's name, place or size.
+    """
+    # an unknown policy is refused even if nothing would be pulled
     pull = pull_policy(context, Pull(settings.pull))
     wanted = rules(context, settings)
     reference = parse(text, context.cwd)
@@ -169,7 +172,7 @@ def _stored(
 ) -> Resolved:
     """Return an image from a store, importing it where necessary.
 
-    It is only looked up in its registry if no store would keep it and the caller only asks.
+    If no store would keep it and the caller only asks, it is only looked up in its registry.
     """
     wanted, asking = rules(context, settings), context._replace(env=tools_env)
     found = _usable(stores(context, settings), wanted)
@@ -246,9 +249,9 @@ def subject(text: str, resolved: Resolved) -> Subject:
 def _scanned(
     resolved: Resolved, wanted: Rules, tools_env: Mapping[str, str], context: Context
 ) -> Resolved:
-    """Scan the image unless a recent verdict exists, and add a warning to the notices if it is bad.
+    """Scan the image unless a recent verdict exists; add a notice if it did not pass.
 
-    Raise UserError for a bad image if `scanner_verdict` is "block".
+    A failed scan is not passed either. Raise UserError instead if `scanner_verdict` is "block".
     """
     if not wanted.policy.scanner:
         return resolved

@@ -35,9 +35,9 @@ def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:
 
 
 def unusable_image(edf: Edf, context: Context) -> list[Problem]:
-    """Return the problems of image files that are here and are no images, worded as in a launch.
+    """Return the problems of files on this host that are not images, worded as in a launch.
 
-    A file that is not here may be on the host that submits.
+    A file that this host does not have is not a problem: the submit host may have it.
     """
     problems = []
     for name, origin in edf.images:

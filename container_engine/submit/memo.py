@@ -1,8 +1,8 @@
 """Remembers a plan, together with everything that it was made from.
 
-`ce-start` reads it (spank_plugin/start/plan_memo.h, which says what it consists of). The file holds
-expanded values, so it is private. A memo must never outlive what it was made from: if that cannot
-be guaranteed, no memo is written.
+`ce-start` reads it and decides whether it is still valid (spank_plugin/start/plan_memo.c, with the
+format in plan_memo.h). The file holds expanded values, so it is private. A memo must never outlive
+what it was made from: if that cannot be guaranteed, no memo is written.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Memo(NamedTuple):
 
     `files` are all paths that were examined, `environment` all variables. `started_ns` is a time
     before the first of them was read, by the clock of time.time_ns. `head` and `parts` are those of
-    Prepared. The memo is valid until `not_after`, in seconds since 1970; 0 means without limit.
+    `prepare.Prepared`. The memo is valid until `not_after`, in seconds since 1970; 0 is no limit.
     """
 
     key: tuple[bytes, ...]
@@ -69,7 +69,7 @@ class Memo(NamedTuple):
 
 
 def key(name: str | None, cwd: str, prefix: str, words: Sequence[str] = ()) -> tuple[bytes, ...]:
-    """Return the key of a request; no two requests have the same."""
+    """Return the key of a request; different requests have different keys."""
     options = b"".join(b"%d:%s" % (len(word), word) for word in map(os.fsencode, words))
     return _variable(name), os.fsencode(cwd), os.fsencode(prefix), options
 
@@ -110,9 +110,9 @@ def _file_name(key: Sequence[bytes]) -> str:
 
 
 def _encode(memo: Memo, uid: int) -> bytes | None:
-    """Return the text of the memo, or None if a further change of a file might go unnoticed.
+    """Return the memo as bytes, or None if a further change of a file might go unnoticed.
 
-    That is so for files changed too recently. A field that contains NUL also gives None.
+    That is so for a file that changed too recently. A field that contains NUL also gives None.
     """
     paths = dict.fromkeys(map(os.fsencode, (container_engine.__file__, *memo.files)))
     signatures = {path: _signature(path) for path in paths}

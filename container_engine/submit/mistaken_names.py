@@ -26,7 +26,10 @@ _NOT_THERE = ("image-unknown", "registry-login", "registry-unreachable", "image-
 
 
 def image_named(name: str, context: Context, settings: SiteConfig) -> str | None:
-    """Return the image of this name that a store has, also one that was built without a name."""
+    """Return the name under which a store has the image `name`, if any.
+
+    It is `name` itself, or the name of a locally built image with LOCAL_REGISTRY before it.
+    """
     if is_path(name):
         return None
     for text in (name, f"{LOCAL_REGISTRY}/{name}"):
@@ -78,13 +81,13 @@ def _new(name: str) -> str:
 def with_environment_hint(
     error: UserError, text: str, context: Context, settings: SiteConfig, hint: str
 ) -> UserError:
-    """Return the error about an image that was not found, with `hint` if it is an environment.
+    """Return the error about an image, with `hint` if it was not found and is an environment.
 
-    In `hint`, {} is the environment's name.
+    In `hint`, {} is the environment's name. Another hint names an image that is in a store.
     """
     if error.see not in _NOT_THERE:
         return error
-    name = text.removeprefix(_HUB)  # the options of pyxis mean Docker's registry
+    name = text.removeprefix(_HUB)  # the prefix that pyxis's options give to a plain name
     if is_environment(name, context, settings):
         error.hint = f"'{name}' is an environment: {hint.replace('{}', name)}"
     elif (image := image_named(name, context, settings)) not in {None, name}:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def asked(key: str, directories: Sequence[str], probed: list[str]) -> bool:
     """Check whether a hook of these directories runs for the annotation `key`.
 
-    Return True if that cannot be determined here, too. Add the paths it depends on to `probed`.
+    If this host cannot tell, return True as well. Add the paths that the answer depends on to
+    `probed`.
     """
     for directory in directories:
         probed.append(directory)

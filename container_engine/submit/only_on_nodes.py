@@ -29,8 +29,8 @@ _SEE = "image-file-not-found"
 def image_of_nodes(edf: Edf, context: Context, site: SiteConfig) -> Resolved | None:
     """Return the image if an option names a file that this host does not have, else None.
 
-    A file of a similar name here means a mistake: then it is not left to the nodes. Raise
-    UserError where the image must be seen here.
+    A file of a similar name on this host suggests a mistake: then the result is None, too. Raise
+    UserError if this host needs the image's file.
     """
     origin = edf.image_origin
     if origin is None or not origin.file.startswith((_OPTION, PREFIX)):
@@ -58,7 +58,7 @@ def _is_absent(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, ValueError):
-        return False  # reported as any file's error
+        return False  # the error is reported as that of any other file
     return False
 
 

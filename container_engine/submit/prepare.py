@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     Load: TypeAlias = Callable[[Context, Offer], Loaded]
 
 
-# Keywords in a planner's output: a plan follows, or no container (spank_plugin/common/carried.h).
+# The keyword in a planner's output: a plan follows, or the command runs on the host without a
+# container (spank_plugin/common/carried.h).
 PLAN, HOST = "plan\n", "host\n"
 # Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
 # scripts inside; the image store of this step alone; the image, for the audit; the key of a
@@ -54,7 +55,7 @@ class Prepared(NamedTuple):
 
     @property
     def head(self) -> str:
-        """The output of a planner before the plan: facts for the plugin, and a keyword."""
+        """Return the output of a planner before the plan: facts for the plugin, and a keyword."""
         if self.plan is None:
             return HOST
         facts = {IMAGE: self.plan.image.digest or self.plan.image.path}
@@ -68,12 +69,12 @@ class Prepared(NamedTuple):
 
     @property
     def parts(self) -> list[str]:
-        """The text of the plan, divided where each launch has its own secret; [] without one."""
+        """Return the plan's text, cut where each launch puts its secret; [] without a plan."""
         return [] if self.plan is None else in_parts(f"{self.plan.to_json()}\n")
 
 
 def in_parts(text: str) -> list[str]:
-    """Return the parts of a plan's text between the places for a launch's secret."""
+    """Return the parts of a plan's text before, between and after the places of the secret."""
     before, after = '"secret":"', '"'
     return text.replace(f"{before}{SECRET}{after}", f"{before}\0{after}").split("\0")
 
@@ -86,11 +87,10 @@ class _Inputs(NamedTuple):
 
 
 def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Prepared:
-    """Plan the environment `name`, and remember the plan for the next launch.
+    """Plan the environment `name`, importing its image if need be, and remember the plan.
 
-    `words` are options of pyxis over it, or over nothing if `name` is None.
-
-    May import an image. Raise RefusedError with every problem of the EDF, CeError for all else.
+    `words` are options of pyxis over it, or over nothing if `name` is None. Raise RefusedError with
+    every problem of the EDF, and CeError for all else.
     """
     inputs = _Inputs(memo.Recorder(context.env), [])
 
@@ -124,7 +124,10 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
 def _judged_early(
     edf: Edf, loaded: Loaded, context: Context, offered: Offer
 ) -> tuple[Problem, ...]:
-    """Return the warnings that need no image. Raise RefusedError, before a long download."""
+    """Return the warnings that need no image. Raise RefusedError for an error among the problems.
+
+    So a user learns of it before a long download.
+    """
     found = judge(edf, None, offered, __version__).problems
     if any(problem.severity == "error" for problem in found):
         raise RefusedError((*loaded.problems, *judged(edf, context, offered)))

@@ -10,7 +10,7 @@ from container_engine.process import reason
 
 
 def read_key(path: str) -> Judged:
-    """Read the file and judge it as a public key for a login."""
+    """Return the public key in a file, or the reason why a login cannot use it."""
     try:
         # opening a FIFO would block
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:

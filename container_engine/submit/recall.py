@@ -33,7 +33,7 @@ def plan_of(
 def new_plan_of(
     name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
 ) -> Printed:
-    """Return the same for callers who know that nothing is remembered. Raise CeError."""
+    """Return what `plan_of` does, from a new plan: nothing is looked up. Raise CeError."""
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
@@ -51,9 +51,9 @@ def plan_of_image(image: str, context: Context, pull: str | None) -> Printed:
 
 
 def _remembered(name: str | None, context: Context, words: Sequence[str]) -> Printed | None:
-    """Ask the program that recalls plans for srun, too (spank_plugin/start/).
+    """Return the remembered plan, or None if there is none that is still valid.
 
-    Return None if none is right any more, or there is no such program.
+    The program that decides it, for srun as well, is in spank_plugin/start/.
     """
     argv = ["plan", f"--remembered={__version__}", *words, "--", *([] if name is None else [name])]
     try:
@@ -69,7 +69,7 @@ def _remembered(name: str | None, context: Context, words: Sequence[str]) -> Pri
 def _output(program: str, argv: list[str], env: Mapping[str, str]) -> bytes:
     """Return what a program prints if it succeeds, else b"". Raise OSError.
 
-    To import `subprocess` takes longer.
+    It does without `subprocess`, whose import takes longer.
     """
     reader, writer = os.pipe()
     with open(reader, "rb") as stream:
@@ -84,7 +84,7 @@ def _output(program: str, argv: list[str], env: Mapping[str, str]) -> bytes:
 
 
 def with_secret(parts: Sequence[str]) -> str:
-    """Return the plan of one launch, "" for no container: its parts with a new secret between them.
+    """Return a launch's plan: the parts, joined by a new secret; "" for no parts, no container.
 
     All nodes of a step know the secret from the plan, and no other process does. It is never
     written to a memo.

@@ -74,9 +74,9 @@ def candidates(image: RegistryImage, context: Context) -> tuple[RegistryImage, .
 
 
 def stored(image: RegistryImage, context: Context, settings: SiteConfig) -> RegistryImage:
-    """Return the meaning that a store has, else the first; no registry is queried.
+    """Return the first meaning of the name that a store has, else the first of all.
 
-    Raise UserError.
+    No registry is queried. Raise UserError.
     """
     found = stores(context, settings)
     local = found.find(image)

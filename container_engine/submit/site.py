@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configuration(context: Context) -> Configuration:
-    """Return the site's configuration, read once. Raise SiteError with all its faults."""
+    """Return the site's configuration, read once per context. Raise SiteError with all faults."""
     if context.site_read:
         return context.site_read[0]
     found = load(context.prefix, context.uid, context.site_file, context.env)
@@ -35,5 +35,5 @@ def node_rules(config: Configuration) -> Rules:
 
 
 def with_faults(context: Context) -> Configuration:
-    """Load the site's configuration and return its faults with it."""
+    """Return the site's configuration, read again, including its faults."""
     return read(context.prefix, context.uid, context.site_file, context.env)

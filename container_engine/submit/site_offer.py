@@ -87,7 +87,7 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
 
 
 def machine(settings: SiteConfig) -> str:
-    """Return the output of uname -m on the compute nodes."""
+    """Return the machine of the compute nodes, as uname -m prints it; by default this host's."""
     architecture = settings.image_architecture
     return _MACHINES.get(architecture, architecture) or os.uname().machine
 
@@ -106,7 +106,10 @@ def builtin(prefix: str) -> str:
 
 
 def owners() -> frozenset[int]:
-    """Return the uids whose hooks are trusted: root, the engine's owner, inside also the user."""
+    """Return the uids whose hooks are trusted: root and the owner of the engine's code.
+
+    In a container, this user is trusted, too.
+    """
     trusted = of_engine()
     # Slurm's programs may run in a container. There, root's files appear as nobody's, and the
     # directories above the host's bind mounts belong to the container, and so to the user.

@@ -73,7 +73,10 @@ def _reachable_logins(context: Context) -> Mapping[str, str]:
 
 
 def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Adopter:
-    """Return an adopter of SquashFS files and directories."""
+    """Return the adopter that puts SquashFS files and directories into a store.
+
+    It reports to the context's listener, unless `quiet` is set.
+    """
     from container_engine.images.store.adopt import Adopter
 
     told = _listener(context, quiet=quiet)
@@ -108,7 +111,10 @@ def rules(context: Context, settings: SiteConfig) -> Rules:
 
 
 def admit_names(context: Context, path: str) -> None:
-    """Raise UserError for an image whose names beside it the site refuses, as nodes do."""
+    """Raise UserError if the site refuses the names that a store keeps beside an image.
+
+    Nodes check the same. Raise SiteError if a rule cannot be applied.
+    """
     try:
         refusal = node_rules(configuration(context)).name_refusal(path)
     except LaunchError as error:
