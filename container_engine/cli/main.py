@@ -82,9 +82,9 @@ def _report_mistake(error: Exception) -> None:
 
         traceback.print_exception(error)
     from container_engine.faults import shortage
-    from container_engine.node.report import details
+    from container_engine.node.report import error_log
 
-    where = details.of_exception(error)
+    where = error_log.of_exception(error)
     message, hint = shortage.of_error(error)
     if message:
         mistake: CeError = SiteError(message, hint, shortage.CODE, details=where)

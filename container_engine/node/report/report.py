@@ -27,7 +27,7 @@ def of_mistake(error: Exception) -> LaunchError:
         return error
     from container_engine.faults import shortage
 
-    where = details.of_exception(error)
+    where = error_log.of_exception(error)
     message, hint = shortage.of_error(error)
     if message:
         return LaunchError(message.replace("\n", " "), hint, shortage.CODE, details=where)
