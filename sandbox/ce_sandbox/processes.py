@@ -1,14 +1,21 @@
 """Find the sandbox's processes in /proc, where no pid file can be stale."""
 
+import fcntl
 import os
 import pwd
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ce_sandbox.layout import Layout
+
+# linux/nsfs.h
+_NS_GET_USERNS = 0xB701
+_NS_GET_PARENT = 0xB702
+_NS_GET_OWNER_UID = 0xB704
 
 
 def _all_pids() -> Iterator[int]:
@@ -28,9 +35,7 @@ def running(command_lines: list[list[str]]) -> list[int]:
     A process of another PID namespace belongs to another sandbox, even though its command line is
     equal: the directories of both have the same path (`tests/apart`).
     """
-    here = os.readlink("/proc/self/ns/pid")
-    pids = (pid for pid in _all_pids() if _argv(pid) in command_lines)
-    return [pid for pid in pids if _link(f"/proc/{pid}/ns/pid") == here]
+    return [pid for pid in _all_pids() if _argv(pid) in command_lines and _is_of(pid, set())]
 
 
 def belonging_to(layout: Layout) -> set[int]:
@@ -39,6 +44,7 @@ def belonging_to(layout: Layout) -> set[int]:
     A process belongs to the sandbox if it is a daemon of Slurm or munge with a file of the sandbox
     open (each has its log open), if it runs as one of the sandbox's users, if it was started with
     the cluster's configuration in its environment, or if one of its ancestors belongs to it.
+    Processes of another sandbox, which has a PID namespace and perhaps the same directory, do not.
     """
     uids = _sandbox_uids(layout)
     marker = b"SLURM_CONF=" + os.fsencode(layout.slurm_conf)
@@ -49,6 +55,7 @@ def belonging_to(layout: Layout) -> set[int]:
         for pid in parents
         if pid not in ours
         and (_uid(pid) in uids or _is_daemon(pid, layout.dir) or marker in _environment(pid))
+        and _is_of(pid, uids)
     }
     for pid in sorted(parents):
         if pid not in ours and not found.isdisjoint(_ancestors(pid, parents) - {pid}):
@@ -62,6 +69,41 @@ def _sandbox_uids(layout: Layout) -> set[int]:
         for entry in pwd.getpwall()
         if entry.pw_name in layout.users and entry.pw_dir == str(layout.home(entry.pw_name))
     }
+
+
+def _is_of(pid: int, uids: set[int]) -> bool:
+    """Check for this PID namespace, or one that these users made in it for a container.
+
+    False for a process that is gone.
+    """
+    try:
+        fd = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+    except OSError:
+        return False
+    here = os.stat("/proc/self/ns/pid").st_ino
+    while os.fstat(fd).st_ino != here:
+        is_theirs = _owner(fd) in uids
+        try:
+            parent = fcntl.ioctl(fd, _NS_GET_PARENT) if is_theirs else -1
+        except PermissionError:
+            # the parent is outside of this namespace
+            parent = -1
+        os.close(fd)
+        if parent < 0:
+            return False
+        fd = parent
+    os.close(fd)
+    return True
+
+
+def _owner(namespace: int) -> int:
+    """Return the user who made the user namespace to which a namespace belongs."""
+    user = fcntl.ioctl(namespace, _NS_GET_USERNS)
+    try:
+        uid = fcntl.ioctl(user, _NS_GET_OWNER_UID, bytes(4))
+    finally:
+        os.close(user)
+    return int.from_bytes(uid, sys.byteorder)
 
 
 def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:

@@ -104,14 +104,20 @@ def _end(cluster: Cluster, process: subprocess.Popen[bytes], user: str) -> None:
 
 def job_id(cluster: Cluster, user: str = ALICE) -> str:
     """Return the id of the only running job of this user."""
+    answer = ""
 
     def ask() -> str | None:
-        argv = ["squeue", "-ho", "%A", "-t", "running", "-u", user]
-        jobs = cluster.run(argv, user).stdout.split()
+        nonlocal answer
+        done = cluster.run(["squeue", "-aho", "%A %T %j %M %R", "-u", user], user)
+        answer = done.stdout + done.stderr
+        running = [line.split()[0] for line in done.stdout.splitlines() if " RUNNING " in line]
         # A job of the previous test may take a moment to end.
-        return jobs[0] if len(jobs) == 1 else None
+        return running[0] if len(running) == 1 else None
 
-    return until("one running job", ask)
+    try:
+        return until("one running job", ask)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; squeue says:\n{answer}") from None
 
 
 def batch(

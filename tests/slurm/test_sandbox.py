@@ -3,14 +3,18 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 from ce_sandbox.layout import USERS, Layout
+from ce_sandbox.processes import belonging_to
 
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, sandbox
+from tests.slurm.polling import until
+from tests.slurm.procfs import living
 from tests.slurm.test_starts_again import memos_of
 
 
@@ -153,16 +157,9 @@ def test_a_wrong_number_of_nodes_is_refused(count: str) -> None:
     assert _daemons() == before
 
 
-def _processes_of_users() -> list[str]:
-    done = subprocess.run(
-        ["ps", "-o", "stat=,pid=,args=", "-u", f"{ALICE},{BOB}"], capture_output=True, text=True
-    )
-    # Ignore zombies, for which their parent, here pytest, has not waited yet.
-    return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
-
-
 def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Cluster) -> None:
     """A task's child that has left its session stays natively; the sandbox ends it, too."""
+    uids = [pwd.getpwnam(user).pw_uid for user in (ALICE, BOB)]
     task = "setsid -f sleep 1000; echo up; exec sleep 1000"
     with cluster.popen(["srun", "-N2", "sh", "-c", task]) as job:
         assert job.stdout is not None
@@ -170,7 +167,7 @@ def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Clu
         os.kill(_daemons()["slurmctld"], 9)
         try:
             assert sandbox("down").returncode == 0
-            assert _processes_of_users() == []
+            assert living(*uids) == []
             assert sandbox("status").returncode == 3
             stopped = sandbox("run", "srun", "true")
             assert stopped.stderr.splitlines()[-2:] == [
@@ -181,6 +178,44 @@ def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Clu
         finally:
             assert sandbox("up", "-n", str(cluster.nodes)).returncode == 0
     assert cluster.srun("-N2", "true").returncode == 0
+
+
+@pytest.mark.parametrize("by", ["user", "configuration"])
+def test_a_sandbox_in_another_pid_namespace_is_not_this_one(cluster: Cluster, by: str) -> None:
+    """Its directory and its users may have the same names, in a root directory of its own."""
+    layout = Layout(cluster.dir)
+    command = {
+        "user": ["setpriv", "--reuid", ALICE, "--clear-groups", "sleep", "1001"],
+        "configuration": ["env", f"SLURM_CONF={layout.slurm_conf}", "sleep", "1001"],
+    }[by]
+    apart = ["unshare", "--pid", "--fork", *command]
+    with subprocess.Popen(command) as own, subprocess.Popen(apart):
+        try:
+            both = until("both to run", lambda: _if_two(_pids_of("sleep 1001")))
+            assert belonging_to(layout) & both == {own.pid}
+        finally:
+            for pid in _pids_of("sleep 1001"):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_container_that_has_lost_its_launcher_belongs_to_the_sandbox(cluster: Cluster) -> None:
+    launcher = ["unshare", "--user", "--pid", "--fork", "sleep", "1002"]
+    with cluster.popen(launcher) as job:
+        (pid,) = until("the container", lambda: _pids_of("sleep 1002"))
+        job.kill()
+    try:
+        assert pid in belonging_to(Layout(cluster.dir))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _pids_of(command: str) -> set[int]:
+    done = subprocess.run(["pgrep", "-xf", command], capture_output=True, text=True)
+    return set(map(int, done.stdout.split()))
+
+
+def _if_two(pids: set[int]) -> set[int]:
+    return pids if len(pids) == 2 else set()
 
 
 def test_another_number_of_nodes_reconfigures_the_cluster(cluster: Cluster) -> None:
