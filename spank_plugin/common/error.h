@@ -5,8 +5,8 @@
 enum { CE_EXIT_ENGINE = 125, CE_EXIT_NOT_EXECUTABLE = 126, CE_EXIT_NOT_FOUND = 127 };
 
 struct ce_error {
-	char *message; /* on the heap, owned by the error; NULL while nothing has failed */
-	int exit_code; /* one of CE_EXIT_*; the exit code of the task */
+	char *message; /* on the heap, owned by the error; NULL without a failure, or without memory */
+	int exit_code; /* of the task or program: one of CE_EXIT_*, or what the launcher has answered */
 	const char *below; /* static lines to print below the message (help.h); NULL for none */
 };
 
@@ -17,7 +17,7 @@ struct ce_error {
  * text. */
 int ce_fail(struct ce_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Do the same with an exit code that follows the shell's convention. */
+/* Do the same, and set the exit code: 126 or 127 as in the shell, or the code in the launcher's answer. */
 int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -25,16 +25,17 @@ int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 int ce_fail_below(struct ce_error *err, const char *below, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Return the lines to print below an error of starting a program of the engine, by the errno. */
+/* Return the lines to print below the error of a program of the engine that could not be started, by the errno
+ * `number`. */
 const char *ce_start_help(int number);
 
-/* Return the lines to print below the message; `otherwise`, which suits all errors of a
- * task, if the error has none. */
+/* Return the lines to print below the message, or `otherwise` if the error has none. */
 const char *ce_error_below(const struct ce_error *err, const char *otherwise);
 
 /* Return the message, or a fixed text if there was no memory for one. */
 const char *ce_error_text(const struct ce_error *err);
 
+/* Free the message and make the error one in which nothing has failed. */
 void ce_error_clear(struct ce_error *err);
 
 #endif

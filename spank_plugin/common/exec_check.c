@@ -16,15 +16,17 @@
 
 #include "io.h"
 
-/* The kernel follows as many symlinks. */
+/* The kernel's own limit for symlinks in a path. */
 enum { MOST_LINKS = 40 };
-/* The kernel reads as much of a script; the loader's name is near the beginning of an ELF file. */
+/* The bytes that are read of a file: more than the kernel reads of a script, and an ELF file usually has the
+ * name of its loader within them. */
 enum { HEAD = 4096 };
 
-/* The head of the file that this is a part of, from the linker: of this node's machine. */
+/* The ELF header of the program or plugin that contains this code, defined by the linker. Its machine is the
+ * node's. */
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
-/* Replace a symlink's path with its target; 0 if it is not a symlink, or if the path
+/* Replace the path of a symlink with its target and return 1. Return 0 if it is not a symlink, or if the path
  * is too long for the buffer. */
 static int follow(char path[CE_LOADER_SIZE])
 {
@@ -109,7 +111,7 @@ static size_t elf(const char *head, size_t size, char name[CE_LOADER_SIZE])
 
 enum { MACHINE_NAME = 40, NO_EMULATOR = 99 };
 
-/* Write the machine's name as images have it. */
+/* Write the name that images have for the file's processor, such as arm64. */
 static void name_machine(const Elf64_Ehdr *file, char name[MACHINE_NAME])
 {
 	static const struct {
@@ -128,8 +130,8 @@ static void name_machine(const Elf64_Ehdr *file, char name[MACHINE_NAME])
 	}
 }
 
-/* Return whether the kernel certainly has no emulator for files with this head (binfmt_misc): try the head alone,
- * which has nothing to run. */
+/* Return whether the kernel certainly has no emulator (binfmt_misc) for files with this ELF header: try to
+ * execute the header alone, which has no code to run. */
 static int is_without_emulator(Elf64_Ehdr head)
 {
 	char name[] = "ce-try", *const argv[] = { name, NULL }, *const none[] = { NULL };
@@ -141,7 +143,7 @@ static int is_without_emulator(Elf64_Ehdr head)
 		return 0;
 	pid_t child = fork();
 	if (child == 0) {
-		/* an emulator would complain */
+		/* an emulator would print an error */
 		close(STDOUT_FILENO);
 		close(STDERR_FILENO);
 		fexecve(file, argv, none);
@@ -158,7 +160,8 @@ static int is_of_image(int fd)
 	return fstatfs(fd, &place) == 0 && place.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
-/* Return 1 or CE_FOREIGN, and the reason, if the file is for another processor than this node's. */
+/* Return CE_FOREIGN and the reason if the file belongs to the image and is for another processor than the
+ * node's, 1 and the reason if it is another file of that kind, else 0. */
 static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SIZE])
 {
 	Elf64_Ehdr file;
@@ -179,7 +182,7 @@ static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SI
 
 /* ---- the check ----------------------------------------------------------------------------------- */
 
-/* Return the file's descriptor, or -1, and its first bytes; opening a FIFO would block. */
+/* Return the file's descriptor, or -1, and its first bytes. O_NONBLOCK, because opening a FIFO would block. */
 static int open_head(const char *path, char head[HEAD + 1], ssize_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -189,7 +192,7 @@ static int open_head(const char *path, char head[HEAD + 1], ssize_t *size)
 	return fd;
 }
 
-/* Check a loader or an interpreter. */
+/* Return whether a loader or an interpreter does not exist, and write to `why` that it does not. */
 static int is_missing(const char *name, char why[CE_WHY_SIZE])
 {
 	char end[CE_LOADER_SIZE];

@@ -80,7 +80,8 @@ static int is_assignment(const char *text)
 	return length > 0 && text[length] == '=' && (text[0] < '0' || text[0] > '9');
 }
 
-/* Return the lines for something else in place of a command, or NULL. */
+/* Return the lines for a word that is not a command but an assignment, a mount, or a command together with its
+ * arguments; NULL for any other. */
 static const char *help_for_no_command(const char *command)
 {
 	if (is_assignment(command))
@@ -95,7 +96,8 @@ static const char *help_for_no_command(const char *command)
 	return NULL;
 }
 
-/* Return the lines for a relative path: where it was looked for, if that can be printed. */
+/* Return the lines for a relative path. They name the directory in which it was looked for, if that can be
+ * printed. */
 static const char *help_for_relative(void)
 {
 	static char help[512];
@@ -111,7 +113,8 @@ static const char *help_for_relative(void)
 	return help;
 }
 
-/* Return whether the word is a file of the current directory, which no shell looks in. */
+/* Return whether the word is a file in the current directory, where commands without a slash are not looked
+ * for. */
 static int is_file_here(const char *command)
 {
 	struct stat st;
@@ -165,7 +168,7 @@ void ce_script_find(int argc, char **argv, struct ce_script *script)
 	if (argc < 2 || !is_interpreter(argv[0]))
 		return;
 	for (int i = 1; i < argc; i++) {
-		/* -c and -m take a command or a module; all other options are passed over */
+		/* -c and -e take text, -m a module; other options are skipped */
 		if (strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "-m") == 0 ||
 		    strcmp(argv[i], "-e") == 0)
 			return;

@@ -1,6 +1,6 @@
 /*
- * What newcomers try first and what works instead: commands that images do not have, and scripts of the host
- * that the container does not show.
+ * Hints for what newcomers try first: commands that images do not have, and scripts of the host that are not in
+ * the container.
  */
 #ifndef CE_HINTS_H
 #define CE_HINTS_H
@@ -9,30 +9,32 @@
 
 enum { CE_SCRIPT_LINE = 1024 };
 
-/* Return the lines to print below "command not found" (help.h), static, until the next call; special ones for commands that are
- * never in an image, or rarely, and for files of the current directory. In the container. */
+/* Return the lines to print below "command not found" (help.h), valid until the next call. Commands that are
+ * never or rarely in an image have lines of their own, as have files in the current directory. Call it in the
+ * container. */
 const char *ce_not_found_help(const char *command);
 
-/* The lines to print below a file of which nobody has the permission to execute it. */
+/* The lines to print below the error for a file that nobody has the permission to execute. */
 extern const char ce_no_permission_help[];
 
-/* The lines to print below a script with the line ends of Windows. */
+/* The lines to print below the error for a script with the line ends of Windows. */
 extern const char ce_returns_help[];
 
-/* The lines to print below a script whose interpreter does not exist. */
+/* The lines to print below the error for a script whose interpreter does not exist. */
 extern const char ce_interpreter_help[];
 
-/* The script that an interpreter of the command line gets, if it is a file of the host. */
+/* A script that the command line passes to an interpreter, if it is a file on the host. */
 struct ce_script {
-	const char *name; /* one of argv, relative; NULL for none */
+	const char *name; /* a relative path, one of argv; NULL for none */
 	char directory[CE_SCRIPT_LINE / 4];
 };
 
-/* Look at the command line and the current directory. On the host, before the process joins. */
+/* Find the script of a command line, from the current directory. Call it on the host, before the process joins
+ * the container. */
 void ce_script_find(int argc, char **argv, struct ce_script *script);
 
-/* Return 1 and a warning in `line` if the script is not found from the current directory.
- * In the container. */
+/* Return 1 and a warning in `line` if there is a script that does not exist in the container, from the current
+ * directory there; else return 0. Call it in the container. */
 int ce_script_is_elsewhere(const struct ce_script *script, char line[CE_SCRIPT_LINE]);
 
 #endif

@@ -10,12 +10,12 @@
 
 #include "io.h"
 
-/* Beyond what the kernel gives to a program by default; no job has a larger environment. */
+/* More than the kernel passes to a program by default, so that no job's environment is larger. */
 enum { MAX_ENVIRONMENT = 32 * 1024 * 1024, MAX_STAT = 4096 };
 
 /* An option under both of its names (inherit.h). */
 #define OPTION(name, shown) { CE_INHERITED name, CE_INHERITED_PLAIN name, shown }
-/* Those with a name to show ask for a container. */
+/* The options with a name to show ask for a container. They come first. */
 static const struct {
 	const char *inherited, *plain, *shown;
 } options[] = { OPTION("environment", "--environment"),
@@ -50,7 +50,7 @@ const char *ce_inherited(const char **option)
 	return NULL;
 }
 
-/* The environment that a command with CE_INHERIT=no leaves, on the heap. */
+/* The value of the option that was removed because of CE_INHERIT=no, on the heap; NULL for none. */
 static char *left;
 
 const char *ce_not_inherited(void)
@@ -102,8 +102,8 @@ static int adopt_from(int process)
 	return found;
 }
 
-/* A program that changes its user on execve (sudo) belongs to root, but its
- * environment comes from its caller. */
+/* Return whether the process runs as this user. A program that changes its user on execve (sudo) belongs to
+ * root, but its environment comes from its caller. */
 static int is_mine(int process)
 {
 	struct stat st;
@@ -111,7 +111,7 @@ static int is_mine(int process)
 	return fstat(process, &st) == 0 && st.st_uid == geteuid();
 }
 
-/* Return 0 if there is no parent, or none visible from here. */
+/* Return the pid of the process's parent; 0 if there is none, or none visible from here. */
 static pid_t parent_of(int process)
 {
 	size_t size = 0;

@@ -1,6 +1,6 @@
 /*
- * The options that srun, salloc and sbatch inherit from the job they are started in, even if their
- * environment has been cleaned. Runs in these commands, as the user, and in ce-host before it executes them.
+ * The options that srun, salloc and sbatch inherit from the job in which they are started, even if their
+ * environment has been cleared. Runs in these commands, as the user, and in ce-host before it executes them.
  */
 #ifndef CE_INHERIT_H
 #define CE_INHERIT_H
@@ -8,10 +8,10 @@
 /* The prefix of the variables by which Slurm passes a job's options to the programs started in it;
  * the option's name follows. */
 #define CE_INHERITED "SLURM_SPANK_" CE_INHERITED_PLAIN
-/* In the shell of salloc, both names are set. */
+/* The prefix without SLURM_SPANK_. In the shell of salloc, variables with both prefixes are set. */
 #define CE_INHERITED_PLAIN "_SLURM_SPANK_OPTION_container_engine_"
-/* Set to "no", this command inherits nothing: for steps that the engine itself starts
- * (container_engine/process.py). */
+/* The name of a variable: where it is "no", the command inherits nothing. For steps that the engine itself
+ * starts (container_engine/process.py). */
 #define CE_INHERIT "CE_INHERIT"
 
 /* Restore inherited options; call this before Slurm looks for them. If the environment has none and
@@ -23,7 +23,8 @@ int ce_inherit(int descends);
 /* Return the value of the option that was removed because of CE_INHERIT; NULL if there was none. */
 const char *ce_not_inherited(void);
 
-/* Return the value of an inherited option that asks for a container, NULL for none, and the option's name. */
+/* Return the value of an inherited option that asks for a container and put the option's name, such as
+ * --environment, into *option; NULL if there is none. */
 const char *ce_inherited(const char **option);
 
 #endif

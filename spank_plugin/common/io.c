@@ -40,8 +40,8 @@ int ce_write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
-/* Return the buffer with more room, where one more byte fits than *capacity says. NULL on failure: the
- * buffer remains the caller's. */
+/* Return the buffer with twice the capacity, and room for one byte more. Return NULL with errno on failure: the
+ * old buffer then remains the caller's. */
 static char *grow(char *buffer, size_t *capacity, size_t limit)
 {
 	if (*capacity > limit) {
@@ -57,7 +57,7 @@ static char *grow(char *buffer, size_t *capacity, size_t limit)
 static char *read_from(int fd, int seekable, size_t limit, size_t *size)
 {
 	size_t capacity = 16384, used = 0;
-	/* not by realloc, whose memory GCC's analyzer loses sight of if the old one is NULL */
+	/* malloc, not realloc: GCC's analyzer loses track of what realloc(NULL) returns */
 	CE_AUTO_FREE char *buffer = malloc(capacity + 1);
 
 	if (buffer == NULL)

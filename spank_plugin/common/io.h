@@ -18,7 +18,7 @@ static inline void ce_close_fd(int *fd)
 	*fd = -1;
 }
 
-/* Return the descriptor, which its scope closes no longer. */
+/* Return the descriptor and take it from its variable, so that the end of the scope does not close it. */
 static inline int ce_release_fd(int *fd)
 {
 	int released = *fd;
@@ -33,7 +33,7 @@ static inline void ce_close_all(int fds[CE_MAX_FDS])
 		ce_close_fd(&fds[i]);
 }
 
-/* Return how many descriptors have arrived. */
+/* Return how many descriptors ce_receive has put into the array. */
 static inline size_t ce_count_fds(const int fds[CE_MAX_FDS])
 {
 	size_t count = 0;
@@ -51,8 +51,8 @@ static inline void ce_free_ptr(void *pointer)
 #define CE_AUTO_FD __attribute__((cleanup(ce_close_fd))) int
 #define CE_AUTO_FREE __attribute__((cleanup(ce_free_ptr)))
 
-/* Return the open descriptor whose decimal number is `text`, as passed to a program as an argument, and make
- * it close-on-exec. -1 for anything else. */
+/* Return the open descriptor whose decimal number is `text`, as passed to a program as an argument, and make it
+ * close-on-exec. Return -1 for anything else. */
 int ce_descriptor(const char *text);
 
 /* Write all of the data, continuing after interrupted and short writes. Return 0, or -1 with errno. */
@@ -84,13 +84,16 @@ void ce_drop_handlers(void);
 /* Return the monotonic clock in milliseconds. */
 int64_t ce_now_ms(void);
 
-/* Wait until fd is readable or closed and return 1; return 0 once ce_now_ms reaches the deadline. */
+/* Wait until fd is readable or closed and return 1. Return 0 once ce_now_ms reaches the deadline, or if poll
+ * fails. Descriptor -1 never becomes readable. */
 int ce_wait_readable(int fd, int64_t deadline_ms);
 
-/* The same for any of two, of which the second may be -1. */
+/* Wait for either of two descriptors in the same way. */
 int ce_wait_either(int fd, int other, int64_t deadline_ms);
 
+/* Return a close-on-exec pidfd, or -1 with errno. */
 int ce_pidfd_open(pid_t pid);
+/* Send a signal. Return 0, or -1 with errno. */
 int ce_pidfd_kill(int pidfd, int signal);
 
 /* Receive one packet of a SOCK_SEQPACKET socket. `fds` receives up to CE_MAX_FDS descriptors, all

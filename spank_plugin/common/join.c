@@ -77,7 +77,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 				     container->workdir, strerror(errno));
 	if (refuse_privileges(container, err) < 0)
 		return -1;
-	/* Root in there is the user, who may change no owner and become nobody else. */
+	/* Root in the container is still the user, who can change no owner and become no other user. */
 	if (geteuid() == 0 && ce_fakeroot() < 0)
 		return ce_fail(err, "cannot install the filter for root in the container: %s", strerror(errno));
 	return has_pids ? ce_enter_pids(err) : 0;
@@ -128,8 +128,8 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 	return keep_path(variables, err);
 }
 
-/* Return 0 if the file can be executed, EACCES if it exists but cannot, else the reason why it was not
- * found. */
+/* Return 0 if the file can be executed, EACCES if it exists but the user may not execute it, else the errno of
+ * stat. */
 static int try_command(const char *path)
 {
 	struct stat st;
@@ -141,13 +141,14 @@ static int try_command(const char *path)
 	return 0;
 }
 
-/* Other reasons say nothing about the file: the image could not be read (ENOTCONN, EIO), for instance. */
+/* Return whether the errno means that the file does not exist. Others do not tell: ENOTCONN and EIO, for
+ * instance, mean that the image cannot be read. */
 static int is_absent(int reason)
 {
 	return reason == ENOENT || reason == ENOTDIR || reason == ELOOP;
 }
 
-/* Report a file that exists and that the user may not execute. */
+/* Report a file that the user may not execute, or that cannot be examined. */
 static int refuse_file(const char *command, int reason, struct ce_error *err)
 {
 	const char *why = strerror(reason);
@@ -167,8 +168,7 @@ static int refuse_file(const char *command, int reason, struct ce_error *err)
 			    why);
 }
 
-/* Report why `command` cannot be run. `link` is the path at which it was found, if
- * that is a dangling symlink. */
+/* Report why `command` cannot be run. `link` is a path at which there may be a dangling symlink, NULL for none. */
 static int refuse(const char *command, int reason, const char *link, struct ce_error *err)
 {
 	char end[CE_LOADER_SIZE];
@@ -193,8 +193,8 @@ static int try_link(const char *path)
 	return ce_leads_nowhere(path, end) ? 0 : ENOENT;
 }
 
-/* Return 0 and the first file of this name for which `try_file` returns 0 in `found`; 1 and the reason if
- * there is none; -1 when out of memory. */
+/* Return 0 and the first file of this name for which `try_file` returns 0 in `found`, on the heap; 1 and the
+ * reason if there is none; -1 when out of memory. */
 static int search_path(const char *path, const char *command, int (*try_file)(const char *),
 		       char **found, int *reason)
 {
@@ -223,8 +223,9 @@ static int search_path(const char *path, const char *command, int (*try_file)(co
 	return 1;
 }
 
-/* Report this here, because Slurm would print a message of its own, or report for a missing loader that the
- * program does not exist, and end the task with the error number as exit code. */
+/* Return 0 if the kernel can execute *found, else -1 with the error, and free *found. Slurm would print a
+ * message of its own, or report for a missing loader that the program does not exist, and end the task with the
+ * error number as exit code. */
 static int check_start(const char *command, char **found, struct ce_error *err)
 {
 	char why[CE_WHY_SIZE];

@@ -10,20 +10,23 @@
 
 #include "error.h"
 
-/* The most namespaces of a container beside user and mount namespace: network, IPC, UTS, PID. */
+/* How many namespaces a container can have of its own besides the user and mount namespaces: network, IPC, UTS,
+ * PID. */
 #define CE_MAX_UNSHARED 4
 
-/* The first letter of a guard's report of a container, and the place of the guard's descriptor in it. With a container for each
- * task it is the report of the first one, and the last descriptor is the socket at which tasks ask for theirs. */
+/* A guard's report that a container is ready begins with one of these letters and has the guard's pidfd at this
+ * index of its descriptors. CE_REPORT_OF_TASKS: each task has a container of its own; this report is about the
+ * first of them, and its last descriptor is the socket at which tasks ask for theirs. */
 enum { CE_REPORT_OF_NODE = 'R', CE_REPORT_OF_TASKS = 'T', CE_REPORTED_GUARD = 3 };
 
+/* A container that a process can join, with what is known of its session. */
 struct ce_container {
 	int user_ns;	/* descriptors, owned; -1 when absent */
-	int unshared[CE_MAX_UNSHARED]; /* of those, in any order; a container without has the node's */
+	int unshared[CE_MAX_UNSHARED]; /* its other namespaces, in any order; the node's are used for absent ones */
 	int mount_ns;
 	int environment; /* records, see ce_apply_environment */
 	int guard;	/* pidfd of the guard; readable when the whole session is gone */
-	int launcher;	/* pidfd of the launcher, which has work left after its answer */
+	int launcher;	/* pidfd of the launcher, which has work left after it has answered */
 	int attended;	/* readable once the work that follows the guard's end is done */
 	int trace;	/* the user's trace file of this launch, to append to; may be -1 */
 	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
@@ -39,18 +42,21 @@ struct ce_container {
 
 #define CE_CONTAINER_INIT { -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
 
+/* Close all descriptors and free the strings. May be called twice. */
 void ce_container_close(struct ce_container *container);
 
-/* Join the user namespace, then the others, the mount namespace last, and change to the working directory. From then on, no
- * execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In the container,
- * setuid programs gain nothing anyway; this also protects against a hole in the kernel's handling of such an
- * execve. Who is root in the container gets ce_fakeroot. Into a PID namespace goes a child, see ce_enter_pids: what
- * returns may be another process than what called. After a failure the process may have joined only in part: it
- * must not execute anything. */
+/* Join the user namespace, then the others, the mount namespace last, and change to the working directory. From
+ * then on, no execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In the
+ * container, setuid programs gain nothing anyway; this also protects against a hole in the kernel's handling of
+ * such an execve. A user who is root in the container gets the filter of ce_fakeroot. Return 0, or -1 with the
+ * error.
+ *
+ * Only a child can enter a PID namespace: where the container has one, it is the child that returns
+ * (ce_enter_pids). After a failure the process may have joined only in part: it must not execute anything. */
 int ce_join(const struct ce_container *container, struct ce_error *err);
 
 /* Access to the environment of a process. `set` with value NULL unsets; it returns 0 or a negative number.
- * `get` returns the current value of a variable, NULL for none. */
+ * `get` returns the current value of a variable, NULL if it is unset. */
 struct ce_variables {
 	int (*set)(void *context, const char *name, const char *value);
 	const char *(*get)(void *context, const char *name);
@@ -58,13 +64,15 @@ struct ce_variables {
 };
 
 /* Apply NUL-terminated records to an environment, in their order: `NAME=value` sets, `NAME` alone unsets,
- * `=NAME=OTHER` gives NAME the value that OTHER has in this task, and changes nothing if OTHER is unset. Stop
- * at the first variable that cannot be set, with an error that names it. */
+ * `=NAME=OTHER` gives NAME the value that OTHER has in this task, and changes nothing if OTHER is unset. Then
+ * set the usual PATH if there is none. Return 0, or -1 with an error that names the first variable that cannot
+ * be set; later records are then not applied. */
 int ce_apply_environment(int records_fd, const struct ce_variables *variables, struct ce_error *err);
 
-/* Find `command` as execvp would, in the given PATH (NULL: the usual default). On success *found is
- * on the heap and the caller frees it. The exit code of the error is 127 if the command is not found,
- * 126 if it is not executable. */
+/* Find `command` as execvp would, in the given PATH (NULL: the usual default), and check that the kernel can
+ * execute it (exec_check.h). Return 0 and the path in *found, on the heap, which the caller frees; or -1 with
+ * the error, whose exit code is 127 if the command is not found, 126 if it cannot be executed, 125 without
+ * memory. */
 int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err);
 
 #endif

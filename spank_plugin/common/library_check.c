@@ -26,8 +26,8 @@ enum { MOST_OF_CACHE = 16 << 20, MOST_OF_NAMES = 1 << 20, MOST_RECORDS = 4 << 20
 static const char *const defaults[] = { "/lib/" MULTIARCH, "/usr/lib/" MULTIARCH, "/lib64", "/usr/lib64", "/lib",
 					"/usr/lib", "/usr/local/lib" };
 
-/* The names of the image's libraries: the file of ldconfig, or what the default directories have, with a NUL
- * before and after each name. */
+/* The names of the image's libraries: the content of /etc/ld.so.cache, or the names in the default directories,
+ * with a NUL before and after each. */
 struct cache {
 	char *text; /* on the heap; NULL if there is none */
 	size_t size;
@@ -69,8 +69,8 @@ static struct cache read_cache(void)
 	return cache.text != NULL ? cache : list_defaults();
 }
 
-/* Put the next name in the cache that begins with `stem` into `name`; `*place` is where to go on. A name stands
- * alone, or at the end of a path, with which ldconfig shares it. */
+/* Return 1 and put the next name in the cache that begins with `stem` into `name`; return 0 if there is no
+ * other. The search begins at *place, which moves on. In ldconfig's cache a name may be the end of a path. */
 static int next_name(const struct cache *cache, const char *stem, size_t *place, char name[MOST_NAME])
 {
 	size_t length = strlen(stem);
@@ -92,7 +92,7 @@ static int next_name(const struct cache *cache, const char *stem, size_t *place,
 	return 0;
 }
 
-/* Return whether a record sets or removes the variable. */
+/* Return whether a record sets or removes the variable. If the records cannot be read, assume that one does. */
 static int is_decided(int records_fd, const char *variable)
 {
 	size_t size = 0, length = strlen(variable);
@@ -130,7 +130,7 @@ static int is_mounted(const char *directory)
 	return stat("/", &root) == 0 && stat(directory, &st) == 0 && st.st_dev != root.st_dev;
 }
 
-/* Return whether a directory of the search path is mounted: with none, nothing else is to be looked at. */
+/* Return whether a directory of the search path is mounted. Only then can there be a leak. */
 static int has_mounted(const char *path)
 {
 	char directory[PATH_MAX];

@@ -17,7 +17,7 @@ uint32_t ce_crc(uint32_t before, const void *data, size_t size)
 	const unsigned char *bytes = data;
 	uint32_t crc = ~before;
 
-	/* the last entry tells whether it has been made */
+	/* the last entry is 0 until the table has been made */
 	for (uint32_t i = 0; table[255] == 0 && i < 256; i++) {
 		table[i] = i;
 		for (int bit = 0; bit < 8; bit++)

@@ -45,7 +45,8 @@ static int is_mpirun(const char *command)
 	return IS_ONE_OF(ce_base_name(command), names);
 }
 
-/* Return whether an option chooses another launcher, or asks for help only. */
+/* Return whether an option chooses another launcher, or only asks for information, or there are no arguments at
+ * all. */
 static int has_choice(enum kind kind, int argc, char **argv)
 {
 	static const char *const any[] = { "-launcher", "--launcher", "-launcher-exec", "-bootstrap", "--bootstrap",
@@ -62,8 +63,8 @@ static int has_choice(enum kind kind, int argc, char **argv)
 	return argc < 2;
 }
 
-/* Return whether a variable chooses another launcher. Slurm itself may set some, to slurm, and the node's
- * launcher some, to fork, in a step of one node. */
+/* Return whether a variable chooses another launcher. Slurm itself may set some of them to "slurm"; in a step
+ * of one node, the node's launcher sets some to "fork". */
 static int is_chosen(enum kind kind, const struct ce_variables *variables)
 {
 	static const char *const hydra[] = { "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP", NULL };
@@ -115,7 +116,7 @@ static int has_srun(const struct ce_variables *variables)
 	return rc == 0;
 }
 
-/* Return whether Slurm's name for this node is not its host name, by which Open MPI knows it. */
+/* Return whether Slurm's name for this node differs from its host name, by which Open MPI knows it. */
 static int has_other_name(const struct ce_variables *variables)
 {
 	const char *node = variables->get(variables->context, "SLURMD_NODENAME");

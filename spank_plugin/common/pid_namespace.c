@@ -39,11 +39,12 @@ static void await(pid_t child)
 {
 	int status;
 
-	/* signals of other children are left: it has none */
+	/* there is no other child whose SIGCHLD this could be */
 	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
 		if (!WIFSTOPPED(status))
 			end_as(status);
-		/* as a shell's foreground job does; the SIGCONT that ends this stays pending, and is passed on */
+		/* stop, too, as a shell's foreground job does; the SIGCONT that ends this stays pending, and is
+		 * passed on */
 		raise(SIGSTOP);
 	}
 }
@@ -64,8 +65,8 @@ __attribute__((noreturn)) static void stand_for(pid_t child)
 	}
 }
 
-/* Give the child a process group of its own, so that the terminal's signals reach it once, and the terminal where
- * this process has it. */
+/* Give the child a process group of its own, so that the terminal's signals reach it only once, and the
+ * terminal, if this process has it. */
 static void hand_over_terminal(pid_t child)
 {
 	int has_it = tcgetpgrp(STDIN_FILENO) == getpgrp();
@@ -74,8 +75,8 @@ static void hand_over_terminal(pid_t child)
 		(void)tcsetpgrp(STDIN_FILENO, child);
 }
 
-/* Wait in the child for the word that everything is arranged. Without it, its parent has died, and nobody would
- * end it any more. */
+/* Wait in the child for the byte by which its parent says that all is arranged. If none arrives, the parent has
+ * died, and nobody would end the child. */
 static void await_word(int from_parent)
 {
 	char word;

@@ -7,9 +7,9 @@
 
 #include "io.h"
 
-/* the server's addresses are in PMIX_SERVER_URI, and in others that add the number of a version */
+/* the server's addresses are in PMIX_SERVER_URI, and in variables with a version number after this name */
 enum { MAX_VERSION = 99 };
-/* no transport of PMIx: the client gives up without a connection */
+/* not an address that PMIx understands: the client gives up without a connection */
 static const char nowhere[] = "root-in-a-container;none://";
 
 /* Return the list without "native", on the heap, NULL when out of memory. */

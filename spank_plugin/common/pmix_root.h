@@ -1,7 +1,7 @@
 /*
  * PMIx of a task whose user is root in the container. Slurm's server knows the user by the number outside: its
- * module "native" compares that with the one that the client says, and refuses root. PMIx 4.2 then never ends the
- * server, and slurmstepd with it, so such a client must not come to the server at all.
+ * module "native" compares that with the number that the client sends, and refuses root. The server of PMIx 4.2
+ * then never ends, and neither does slurmstepd, so such a client must not reach the server at all.
  */
 #ifndef CE_PMIX_ROOT_H
 #define CE_PMIX_ROOT_H
@@ -12,9 +12,10 @@
 	"uses MPI, and Slurm's PMIx refuses root, which you are in this container: it compares " \
 	"user numbers (com.ce.root_remap, --container-remap-root)"
 
-/* Change the environment of a task that has this effective user in the container: select another module that the
- * server offers, and return 0; if there is none, remove the server's address, so that a client fails at once, and
- * return 1. Return 0 if the user is not root or the step has no server, -1 if a variable cannot be set. */
+/* Change the environment of a task whose effective user in the container is `uid`. If that is root, select
+ * another module that the server offers, and return 0; if it offers no other, replace the server's addresses,
+ * so that a client fails at once, and return 1. Return 0 if the user is not root or the step has no server, -1
+ * if a variable cannot be set. */
 int ce_pmix_of_root(unsigned uid, const struct ce_variables *variables);
 
 #endif

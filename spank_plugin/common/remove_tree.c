@@ -13,7 +13,7 @@
 
 #include "io.h"
 
-/* Each level needs a descriptor: what is deeper moves up first. */
+/* Each level needs a descriptor, so directories that are deeper are first moved up to the top. */
 enum { MOST_LEVELS = 64 };
 
 struct removal {
@@ -21,8 +21,8 @@ struct removal {
 	unsigned moved; /* how many directories were too deep and are below `top` now */
 };
 
-/* Return a descriptor to read and change a directory, -1 for anything else. A user who is root in the container,
- * and overlayfs itself, make directories that nobody may read. */
+/* Return a descriptor to read and change a directory, -1 for anything else. The mode is changed first: a user
+ * who is root in the container, and overlayfs itself, make directories that nobody may read. */
 static int open_directory(int parent, const char *name)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,

@@ -1,9 +1,9 @@
-/* Remove a directory whose contents its user has chosen. */
+/* Removes a directory whose contents a user has chosen. */
 #ifndef CE_REMOVE_TREE_H
 #define CE_REMOVE_TREE_H
 
 /* Remove `name` in the open directory `parent`, and all below it, as far as this process may. No symlink and no
- * mount is followed: what is mounted there stays, with the directories above it. */
+ * mount is followed: what is mounted below it stays, with the directories above the mount. */
 void ce_remove_tree(int parent, const char *name);
 
 #endif

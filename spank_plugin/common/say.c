@@ -41,7 +41,8 @@ int ce_claim_message(int directory, const char *planned, const char *message)
 	return fd >= 0 || errno != EEXIST;
 }
 
-/* Check whether the line has a prefix already, as "ce: error: ". "ce: " alone is none: a command may be called ce. */
+/* Return whether the line has a prefix already, such as "ce: error: ". "ce: " alone is not enough: a command
+ * may be called ce. */
 static int is_finished(const char *line)
 {
 	static const char *const labels[] = {"error", "warning", "hint", "also", "details", "see"};
@@ -57,7 +58,7 @@ static int is_finished(const char *line)
 	return 0;
 }
 
-/* Replace control characters other than `spared` by blanks, also those that UTF-8 has beyond ASCII. */
+/* Replace control characters other than `spared` by blanks, including those that UTF-8 has beyond ASCII. */
 static void blank_controls(char *text, char spared)
 {
 	for (unsigned char *byte = (unsigned char *)text; *byte != '\0'; byte++) {
@@ -107,7 +108,7 @@ void ce_say_error(const char *node, const char *message, const char *below)
 
 	if (line == NULL)
 		return;
-	/* Without lines below it is the launcher's, which has its own. */
+	/* with nothing below it, the message is the launcher's, which has lines of its own */
 	if (below[0] != '\0')
 		ce_make_one_line(line);
 	if (asprintf(&whole, "%s\n%s", line, below) < 0)

@@ -30,7 +30,7 @@ static int lives_there(int proc, const char *pid, const struct stat *namespace)
 	return fstatat(proc, path, &st, 0) == 0 && same(&st, namespace);
 }
 
-/* Find the user namespace in which one was made. */
+/* Find the parent of a user namespace. Return 0, or -1 with errno. */
 static int parent_of(int user_ns, struct stat *parent)
 {
 	CE_AUTO_FD fd = ioctl(user_ns, NS_GET_PARENT);
@@ -38,7 +38,7 @@ static int parent_of(int user_ns, struct stat *parent)
 	return fd < 0 ? -1 : fstat(fd, parent);
 }
 
-/* Return whether the process is in a user namespace that was made in this one. */
+/* Return whether the process is in a user namespace that has this parent. */
 static int lives_below(int proc, const char *pid, const struct stat *parent)
 {
 	char path[64];
@@ -52,8 +52,9 @@ static int lives_below(int proc, const char *pid, const struct stat *parent)
 
 typedef int is_among_fn(int proc, const char *pid, const struct stat *namespace);
 
-/* Check the namespace again once the pidfd is open: if the process is still in it, the pidfd refers to
- * that process, even if the number is reused afterwards. */
+/* Kill the process if it is in the namespace; return whether it was killed. Check this again once the pidfd is
+ * open: if the process is still in the namespace, the pidfd refers to that process, even if the pid is reused
+ * afterwards. */
 static int kill_one(int proc, const char *name, is_among_fn *is_among, const struct stat *namespace)
 {
 	char *end;
@@ -108,7 +109,8 @@ int ce_sweep_all(int user_ns)
 {
 	struct stat parent, own;
 
-	/* never those of other sessions, which are made in the host's namespace, whatever the descriptor is */
+	/* never the containers of other sessions, whose user namespaces also have the host's as their parent,
+	 * whatever the descriptor is */
 	if (parent_of(user_ns, &parent) < 0 || stat("/proc/self/ns/user", &own) < 0 || same(&parent, &own))
 		return 0;
 	return sweep(lives_below, &parent);

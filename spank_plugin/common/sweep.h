@@ -1,4 +1,4 @@
-/* Killing all processes of a container, found by its namespaces. */
+/* Kills all processes of a container, found by its namespaces. */
 #ifndef CE_SWEEP_H
 #define CE_SWEEP_H
 
@@ -7,8 +7,8 @@
  * reaches the processes of all users. Return how many processes were killed. */
 int ce_sweep(int mount_ns);
 
-/* The same for all processes in user namespaces that were made in the one in which `user_ns` was made: those of all
- * containers of a session. Do nothing if that is the caller's own. */
+/* Kill all processes in user namespaces whose parent is that of `user_ns`: the processes of all containers of a
+ * session. Do nothing if this parent is the caller's own user namespace. Repeat and return as ce_sweep does. */
 int ce_sweep_all(int user_ns);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "io.h"
 
-/* All offsets come from the file and are only passed to pread, which refuses the absurd ones. */
+/* All offsets come from the file and are only passed to pread, which fails for impossible ones. */
 enum { MOST_SEGMENTS = 64, MOST_ENTRIES = 1024 };
 
 static int read_at(int fd, void *to, size_t size, uint64_t offset)
@@ -17,7 +17,7 @@ static int read_at(int fd, void *to, size_t size, uint64_t offset)
 	return offset <= INT64_MAX && pread(fd, to, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* Return the place in the file of what is loaded at this address; 0 if no segment has it. */
+/* Return the offset in the file of what is loaded at this address; 0 if no segment contains it. */
 static uint64_t place_of(const Elf64_Phdr *segments, size_t count, uint64_t address)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -28,7 +28,7 @@ static uint64_t place_of(const Elf64_Phdr *segments, size_t count, uint64_t addr
 	return 0;
 }
 
-/* What the dynamic section says: the first MPI library, "" for none, and whether there is a search path. */
+/* What the dynamic section contains: the first MPI library, "" for none, and whether there is a search path. */
 struct needs {
 	char name[CE_MPI_NAME];
 	int has_path;

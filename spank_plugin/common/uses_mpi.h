@@ -1,4 +1,5 @@
-/* Tell whether a program is linked with an MPI library: each of its ranks then asks its starter for the others. */
+/* Checks whether a program is linked with an MPI library: each of its ranks then asks the program that started
+ * it for the others. */
 #ifndef CE_USES_MPI_H
 #define CE_USES_MPI_H
 
@@ -7,8 +8,8 @@ int ce_uses_mpi(const char *path);
 
 enum { CE_MPI_NAME = 64 };
 
-/* Do the same for a program without a search path of its own (RPATH, RUNPATH), and put the library's name into
- * `name`. */
+/* Return 1, and the library's name in `name`, if the ELF file itself needs such a library and has no search
+ * path of its own (RPATH, RUNPATH); else return 0. */
 int ce_needs_mpi(const char *path, char name[CE_MPI_NAME]);
 
 #endif
