@@ -1,10 +1,11 @@
 /*
- * ce-guard, internal: the process that owns everything a container needs on a node.
+ * Internal to ce-guard, the process that owns everything a container needs on a node.
  * guard.c          lifetime: namespaces, the watching thread, the end
- * guard_fail.c     the reason of a failure
+ * guard_fail.c     recording a failure
  * guard_report.c   reports to the launcher
  * guard_events.c   watching the children and the other ends of the session
  * guard_child.c    starting programs
+ * guard_memory.c   the size of a tmpfs, within the memory limit of the job
  * guard_door.c     what later steps of the job get of a container that lives with it
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents
@@ -26,50 +27,50 @@
 #include "common/io.h"
 #include "common/join.h"
 
-/* stamps: one line for each kind of operation, far below the limit */
+/* GUARD_MAX_STAMPS is in bytes: the stamps have a line for each kind of operation, far fewer than would fit */
 enum { GUARD_MAX_CONTAINER = 4 + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
 struct guard {
-	int control;	   /* to the launcher: we send one report, it answers to go on */
-	int watch;	   /* pidfd of slurmstepd (or of `ce run`); we end when it does */
-	int life;	   /* to the plugin: closed means end; the cause of an early death is sent */
+	int control;	   /* socket to the launcher, or a keeper's to process 1, for reports; a byte comes back */
+	int watch;	   /* pidfd of slurmstepd, of `ce run`, or of a keeper's task; this process ends when it does */
+	int life;	   /* socket to the plugin: its closing ends this process; an early death's cause is sent; may be -1 */
 	int signals;	   /* signalfd for SIGCHLD */
 	int log;	   /* memory file with the output of our children */
-	_Atomic int attendant; /* to ce-attend, which stops services; 0 if there are none to stop */
+	_Atomic int attendant; /* socket to ce-attend, which stops services; 0 if there are none to stop */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
-	char *fuse_image[GUARD_MAX_FUSE]; /* the files that they serve, on the heap */
-	int fuse_device[GUARD_MAX_FUSE];  /* their connections, kept only for other steps; else -1 */
+	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
+	int fuse_device[GUARD_MAX_FUSE];  /* their FUSE devices, kept only for other steps of the job; else -1 */
 	size_t fuse_count;
 	struct guard_kept {
-		int lock;      /* of the container's directory, shared with other guards; -1: this step's alone */
-		char *root;    /* where the container's root is mounted, on the heap; NULL if by another guard */
+		int lock;      /* the container's lock file, shared with other guards; -1: a container of this step alone */
+		char *root;    /* where this guard has mounted the container's root, on the heap; NULL if it has not */
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
-		int has_mounts;	  /* whether a guard that joined has a mount namespace of its own */
+		int has_mounts;	  /* whether this guard has made a mount namespace although it has joined a container */
 		/* its user namespace, mount namespace, environment, mountinfo, other namespaces of its own */
 		int container[GUARD_MAX_CONTAINER];
 		size_t count; /* of these, 0 until they are known */
 	} kept;
 	struct guard_tasks {
-		int socket; /* to the tasks, each of which asks for a container; -1: one container for all */
-		int others; /* the other end of it, for the launcher, the tasks and the keepers */
-		int first[CE_MAX_FDS]; /* the report's descriptors of a container that no task has yet */
-		int first_keeper;      /* the socket to the process that keeps it; -1 once a task has it */
+		int socket; /* at which tasks ask for their containers; -1: one container for all */
+		int others; /* its other end, for the launcher, the tasks and the keepers */
+		int first[CE_MAX_FDS]; /* the descriptors in the first container's report, until a task gets them */
+		int first_keeper;      /* socket to the keeper of the first container; -1 once a task has the container */
 		char *size, *dir;      /* of each container's own tmpfs, on the heap */
 		char *rest;	       /* the operations that make a container, on the heap */
 		size_t rest_size;
 		/* answers a packet at the socket; returns -1 after guard_fail if the container of a task has ended */
 		int (*answer)(struct guard *guard);
 	} tasks;
-	int is_keeper; /* of one task's container, whose end is that of `watch` */
+	int is_keeper; /* whether this process keeps the container of one task, and ends it with that task (`watch`) */
 	char *rest;    /* the operations after the current one */
 	size_t rest_size;
-	int (*run)(struct guard *guard, char *specification, size_t size); /* guard_run_operations */
+	int (*run)(struct guard *guard, char *specification, size_t size); /* guard_run_operations, for keepers */
 	int has_pids; /* whether tasks enter the container's PID namespace */
-	int in_more; /* the current operations were added by a program */
+	int in_more; /* the current operations were added by a program (guard_inspect.c) */
 	char *more;  /* operations that a program has added, to be run next, on the heap; NULL for none */
 	size_t more_size;
 	const char *stage;   /* the current operation, for the report */
@@ -86,11 +87,11 @@ struct guard {
 	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
 
-/* Fail with this message, and keep errno beside it, so that the launcher can translate the kernel's reason.
- * The first failure is kept. Return -1. */
+/* Record a failure: this message and errno, so that the launcher can translate the kernel's reason. Only the
+ * first failure is kept. Return -1. */
 int guard_fail(struct guard *guard, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Fail with how `what` ended, by its waitpid status. Return -1. */
+/* Record as a failure how `what` ended, by its waitpid status; errno is recorded as 0. Return -1. */
 int guard_fail_ended(struct guard *guard, const char *what, int status);
 
 #endif

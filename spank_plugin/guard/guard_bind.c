@@ -1,7 +1,7 @@
 /*
  * Bind mounts with their own flags. crun (1.8) applies nosuid, nodev and noexec to a bind mount only if it is
- * also read-only. So the guard binds such a source below the session, with the flags, and Podman binds from
- * there: a bind mount keeps the flags of its source.
+ * also read-only. So the guard binds such a source below the session's directory, with the flags, and the
+ * runtime binds from there: a bind mount keeps the flags of its source.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ static const struct {
 	{ "noexec", MOUNT_ATTR_NOEXEC },
 };
 
-/* Return the mount attributes among the flags; the others (propagation, rw) are left to Podman. */
+/* Return the mount attributes among the flags; the others (propagation, rw) are left to the runtime. */
 static uint64_t attributes_of(char **flags)
 {
 	uint64_t set = 0;

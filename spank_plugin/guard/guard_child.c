@@ -17,14 +17,15 @@ static void become_child(struct guard *guard, const char *const argv[], const ch
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	ce_default_signals();
-	/* a server lives as long as the session; not so Podman, which also starts the image's entrypoint */
+	/* signals to the step must not end an image server before the session; Podman, which also starts the
+	 * image's entrypoint, gets them */
 	if (keep >= 0)
 		ce_ignore_step_signals();
 	if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(guard->log, 2) < 0)
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
-	/* neither changes the strings; their prototypes predate const */
+	/* execv and execvp do not change the strings; their prototypes predate const */
 	if (copy != NULL)
 		execv(copy, (char *const *)(uintptr_t)argv);
 	execvp(argv[0], (char *const *)(uintptr_t)argv);

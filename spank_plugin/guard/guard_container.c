@@ -34,7 +34,8 @@ static int open_program(const char *name)
 	return -1;
 }
 
-/* Return whether the kernel executes the file by itself. A script needs its name. */
+/* Return whether the file is an ELF program. A script cannot be executed from a copy: its interpreter opens it
+ * by its path. */
 static int is_binary(int file)
 {
 	char magic[SELFMAG];
@@ -42,9 +43,9 @@ static int is_binary(int file)
 	return pread(file, magic, SELFMAG, 0) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
-/* Return a sealed copy of a program in memory; -1 if there cannot be one: execvp then says what is wrong. crun never
- * runs from its own file, which a container might write to: without this it copies itself, and is loaded and
- * linked twice. */
+/* Return a descriptor of a sealed copy of a program in memory; -1 if that cannot be made: execvp then reports
+ * what is wrong with the program. crun never runs from its own file, which a container might write to. Without
+ * this copy it would copy itself, and be loaded and linked twice. */
 static int sealed_copy(const char *name)
 {
 	struct stat found;
@@ -70,7 +71,8 @@ int guard_op_create(struct guard *guard, char **args)
 		return guard_run(guard, "Podman", args, NULL, guard->log);
 	char place[64];
 	CE_AUTO_FD copy = sealed_copy(args[0]);
-	/* Executed by a name in the session's directory, which ps shows; by its descriptor it would have a number. */
+	/* Execute the copy through a symlink in the session's directory, so that ps shows this name. Executed
+	 * by its descriptor, it would be called by a number. */
 	snprintf(place, sizeof place, "/proc/self/fd/%d", copy);
 	int is_named = copy >= 0 && (unlink(NAME_OF_COPY) == 0 || errno == ENOENT) && symlink(place, NAME_OF_COPY) == 0;
 	return guard_run(guard, "crun", args, is_named ? NAME_OF_COPY : NULL, guard->log);
@@ -98,8 +100,8 @@ static int has_name(int process_dir, const char *name)
 	return n > 0 && strncmp(comm, name, (size_t)n - 1) == 0 && strlen(name) == (size_t)n - 1;
 }
 
-/* Return whether the environment is readable. In execve the kernel sets a process's new name first: for a
- * moment its environment then reads as empty, which Podman never leaves it. */
+/* Return whether the environment can be read already. In execve the kernel sets a process's new name first, and
+ * for a moment the environment reads as empty. Later it is not, because the runtime always sets variables. */
 static int has_environment(int process_dir)
 {
 	char first;

@@ -82,7 +82,7 @@ void guard_answer_door(struct guard *guard)
 					       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 		rc = root < 0 ? 0 : ce_send(visitor, ".", 1, &root, 1);
 	}
-	/* without this last word, the visitor knows that something is missing */
+	/* without this last packet, the visitor knows that something is missing */
 	if (rc == 0)
 		(void)ce_send(visitor, "", 1, NULL, 0);
 }

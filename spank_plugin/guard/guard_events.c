@@ -46,7 +46,8 @@ static int other_ended(struct guard *guard, pid_t pid, int status)
 	return 0;
 }
 
-/* Reap all children that have ended. If `wanted` is among them, store its status and return 1. */
+/* Reap all children that have ended. Return 1 and store the status if `wanted` is among them, else 0; -1 after
+ * guard_fail if an image server has ended. */
 static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
 {
 	struct signalfd_siginfo info;
@@ -76,8 +77,8 @@ static int is_over(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* End the process. If services have to be stopped cleanly, they need the image until then: leave the
- * end to the watching thread, which waits for them. */
+/* End this process; never return. If services have to be stopped cleanly, they need the image until then: leave
+ * the end to the watching thread, which waits for them. */
 static void end_session(const struct guard *guard)
 {
 	if (guard->is_keeper && guard->init >= 0)
@@ -92,7 +93,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 {
 	struct pollfd fds[] = {
 		{ .fd = guard->watch, .events = POLLIN }, { .fd = guard->life, .events = POLLIN },
-		/* a task that asked may end while its container is made, which a keeper finishes first */
+		/* a keeper finishes a container even if the task that asked for it ends meanwhile */
 		{ .fd = guard->is_keeper ? -1 : guard->control, .events = POLLIN }, { .fd = guard->init, .events = POLLIN },
 		{ .fd = guard->signals, .events = POLLIN }, { .fd = guard->kept.listening, .events = POLLIN },
 		{ .fd = guard->tasks.socket, .events = POLLIN },

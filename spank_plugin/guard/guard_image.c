@@ -34,8 +34,9 @@ int guard_op_fuse(struct guard *guard, char **args)
 	return guard_start_server(guard, args[0], args[1], device, NULL);
 }
 
-/* Wait until the kernel and the FUSE server have shaken hands. A server that cannot read the file ends, and
- * its output is the cause; a later access would only fail with ENOTCONN. */
+/* Wait until the kernel and the FUSE server of a mount have greeted each other. A server that cannot read the
+ * file ends, and its output is the cause; a later access would only fail with ENOTCONN. Return 0, or -1 after
+ * guard_fail. */
 static int check_server(struct guard *guard, const char *dir)
 {
 	struct stat st;

@@ -1,8 +1,8 @@
 /*
- * A container that lives with its job: the guards of all steps in it keep it. The first one makes it; each
- * later one is in the same user namespace, serves the images through the same FUSE connections, and so is
- * enough when the others have ended with their steps. What they share is found in a directory of the user's:
- * a lock, held shared by every guard whose container is ready, and a socket (a door) for each of them.
+ * A container that lives with its job is kept by the guards of all steps in it. The first guard makes it; each
+ * later one enters the same user namespace and serves the images through the same FUSE connections, so that any
+ * one of them suffices when the others have ended with their steps. What they share is in a directory of the
+ * user's: a lock, held shared by every guard whose container is ready, and a socket (a door) for each of them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,8 +44,9 @@ int guard_op_keep(struct guard *guard, char **args)
 
 /* ---- a guard that joins ------------------------------------------------------------------------ */
 
-/* The kernel ends the requests of a connection's server with the last descriptor of its device; a clone is a device
- * of its own, so what another guard's server leaves unanswered when it is killed fails, instead of hanging. */
+/* The kernel ends a server's unanswered requests when the last descriptor of its FUSE device is closed. A clone
+ * is a device of its own: what another guard's server leaves unanswered when it is killed fails, instead of
+ * hanging. */
 int guard_op_fuse_again(struct guard *guard, char **args)
 {
 	CE_AUTO_FD theirs = ce_descriptor(args[2]);
@@ -84,7 +85,8 @@ static int make_directories(const char *path)
 	return mkdir(copy, 0755) < 0 && errno != EEXIST && access(copy, F_OK) < 0 ? -1 : 0;
 }
 
-/* Mount in a child, which alone may enter the container; return its exit code. */
+/* Mount the directory; called in a child, because the guard itself must not enter the container. Return the
+ * exit code of the child: 0, or an errno. */
 static int bind_inside(int mount_ns, const char *path)
 {
 	CE_AUTO_FD tree = (int)syscall(SYS_open_tree, AT_FDCWD, path,

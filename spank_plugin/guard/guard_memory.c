@@ -29,7 +29,7 @@ static int64_t read_limit(const char *directory, const char *file)
 	return errno == 0 ? limit : INT64_MAX;
 }
 
-/* Return the lowest limit of `group`, below `base`, and of its ancestors; changes `group`. */
+/* Return the lowest limit of the cgroup `group`, below `base`, and of its ancestors. This changes `group`. */
 static int64_t lowest(const char *base, char *group, const char *file)
 {
 	int64_t least = INT64_MAX;

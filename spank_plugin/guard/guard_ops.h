@@ -8,13 +8,13 @@
  * arguments in decimal, the arguments. Return 0, or -1 after guard_fail. */
 int guard_run_operations(struct guard *guard, char *specification, size_t size);
 
-/* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. Returns
- * 0, GUARD_REST_DONE if it has taken care of the operations after it, or -1 after guard_fail. */
+/* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. It returns 0,
+ * GUARD_REST_DONE if it has taken care of the operations after it, or -1 after guard_fail. */
 enum { GUARD_REST_DONE = 1 };
 typedef int guard_operation(struct guard *guard, char **args);
 
-/* session SIZE DIR: make the mount namespace, mount our tmpfs over DIR, keep the host's /proc at DIR/proc,
- * and mount a /proc of our own. */
+/* session SIZE DIR: make the mount namespace, mount the session's tmpfs over DIR, keep the host's /proc at
+ * DIR/proc, mount a /proc of the PID namespace, and change to DIR. */
 guard_operation guard_op_session;
 
 /* dir PATH: create a directory. file PATH TEXT: create a file. */
@@ -26,7 +26,8 @@ guard_operation guard_op_environment;
 /* fuse SERVER IMAGE DIR: let the program SERVER serve the SquashFS file at DIR, outside every container. */
 guard_operation guard_op_fuse;
 
-/* overlay UPPER WORK DIR LOWER…: mount the writable view of the images, of which each lies above the one before. */
+/* overlay UPPER WORK DIR LOWER…: mount the writable view of the images at DIR; each LOWER is above the one
+ * before it. */
 guard_operation guard_op_overlay;
 
 /* served DIR: check that a further SquashFS file is readable. */
@@ -35,47 +36,49 @@ guard_operation guard_op_served;
 /* root-dir ROOT PATH: create a directory of the image and its parents, unless they exist. */
 guard_operation guard_op_root_dir;
 
-/* root-entry ROOT PATH ID LINE: add a line for this id to a file like /etc/passwd of the
- * image, unless it has one. */
+/* root-entry ROOT PATH ID LINE: add a line for this id to a file of the image such as /etc/passwd, unless it
+ * has one. The file and /etc are created if they do not exist. */
 guard_operation guard_op_root_entry;
 
 /* root-bind SOURCE ROOT PATH: bind-mount SOURCE read-only over PATH of the image, whose symlinks are resolved
  * inside the image; create a file or directory there if there is none. */
 guard_operation guard_op_root_bind;
 
-/* root-first ROOT PATH LINE: insert a first line into a file of the image, which is created if there is
- * none. */
+/* root-first ROOT PATH LINE: insert LINE as the first line of a file of the image, unless it is that already.
+ * The file is created if there is none. */
 guard_operation guard_op_root_first;
 
 /* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
-/* root-copy SOURCE ROOT PATH: put a copy of a file of the host in place of the image's, which is not copied first; PATH has
- * no symlinks. */
+/* root-copy SOURCE ROOT PATH: replace a file of the image by a copy of a file of the host, without a copy-up of
+ * the image's. PATH has no symlinks. */
 guard_operation guard_op_root_copy;
 
 /* root-remove ROOT PATH: remove a file of the image. */
 guard_operation guard_op_root_remove;
 
-/* keep LOCK DOOR: let other steps of the job join this container, by a socket with the path DOOR. LOCK is the
- * descriptor of a locked file, whose lock this process holds from now on. */
+/* keep LOCK DOOR: let other steps of the job join this container, through a socket with the path DOOR. LOCK is
+ * the descriptor of a locked file, whose lock this process holds from now on. */
 guard_operation guard_op_keep;
 
-/* fuse-again SERVER IMAGE DEVICE: serve an image through a connection of a guard that may end before us. */
+/* fuse-again SERVER IMAGE DEVICE: serve an image through a connection that another guard has made, which may
+ * end before this one. DEVICE is a descriptor of that connection. */
 guard_operation guard_op_fuse_again;
 
-/* root-again MOUNT DIR: mount the root of a running container, another guard's, at DIR. */
+/* root-again MOUNT DIR: mount at DIR the root of a running container that another guard keeps. MOUNT is a
+ * descriptor. */
 guard_operation guard_op_root_again;
 
 /* bind-inside MOUNT_NS PATH: mount a directory of the host at the same path of a running container, for this
- * step's MPI; the descriptor stays open. */
+ * step's MPI. MOUNT_NS is a descriptor, which stays open. */
 guard_operation guard_op_bind_inside;
 
 /* joined USER_NS MOUNT_NS ENVIRONMENT MOUNTINFO [NAMESPACE…]: report the container of another guard, by descriptors. */
 guard_operation guard_op_joined;
 
-/* each SIZE DIR: let the operations after this one make a container for each task that asks, with a tmpfs of its own over
- * DIR, and report the first one. */
+/* each SIZE DIR: report a container that the operations after this one make, with a tmpfs of its own over DIR,
+ * and make another one by them for each further task that asks. */
 guard_operation guard_op_each;
 
 /* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */
@@ -84,7 +87,7 @@ guard_operation guard_op_root_setting;
 /* bind SOURCE TARGET FLAG…: make a bind mount with its own flags, for the runtime to bind from. */
 guard_operation guard_op_bind;
 
-/* more PROGRAM ARG…: run the program, then the operations that it printed. */
+/* more PROGRAM ARG…: run the program, then the operations that it has printed, which cannot add more. */
 guard_operation guard_op_more;
 
 /* note TEXT: send a packet "N" TEXT to the launcher, before the report. */

@@ -14,13 +14,14 @@
 #include "guard_door.h"
 
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
-/* limits for a packet of the control socket: the end of the log, of the hooks' output, of an entrypoint's */
+/* the most bytes in a packet of the control socket: of the log after a failure, of the OCI hooks' stderr, of
+ * the log in a ready report */
 enum { MAX_REPORT = 32 * 1024, MAX_SAID = 4096, MAX_PRINTED = 24 * 1024 };
 
 /* ---- failure ----------------------------------------------------------------------------------- */
 
-/* Return the stderr of OCI hooks, on the heap: crun writes it to this file in the session's directory, our
- * working directory (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
+/* Return the end of the stderr of OCI hooks, on the heap: crun writes it to this file in the session's
+ * directory, our working directory (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
 static char *hooks_said(void)
 {
 	size_t size = 0;
@@ -105,8 +106,8 @@ static int send_ready(struct guard *guard, const int fds[], size_t count)
 	return ce_send(guard->control, report, guard->stamps_size + 1 + kept, fds, count);
 }
 
-/* Open the namespace of the container's first process unless it is the guard's, which is the node's. Return 0,
- * 1 if opened, -1 on failure. */
+/* Open the namespace of the container's first process unless it is the guard's, which is the node's. Return 1
+ * if it was opened, 0 if it is the node's, -1 after guard_fail. */
 static int open_unshared(struct guard *guard, int process_dir, const char *name, int *fd)
 {
 	char own[32];

@@ -4,19 +4,22 @@
 
 #include "guard.h"
 
-/* Record the beginning of an operation, by CLOCK_MONOTONIC; consecutive operations of one kind count as
- * one. */
+/* Record when an operation begins, by CLOCK_MONOTONIC, and its name, a string literal. Consecutive operations
+ * of one kind count as one. */
 void guard_stamp(struct guard *guard, const char *name);
 
-/* Send the ready report: the stamps, descriptors of the namespaces and the environment, and a pidfd of this
- * process. Return 0, or -1 after guard_fail. */
+/* Report that the container is ready whose first process has this /proc directory: the stamps, the end of our
+ * children's output, descriptors of its user and mount namespaces and its environment, a pidfd of this process,
+ * and descriptors of its mountinfo and its other namespaces. Return 0, or -1 after guard_fail. */
 int guard_report_ready(struct guard *guard, int process_dir);
 
-/* Send the same for a container of these descriptors: its user and mount namespaces, its environment, its
- * mountinfo, and other namespaces of its own. */
+/* Send the same report for a container of these descriptors: its user and mount namespaces, its environment,
+ * its mountinfo, and its other namespaces, which remain the caller's. Keep copies for later steps
+ * (guard_keep_container). */
 int guard_report_container(struct guard *guard, const int container[], size_t count);
 
-/* Send the message of guard_fail, and the end of our children's output. */
+/* Report the failure: the current operation, the errno and the message of guard_fail, the end of our children's
+ * output, and the end of what OCI hooks have printed. */
 void guard_report_failure(struct guard *guard);
 
 #endif

@@ -144,7 +144,7 @@ int guard_op_root_link(struct guard *guard, char **args)
 	return 0;
 }
 
-/* Open a regular file of the image, created if there is none, for reading and writing. Return the
+/* Open a regular file of the image for reading and writing, and create it if there is none. Return the
  * descriptor, or -1 after guard_fail. */
 static int open_regular(struct guard *guard, int root, const char *path, int flags)
 {
@@ -206,7 +206,7 @@ int guard_op_root_setting(struct guard *guard, char **args)
 	return 0;
 }
 
-/* Write a file of the image beside the one at `name`, and put it in its place; -1 with errno. */
+/* Write a new file beside the one at `name`, and rename it to `name`. Return 0, or -1 with errno. */
 static int replace_file(int dir, const char *name, const char *content, size_t size)
 {
 	CE_AUTO_FREE char *draft = NULL;

@@ -34,7 +34,7 @@ int guard_op_session(struct guard *guard, char **args)
 		return guard_fail(guard, "cannot keep the host's /proc");
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		return guard_fail(guard, "cannot mount /proc in the user namespace");
-	/* gives Podman a short name for the directory: /proc/1/cwd */
+	/* so that Podman can call the directory /proc/1/cwd, a short name */
 	return chdir(args[1]) == 0 ? 0 : guard_fail(guard, "cannot change to '%s'", args[1]);
 }
 

@@ -1,8 +1,8 @@
 /*
- * A container for each task of the node: one session and one server per image, and for each task that asks a process (a
- * keeper) that makes a container by the rest of the specification, in a mount namespace of its own, and ends it with its
- * task. The first one is made for the launcher, which needs the environment of a container's first process, and is
- * given to the task that asks first.
+ * A container for each task of the node. All of them share the session and one server per image. For each task,
+ * a child of the guard (a keeper) makes a container by the rest of the specification, in a mount namespace of
+ * its own, and ends the container when its task ends. The first container is made for the launcher, which needs
+ * the environment of a container's first process, and is given to the task that asks first.
  */
 #define _GNU_SOURCE
 #include "guard_ops.h"
@@ -23,13 +23,14 @@
 #include "guard_report.h"
 
 enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
-/* a packet of a task, with its end of a socket pair and its pidfd; of a keeper whose container has ended, with the cause */
+/* WANTED: a task's packet, with one end of a socket pair and the task's pidfd; to the first keeper, with the
+ * pidfd alone. ENDED: the packet of a keeper whose container has ended, with the cause */
 #define WANTED "J"
 #define ENDED "X"
 
 /* ---- a keeper ---------------------------------------------------------------------------------- */
 
-/* Mount the tmpfs of this container's own. */
+/* Make a mount namespace and mount the container's own tmpfs in it. */
 static int make_own(struct guard *guard, const char *size, const char *dir)
 {
 	CE_AUTO_FREE char *options = NULL, *share = NULL;
@@ -45,7 +46,8 @@ static int make_own(struct guard *guard, const char *size, const char *dir)
 	return 0;
 }
 
-/* Become what only a keeper is: nothing of the session's but its namespaces and the way to report an end. */
+/* Turn this child into a keeper: close what belongs to process 1, except the socket at which the end of a
+ * container is reported, and make a log of its own. */
 static int begin_keeper(struct guard *guard, int control)
 {
 	struct guard_tasks *tasks = &guard->tasks;
@@ -64,7 +66,8 @@ static int begin_keeper(struct guard *guard, int control)
 	return guard->log >= 0 ? 0 : guard_fail(guard, "cannot set up");
 }
 
-/* Wait for the task of the first container, which was made before anybody asked for it. */
+/* Wait for the task of the first container, which was made before any task asked for it. Return the task's
+ * pidfd, or -1 if process 1 has ended. */
 static int await_task(const struct guard *guard)
 {
 	int fds[CE_MAX_FDS];
@@ -83,7 +86,8 @@ static void tell_end(const struct guard *guard)
 	(void)ce_send(guard->tasks.others, text, strlen(text), NULL, 0);
 }
 
-/* Make a container, report it, and end it with its task, -1 for one that will be sent; never return. */
+/* Make a container, report it to `control`, and end it when its task ends; never return. `task` is the task's
+ * pidfd, -1 if that arrives later at `control`. */
 static void keep(struct guard *guard, int control, int task)
 {
 	struct guard_tasks *tasks = &guard->tasks;
@@ -114,7 +118,8 @@ static int start_keeper(struct guard *guard, int control, int task)
 	return pid > 0 ? 0 : guard_fail(guard, "cannot start the process that makes a task's container");
 }
 
-/* Give the launcher the report of the first container, in place of ours, with the socket for the tasks. */
+/* Pass the report of the first container on to the launcher, with our own pidfd in place of the keeper's and
+ * the socket at which tasks ask for theirs. Return 0, or -1 after guard_fail. */
 static int report_first(struct guard *guard, char *text, size_t size, const int fds[CE_MAX_FDS])
 {
 	int all[CE_MAX_FDS + 1];
@@ -133,7 +138,8 @@ static int report_first(struct guard *guard, char *text, size_t size, const int 
 	return 0;
 }
 
-/* Hand on what the first keeper says, up to its report. */
+/* Pass the first keeper's packets on to the launcher, up to its report. Return 0, or -1 after guard_fail; end
+ * this process if the keeper reports a failure. */
 static int await_first(struct guard *guard)
 {
 	static char text[MAX_PACKET + 1];
@@ -164,7 +170,7 @@ static char *copy(const char *text, size_t size)
 	return made != NULL ? memcpy(made, text, size) : NULL;
 }
 
-/* Give the first container to a task. */
+/* Give the first container to the task that has asked first, and the task's pidfd to its keeper. */
 static void give_first(struct guard *guard, int visitor, int task)
 {
 	struct guard_tasks *tasks = &guard->tasks;
