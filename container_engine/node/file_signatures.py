@@ -1,8 +1,9 @@
-"""Look at the node's files that a decision depends on, to see later whether they are unchanged.
+"""Sign the node's files that a decision depends on, to see later whether they are unchanged.
 
-A look is a kind and a path: "f" is a file or directory of which the content counts, "p" a place
-that something is mounted from, "e" a path that exists, "r" one whose way through symlinks counts,
-which may end at another name of the same file. spank_plugin/node/start_memo.c makes the same.
+A look is a letter and a path; the letter says which changes matter. "f": the content of the file or
+directory. "p": which file is there and how it is mounted, for sources of mounts. "e": whether the
+path exists and its type. "r": where the path leads through symlinks. The program ce-node computes
+the same signatures (spank_plugin/node/start_memo.c).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
-# The kernel does not give the directories of these other times when their content changes.
+# The kernel does not update the times of these directories when their content changes.
 _OF_KERNEL = ("/proc/", "/sys/", "/dev/pts/")
 
 
 def signature(look: str, real: Callable[[str], str] = os.path.realpath) -> str:
-    """Return what changes with what a look is of, even if that is absent.
+    """Return a text that differs if what the look is about has changed, appeared or disappeared.
 
-    Raise ValueError for a path that cannot be looked at.
+    Raise ValueError unless the path is absolute and without a NUL.
     """
     kind, path = look[:1], look[1:]
     if not path.startswith("/") or "\0" in path:
@@ -47,7 +48,7 @@ def signature(look: str, real: Callable[[str], str] = os.path.realpath) -> str:
 
 
 def _of_link(path: str) -> str:
-    """Return what is known of a symlink that leads nowhere, "" for nothing at all."""
+    """Return the identity of a dangling symlink, "" if there is nothing at the path."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -62,11 +63,14 @@ def are_settled(looks: Iterable[str]) -> bool:
 
 
 def are_unchanged(looks: Mapping[str, str], real: Callable[[str], str] = os.path.realpath) -> bool:
-    """Check that all signatures are still what they were. Raise ValueError as `signature`."""
+    """Check that all signatures are still the same. Raise ValueError as `signature` does."""
     return all(signature(look, real) == found for look, found in looks.items())
 
 
 def is_of_kernel(path: str, *more: str) -> bool:
-    """Check for a path where files come and go unseen, or are others for each process."""
+    """Check whether files at the path come and go unseen, or differ between processes.
+
+    `more` are further directories where they do, each with a final slash.
+    """
     ends = (os.path.normpath(path), os.path.realpath(path))
     return any(f"{end}/".startswith((*_OF_KERNEL, *more)) for end in ends)

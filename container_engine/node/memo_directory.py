@@ -1,18 +1,19 @@
-"""Name the directory of a node in which this user's memos for later starts are.
+"""Name the node's directory for this user's memos, which make later starts faster.
 
-A memo is right for one node and boot only, so none is in the home: that is a file server's, which
-hundreds of nodes would write to at one time, and whose quota counts files. /var/tmp stays where a
-job has a /tmp of its own. Where another user has made the directory first, nothing is remembered.
+A memo is valid for one node and one boot only, so the home would be the wrong place: hundreds of
+nodes would write to its file server at once, and quotas limit the number of files. /var/tmp is the
+node's even for jobs that have a /tmp of their own. If another user has made the directory first,
+nothing is remembered.
 """
 
 from __future__ import annotations
 
 import os
 
-# spank_plugin/node/memo_dir.h has the same
+# must match spank_plugin/node/memo_dir.h
 _TEMPORARY = "/var/tmp"
 
 
 def place(kind: str) -> str:
-    """Return the directory of one kind of memos."""
+    """Return the directory for one kind of memos, such as "starts"."""
     return f"{_TEMPORARY}/ce-memos-{os.geteuid()}/{kind}"

@@ -2,7 +2,7 @@
 
 SLURMD_NODENAME is set later, for each task; the list of nodes and this node's index in it are
 known from the start. A SLURMD_NODENAME that is already set may be that of the batch script in
-which srun ran. Used only for plans with deferred strings.
+which srun ran.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def complete(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with SLURMD_NODENAME as it will be, if it is known."""
+    """Return the environment with the SLURMD_NODENAME that tasks will have, if it is known."""
     name = node_name(environment)
     return {**environment, "SLURMD_NODENAME": name} if name else dict(environment)
 
 
 def of_step(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the same, without the variables that are known only once there are tasks."""
+    """Return what `complete` does, without variables that only tasks have (SLURM_PROCID)."""
     known = complete(environment)
     for name in OF_TASKS:
         known.pop(name, None)
@@ -41,7 +41,7 @@ def node_name(environment: Mapping[str, str]) -> str:
 
 
 def in_path(text: str, environment: Mapping[str, str]) -> str:
-    """Fill in this node's names in a path of slurm.conf."""
+    """Return a path of slurm.conf with this node's names for %n and %h."""
     host = os.uname().nodename.partition(".")[0]
     return text.replace("%n", node_name(environment) or host).replace("%h", host)
 

@@ -1,4 +1,4 @@
-"""Join a running container: the namespaces and the environment of one of its tasks."""
+"""Find tasks that run in containers, and start commands beside them, in their environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 def find(job: str, step: str, node: str) -> Task:
-    """Return the first task of the step on this node, of those that run in a container.
+    """Return the step's task on this node that is in a container and has the lowest SLURM_LOCALID.
 
     Raise UserError if there is none.
     """
@@ -57,7 +57,7 @@ def find(job: str, step: str, node: str) -> Task:
 
 
 def of_process(pid: int) -> Task:
-    """Return a process of this user's that runs in a container. Raise UserError for another one."""
+    """Return the process `pid`. Raise UserError unless it is this user's and in a container."""
     for task in _processes():
         if _pid(task) == pid and _is_inside(task):
             return task
@@ -66,7 +66,7 @@ def of_process(pid: int) -> Task:
 
 
 def named(job: str) -> dict[str, int]:
-    """Return the names of the job's containers that run on this node, each with a process in it."""
+    """Return the names of the job's containers on this node, each with the ID of a process."""
     found: dict[str, int] = {}
     for task in _processes():
         name = task.environment.get("CE_CONTAINER_NAME", "")
@@ -83,11 +83,11 @@ def _is_inside(task: Task) -> bool:
 class Session(NamedTuple):
     """The session of a task's container, for readers of its files.
 
-    `guard` is a process id, `directory` the session's in its mount namespace. `kept` is the
-    directory of a container that lives with its job, else "". `images` are the paths of the images,
-    the base first. `places` are the container's mount points and all directories above them, and
-    the user's homes, as written.py wants them; `lines` are the user's entries in files of the
-    image.
+    `guard` is the guard's process ID, `directory` the session's directory in the guard's mount
+    namespace. `kept` is the directory of a container that lives with its job, else "". `images` are
+    the paths of the images, the base first. `places` are the container's mount points, the user's
+    homes, and all directories above them; `lines` are the lines that the engine has added to files
+    of the image, by file (both as in images/pack/written.py).
     """
 
     guard: int
@@ -99,7 +99,10 @@ class Session(NamedTuple):
 
 
 def session_of(task: Task) -> Session:
-    """Return the session in which the task runs. Raise UserError if it has ended."""
+    """Return the session in which the task runs.
+
+    Raise UserError if it has ended, or if the step that made its container has.
+    """
     try:
         guard, _first = makers(task)
         directory = os.readlink(f"/proc/{guard}/cwd")
@@ -126,7 +129,10 @@ def session_of(task: Task) -> Session:
 
 
 def of_namespace(name: str) -> Task:
-    """Return the first process of the container with this mount namespace. Raise UserError."""
+    """Return the first process of the container with the mount namespace `name`.
+
+    Raise UserError if it has ended.
+    """
     for task in _processes():
         if _mount_namespace(task) == name and _name(_pid(task)) == INIT_NAME:
             return task
@@ -135,9 +141,9 @@ def of_namespace(name: str) -> Task:
 
 
 def makers(task: Task) -> tuple[int, Task]:
-    """Return the id of the guard and the first process of the container in which the task runs.
+    """Return the ID of the guard and the first process of the container in which the task runs.
 
-    The guard is an ancestor of that process.
+    The guard is an ancestor of that process. Raise OSError if one of them has ended.
     """
     try:
         first = of_namespace(_mount_namespace(task))
@@ -170,15 +176,15 @@ def _parent(pid: int) -> int:
 
 
 def _mounted(mountinfo: str, directory: str) -> tuple[tuple[str, ...], str]:
-    """Return the sources of the mounts DIRECTORY/image, DIRECTORY/image1, …
+    """Return the sources of the mounts DIRECTORY/image, DIRECTORY/image1, …, and a directory.
 
-    The other value is the directory of a kept container, which is none of the session's, else "".
+    It is that of a kept container, or "" if the container's changes go with its session.
     """
     sources, kept = {}, ""
     for mount in mounts(mountinfo):
         sources[mount.place] = mount.source
         if mount.place == f"{directory}/root":
-            # of an overlay: the directory of what is written
+            # an overlay: its upper directory has what the container writes
             given = (option.partition("=") for option in mount.options)
             kept = next((path for name, _, path in given if name == "upperdir"), "")
     found: list[str] = []
@@ -200,7 +206,10 @@ def _local_id(task: Task) -> int:
 
 
 def _processes() -> Iterator[Task]:
-    """Yield this user's processes, each with the environment it was started with."""
+    """Yield this user's processes, each with the environment it was started with.
+
+    The caller closes their descriptors.
+    """
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
             directory = os.open(f"/proc/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -228,9 +237,10 @@ def _mount_namespace(task: Task) -> str:
 
 
 def unshared(task: Task) -> list[str]:
-    """Return the files, below /proc/PID, of the namespaces that it does not share with this one.
+    """Return the namespaces that differ between the task and this process, as names in /proc/PID.
 
-    A task that Slurm watches is not in a PID namespace itself (common/pid_namespace.h).
+    Of PID namespaces, the one for a task's children is compared: the task itself stays in the
+    host's, where Slurm watches it (common/pid_namespace.h).
     """
     return [
         name
@@ -244,7 +254,10 @@ def _opened(task: Task, name: str) -> int:
 
 
 def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
-    """Replace this process with the command, beside the task. Raise UserError or CeError."""
+    """Replace this process with the command, in the task's namespaces and environment.
+
+    Raise UserError if the task has ended, CeError if ce-exec cannot be started.
+    """
     try:
         entered = [_opened(task, name) for name in ("ns/user", *unshared(task))]
         mounts = _opened(task, "ns/mnt")

@@ -1,4 +1,4 @@
-"""From a plan to a running container: start one, or join one that another step runs."""
+"""Turn a plan into a running container: start one, or join one that another step runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from container_engine.node.start.session import Session
 
 PLAN_VERSION = 1
-# 2 is of a plan that an older engine would carry out in part
+# Version 2 marks plans that an engine older than it would execute only in part.
 PLAN_VERSIONS = (PLAN_VERSION, 2)
 
 
@@ -26,9 +26,9 @@ def start(
     libexec: str,
     marks: trace.Marks | None = None,
 ) -> Session:
-    """Start the container and wait until its first process runs.
+    """Start the container and wait until its first process runs, or join a kept one that runs.
 
-    `node` is the step's environment for the plan's deferred strings. Raise LaunchError.
+    `node` is the environment of the step on this node. Raise LaunchError.
     """
     marks = marks or trace.Marks(0)
     marks.mark("prepare")

@@ -1,4 +1,4 @@
-"""`ce run`: the same launch without Slurm. This process becomes the command."""
+"""Launch without Slurm, for `ce run`: this process becomes the command."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def run_in_container(
     """Start the container and become the command in it, with its terminal, signals and exit code.
 
     Call `started` when the image is mounted and everything is set up. The session ends with this
-    process, and with the session whatever the command leaves running. Raise LaunchError if the
-    container cannot be started; nothing has run then.
+    process, and processes that the command has left running are then killed. Raise UserError for a
+    plan that needs a job, LaunchError if the container cannot be started, CeError if a program of
+    the engine cannot be; the command has not run then.
     """
     kept = plan.get("kept")
     if kept and kept["name"]:
@@ -57,7 +58,7 @@ def run_in_container(
     for number in PYTHONS_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     try:
-        # with the variables that ce-start keeps from Python
+        # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
         os.execve(
             program,
             [program, joined(entered), str(mount_ns), str(records), session.workdir, *argv],
@@ -68,7 +69,7 @@ def run_in_container(
 
 
 def _start_sweeper(program: str, fds: Sequence[int]) -> None:
-    """Start the sweeper, which outlives this process; the child started here exits at once."""
+    """Start ce-sweep, whose own child outlives this process. Raise CeError if it fails."""
     for fd in fds:
         os.set_inheritable(fd, True)
     try:

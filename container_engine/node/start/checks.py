@@ -1,4 +1,4 @@
-"""Check what only this node can check of a plan: its files, its devices, its own variables."""
+"""Check the parts of a plan that only this node can check: files, devices, its own variables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _OF_KERNEL = ("/proc/", "/sys/")
 _DENIED = "Permission denied"
 _ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
-# the beginning of the origin of mounts from the site's configuration
+# how the origin of values from the site's configuration begins
 _OF_SITE = "site: "
 
 
-# Files that this process has found whole, as they were then: a start that is decided again, to be
-# remembered, opens nothing on a file server.
+# Images that this process has found complete, with their state at that time. When start_memo.py
+# has a start decided a second time, no image is opened on a file server again.
 _whole: dict[str, tuple[int, ...]] = {}
 
 
@@ -35,7 +35,10 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
 
 
 def check_image(path: str) -> None:
-    """Refuse a file that is not a whole SquashFS; a task would only get ENOTCONN later."""
+    """Raise LaunchError unless the file is a complete SquashFS image.
+
+    With a damaged one, tasks would only get ENOTCONN.
+    """
     try:
         if path in _whole and _whole[path] == _state(os.stat(path)):
             return
@@ -62,9 +65,10 @@ def check_image(path: str) -> None:
 
 
 def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the site's Podman and runtime, "" for the usual ones. Raise LaunchError.
+    """Return the paths of the site's Podman and runtime, "" for the usual ones.
 
-    Podman itself would take another runtime in place of one that is missing.
+    Raise LaunchError for a path that cannot be executed; Podman would silently take another runtime
+    instead.
     """
     chosen = (settings.get("podman", ""), settings.get("runtime", ""))
     for key, path in zip(("podman", "runtime"), chosen, strict=True):
@@ -108,7 +112,10 @@ def _target_problem(target: str, earlier: Sequence[str]) -> str:
 
 
 def _has_no_place(target: str, earlier: Sequence[str]) -> bool:
-    """Tell of a destination below /proc or /sys that nobody can make, unless a mount hides it."""
+    """Check for a destination in /proc or /sys that is absent and that no `earlier` mount covers.
+
+    Nobody can create a mount point there.
+    """
     if not target.startswith(_OF_KERNEL) or os.path.lexists(target):
         return False
     return not any(target.startswith(f"{other}/") for other in earlier)
@@ -122,7 +129,7 @@ def _of_mount(
 
 
 def _place(origin: str) -> str:
-    """Return where a value was written, as a message begins: the site's are "site: FILE:KEY"."""
+    """Return an origin as messages begin with it: the plan's "site: FILE:KEY" as "FILE: KEY"."""
     if not origin.startswith(_OF_SITE):
         return origin
     file, _colon, key = origin.removeprefix(_OF_SITE).rpartition(":")
@@ -133,7 +140,7 @@ def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> NodeMo
     return NodeMount(
         mount["kind"],
         resolve(mount["source"], environment, mount["from"]),
-        # a deferred destination has not been checked yet; an absolute one stays below /
+        # the submit host could not check a deferred destination; normalized, it stays below /
         os.path.normpath("/" + resolve(mount["target"], environment, mount["from"]).lstrip("/")),
         mount["options"],
     )
@@ -158,9 +165,10 @@ def _source_problem(mount: NodeMount) -> str:
 def resolve_devices(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
 ) -> list[str]:
-    """Return the paths of devices, checked on this node; devices.cdi resolves CDI names.
+    """Return the paths of the plan's devices; add an error to `lacks` for each unusable one.
 
-    Devices that the site does not allow are refused here, too: a name may depend on the node.
+    CDI names are left to devices/cdi.py. Whether the site allows a device is checked again here,
+    because a deferred name is known only on the node.
     """
     found = []
     allowed = plan["settings"]["allowed_devices"]
@@ -184,7 +192,7 @@ def _of_device(device: Mapping[str, Any], name: str, problem: str, see: str) -> 
 
 
 def site_hint(origin: str) -> str | None:
-    """Return the remedy for a missing device of the site's configuration, which is no user's."""
+    """Return the remedy for a missing device that the site's configuration asks for, else None."""
     if not origin.startswith(_OF_SITE):
         return None
     return "the site gives it to every container: its administrator may mean devices_if_there"
@@ -217,5 +225,5 @@ def _is_offered(path: str, allowed: Sequence[str]) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    # strerror would also be true of a symlink's target, but users look for the name they wrote
+    # `resolve_mounts` compares with _ABSENT
     return _ABSENT if isinstance(error, FileNotFoundError) else str(error.strerror)

@@ -1,4 +1,4 @@
-"""Complete a plan whose image only the nodes have: what its maker said is read here.
+"""Complete the plan of an image that only nodes have, with the settings that come with the image.
 
 Imported only for such a plan.
 """
@@ -22,10 +22,10 @@ _TIMEOUT_S = 120
 
 
 def with_image(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Fill in the image's variables, identity and working directory; return warnings.
+    """Fill the image's variables, digest and working directory into the plan; return warnings.
 
-    The environment's own values and working directory stay. Raise LaunchError if this node lacks
-    the file or cannot read it.
+    A working directory of the EDF stays. Raise LaunchError if this node lacks the file or cannot
+    read it.
     """
     [path] = image_paths(plan)
     check_image(path)

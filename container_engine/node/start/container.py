@@ -1,4 +1,4 @@
-"""One container of a node: its paths, its mounts and all else that its creation needs."""
+"""Describe one container of a node: its paths, its mounts and all else that its creation needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    # of the guard's specification: a name and its arguments
+    # one line of the guard's specification: the name of an operation and its arguments
     Operation = tuple[str, Sequence[str]]
 
 INIT_NAME = ".ce-init"
 INIT_PATH = "/dev/" + INIT_NAME
-# the same program; by this name it first runs the entrypoint of a user who is root inside
+# The same program. Under this name it runs an entrypoint for a user who is root inside, with the
+# filter of spank_plugin/common/fakeroot.h.
 _ROOT_PATH = "/dev/.ce-root"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
@@ -24,19 +25,20 @@ SAVE = "com.ce.container_save"
 # must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
 HOOKS_REQUEST = "hooks.json"
-# of the session's files those that each container has for itself
+# the session's files that each container has for itself
 _OF_EACH = frozenset(["root", "init.pid", HOOKS_STDERR, HOOKS_REQUEST])
-# a file of the session that is made when the engine has written all its files into the image
+# the session's file that is made once the engine has written all its own files into the container
 BEGUN = "begun"
-# of a container that lives with its job, each start leaves both, with its number: STARTED.0
+# Each start of a container that lives with its job leaves two files with its number there:
+# STARTED.0, made before the engine writes, and BEGUN.0.
 STARTED = "started"
-# The session's directory, short: Podman refuses a runroot of more than 50 characters and puts
-# sockets there. The guard is process 1 of the session and has that working directory.
+# A short path of the session's directory: Podman refuses a runroot of more than 50 characters and
+# puts sockets there. The guard, process 1 of the session, has it as its working directory.
 SHORT_SESSION = "/proc/1/cwd"
-# of Podman and crun
+# the PATH for Podman and crun
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# The host's files that name hosts. A node without one of them gives its containers this instead,
-# as Podman does for /etc/hosts: an image's own would name the machine that it was made on.
+# The host's files that name hosts, with the content that containers get on a node that lacks one,
+# as Podman does for /etc/hosts: the image's own file would name the machine it was made on.
 HOSTS_FILES = {
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "/etc/resolv.conf": "",
@@ -44,9 +46,9 @@ HOSTS_FILES = {
 _PROPAGATIONS = frozenset(
     ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"]
 )
-# settings of a tmpfs, the same for Podman and crun but for a prefix
+# settings of a tmpfs; Podman's have the prefix "tmpfs-"
 TMPFS_SETTINGS = ("size=", "mode=")
-# huge pages, which crun alone hands on
+# a further setting, huge pages, which only crun passes on
 TMPFS_HUGE = "huge="
 _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
 
@@ -54,11 +56,11 @@ _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exe
 class Paths:
     """The paths of files and directories in the session's private mount namespace.
 
-    `podman` and `runtime` are the site's programs; the latter is "" for crun as PATH has it.
-    `written` is the directory for what the container writes; `begun` are files that are made when
-    the engine has written its own there. `lacking` are those of HOSTS_FILES that the node lacks.
-    `own` is the directory of what each container has for itself: the session's, unless there is
-    one for each task (`for_each`).
+    `podman` and `runtime` are the site's programs; `runtime` is "" for the crun of PATH. `written`
+    is the directory for what the container writes; `begun` are the files that are made once the
+    engine has written its own files there. `lacking` are the HOSTS_FILES that the node lacks. `own`
+    is the directory of what each container has for itself: the session's own, or one below it if
+    each task has a container (`for_each`).
     """
 
     __slots__ = (
@@ -87,7 +89,7 @@ class Paths:
         return f"{self.own if name in _OF_EACH else self.session}/{name}"
 
     def replaced(self) -> dict[str, str]:
-        """Return the path of what replaces each file of `lacking`."""
+        """Return, for each file of `lacking`, the session's file that replaces it."""
         return {path: self.at(path.rpartition("/")[2]) for path in self.lacking}
 
 
@@ -110,21 +112,24 @@ class NodeMount:
 
     @property
     def propagation(self) -> str:
-        """Return how later mounts below the source and below the target see one another.
+        """Return whether mounts made later on one side, host or container, appear on the other.
 
-        rslave: what the host mounts below the source (autofs, a file system) appears inside.
+        With the default, rslave, the host's mounts (autofs) appear inside, and not vice versa.
         """
         found = [option for option in self.options if option in _PROPAGATIONS]
         return found[-1] if found else "rslave"
 
     @property
     def is_recursive(self) -> bool:
-        """Return whether what is mounted below the source comes with it."""
+        """Return whether mounts below the source are mounted with it."""
         return "bind" not in self.options or "rbind" in self.options
 
 
 class Person:
-    """The user's entries in the container's /etc/passwd and /etc/group, on this host."""
+    """The user on this host: IDs, lines for the container's /etc/passwd and /etc/group, home.
+
+    `host` is this host's name.
+    """
 
     def __init__(
         self, uid: int, gid: int, passwd: str, group: str, home: str, host: str = ""
@@ -138,7 +143,7 @@ class Person:
 
 
 def person_of(edf: Mapping[str, str | None]) -> Person:
-    """Return this process's user, whose home is that of the environment if it sets one."""
+    """Return this process's user. A HOME of `edf`, the variables of the EDF, is the home."""
     uid, gid = os.getuid(), os.getgid()
     try:
         entry = pwd.getpwuid(uid)
@@ -146,8 +151,8 @@ def person_of(edf: Mapping[str, str | None]) -> Person:
     except KeyError:
         # a node may run jobs of users who are not in its password database
         name, gecos, home, shell = f"user{uid}", "", "/", "/bin/sh"
-    # "*" and not "x", which sends PAM to a line of /etc/shadow that the image does not have: an
-    # sshd that the user starts would then log nobody in
+    # not "x", for which PAM looks for a line in /etc/shadow: the image has none, and an sshd that
+    # the user starts would refuse every login
     line = f"{name}:*:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
     group = f"{_group_name(gid, name)}:x:{gid}:"
     return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
@@ -163,7 +168,7 @@ def _group_name(gid: int, otherwise: str) -> str:
 
 
 class Container:
-    """The parts of one container, with everything filled in that only the node knows."""
+    """The parts of one container, with everything that only the node knows filled in."""
 
     def __init__(  # noqa: PLR0913  # the parts of a container
         self,
@@ -186,22 +191,22 @@ class Container:
         self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
         # "net", "ipc", "uts", "pid": namespaces of its own
         self.unshared = unshared
-        # as in oci-hooks(5), those that apply, in their order
+        # definitions as in oci-hooks(5), of hooks that apply, in the order in which they run
         self.oci_hooks = oci_hooks
 
 
 def command(container: Container) -> list[str]:
-    """Return the command line of the first process."""
+    """Return the command line of the container's first process."""
     return [*([_ROOT_PATH] if _is_filtered(container) else []), *container.entrypoint, INIT_PATH]
 
 
 def _is_filtered(container: Container) -> bool:
-    """Return whether the entrypoint needs the filter that the tasks have (common/fakeroot.h)."""
+    """Return whether the entrypoint runs as root, and so needs the filter of fakeroot.h."""
     return bool(container.entrypoint) and container.uid == 0
 
 
 def system_mounts(paths: Paths, container: Container) -> list[NodeMount]:
-    """Return mounts for terminals, the init, and the host's /proc unless it has its own."""
+    """Return mounts of terminals, the init, and the host's /proc unless PIDs are unshared."""
     root = NodeMount("bind", paths.init, _ROOT_PATH, ("ro",))
     host = NodeMount("bind", paths.at("proc"), "/proc", ("rslave",))
     return [
@@ -217,13 +222,13 @@ def names(paths: Paths, container: Container) -> list[NodeMount]:
     sources = {
         **{path: path for path in HOSTS_FILES},
         **paths.replaced(),
-        # Podman's own would have the ID of the container, which is not the name of any host
+        # Podman's own file would contain the ID of the container, which is not a host's name
         "/etc/hostname": paths.at("hostname"),
     }
     # Podman refuses two mounts on one path
     taken = {mount.target for mount in container.mounts}
     return [
-        # the flags of the session's tmpfs, which crun 1.21 drops
+        # crun 1.21 drops the flags of the session's tmpfs unless they are repeated
         NodeMount(
             "bind", source, path, ("nosuid", "nodev") if source.startswith(paths.session) else ()
         )
@@ -233,7 +238,10 @@ def names(paths: Paths, container: Container) -> list[NodeMount]:
 
 
 def annotations_of(container: Container, paths: Paths) -> Mapping[str, str]:
-    """Add the annotation for crun's file of the OCI hooks' stderr, which the guard reports."""
+    """Return the annotations; with OCI hooks, one names the file for their stderr.
+
+    The guard reports its content.
+    """
     if not container.oci_hooks:
         return container.annotations
     return {**container.annotations, "run.oci.hooks.stderr": paths.at(HOOKS_STDERR)}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Person,
     )
 
-# Podman's, which an entrypoint has if users are root in their containers
+# Podman's default set, which an entrypoint has if users are root in their containers
 _CAPABILITIES = [
     f"CAP_{name}"
     for name in (
@@ -42,13 +42,13 @@ _CAPABILITIES = [
         *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
     )
 ]
-# what a read-only container may still write, unless something else is mounted there
+# directories that get a tmpfs in a read-only container, unless something else is mounted there
 _WRITABLE = ("/run", "/tmp", "/var/tmp")
 _TMPFS = ("rw", "rprivate", "nosuid", "nodev", "tmpcopyup")
 _NAME = "ce"
-# the runtime's names of namespaces; of processes, each container has one
+# OCI's names of namespaces; a PID namespace is missing here, since each container has one
 _UNSHARED = {"net": "network", "ipc": "ipc", "uts": "uts"}
-# by which programs see that they are in a container
+# the file by which programs recognize that they are in a container
 _CONTAINER = ".containerenv"
 _MARK = f"/run/{_CONTAINER}"
 
@@ -78,7 +78,7 @@ def creation(
 
 
 def _state(paths: Paths) -> str:
-    """Return the directory of the runtime's state, of each container that has its own directory."""
+    """Return the directory of the runtime's state, a different one if each task has a container."""
     return f"{SHORT_SESSION if paths.own == paths.session else paths.own}/run"
 
 
@@ -114,7 +114,7 @@ def _configuration(
                     *(_UNSHARED[one] for one in container.unshared if one in _UNSHARED),
                 )
             ],
-            # a mount that is shared needs a root that is
+            # a shared mount needs a shared root
             "rootfsPropagation": "shared" if any(map(_is_shared, container.mounts)) else "rslave",
             "maskedPaths": ["/sys/kernel"],
         },
@@ -136,7 +136,7 @@ def _hooks(container: Container) -> dict[str, list[Any]]:
 
 
 def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
-    """Return all mounts, a directory before what lies in it; of two on one path, the later one."""
+    """Return all mounts, parents before children; of several on one path, only the last."""
     given = [
         _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
         _bind("/sys", "rprivate", "nosuid", "noexec", "nodev", "ro"),
@@ -149,14 +149,14 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
         *map(_device, container.devices),
     ]
     last = {mount["destination"]: mount for mount in given}
-    # in a directory of the host that is mounted there, the file would be made, and stay
+    # if /run is a directory of the host, the mount point would be created in it, and stay
     if "/run" not in last or last["/run"]["type"] == "tmpfs":
         last[_MARK] = _mount("bind", paths.at(_CONTAINER), _MARK, "rprivate", "bind")
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 
 
 def _shared_memory(container: Container) -> list[dict[str, Any]]:
-    """Return the mounts of shared memory and message queues, of the node or of its own."""
+    """Return the mounts of shared memory and message queues, the node's or the container's own."""
     if "ipc" not in container.unshared:
         flags = ("rprivate", "nosuid", "noexec", "nodev", "rw")
         return [_bind(path, *flags) for path in (*_queues(), "/dev/shm")]
@@ -167,14 +167,14 @@ def _shared_memory(container: Container) -> list[dict[str, Any]]:
 
 
 def _processes(container: Container) -> list[dict[str, Any]]:
-    """Return the mount of the container's own processes; system_mounts has that of the host's."""
+    """Return the mount of a /proc of its own, if PIDs are unshared; else system_mounts has it."""
     if "pid" not in container.unshared:
         return []
     return [_mount("proc", "proc", "/proc", "nosuid", "noexec", "nodev")]
 
 
 def _queues() -> list[str]:
-    """Return the directory of POSIX message queues, which not every host mounts."""
+    """Return the directory of POSIX message queues, or [] if the host does not have it."""
     return ["/dev/mqueue"] if os.path.isdir("/dev/mqueue") else []
 
 
@@ -189,7 +189,7 @@ def _translated(mount: NodeMount) -> dict[str, Any]:
     mode = () if "ro" in flags else ("rw",)
     kind = "rbind" if mount.is_recursive else "bind"
     if mount.kind == "squashfs":
-        # crun forgets what the guard has mounted it with
+        # crun drops the flags with which the guard has mounted it
         flags += ["nosuid", "nodev"]
     return _mount("bind", mount.source, mount.target, *flags, *mode, mount.propagation, kind)
 
@@ -203,16 +203,16 @@ _INHERITED = (
 
 
 def _flags_of_source(mount: NodeMount, given: Sequence[str]) -> list[str]:
-    """Return what the source is mounted with: crun 1.21 gives a bind mount the named flags only.
+    """Return the flags of the source's mount: crun 1.21 gives a bind mount only flags it is told.
 
-    The kernel keeps those of the host's mounts in any case, but not those of the session's own.
+    The kernel keeps the flags of the host's mounts in any case, but not those of the session's.
     """
     try:
         found = os.statvfs(mount.source).f_flag
     except OSError:
-        return []  # it exists in the session alone
+        return []  # it exists only in the session
     if f"{mount.source}/".startswith("/proc/"):
-        # the session's own, which the guard mounts with all of them
+        # the session's own /proc, which the guard mounts with all three flags
         found |= os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
     return [
         name
@@ -236,7 +236,7 @@ def _bind(path: str, *options: str) -> dict[str, Any]:
 
 
 def _tmpfs(path: str, *options: str) -> dict[str, Any]:
-    """Return a tmpfs with Podman's options, those aside of which `options` say the contrary."""
+    """Return a tmpfs with Podman's options, except those that `options` contradict."""
     contrary = {"ro": "rw", "suid": "nosuid", "dev": "nodev"}
     left_out = {contrary.get(option, option) for option in options}
     return _mount("tmpfs", "tmpfs", path, *options, *(o for o in _TMPFS if o not in left_out))

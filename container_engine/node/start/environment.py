@@ -21,13 +21,14 @@ _PODMANS_OWN = frozenset(["TERM", "HOSTNAME", "HOME", "container"])
 _HOME_OF_ROOT = "/root"
 # The shell of an entrypoint sets these for itself.
 _SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
-# The host's locale names mean nothing in another image's /usr/share/locale (ASKS: perl, R).
+# The image need not have the host's locales, and perl and R would warn in every task.
 _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
-# All variables of a step by which mpirun's are chosen; spank_plugin/node/start_memo.c has the same.
+# the step's variables on which `of_launchers` depends; must match spank_plugin/node/start_memo.c
 LAUNCHERS = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
 
 
-# The variables by which a process finds the step's server, by the annotation that turns it off.
+# For each annotation that turns off a server of the step (PMIx, PMI2), the variables that lead to
+# that server.
 _SERVERS = {
     "com.hooks.pmix.enabled": (
         *("PMIX_NAMESPACE", "PMIX_RANK", "PMIX_HOSTNAME", "PMIX_VERSION", "PMIX_SECURITY_MODE"),
@@ -41,7 +42,10 @@ _SERVERS = {
 
 
 def edf_settings(plan: LaunchPlan, node: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the EDF's [env] with literal values; None removes a variable whatever its source."""
+    """Return the EDF's [env] with literal values; None removes a variable, whatever its source.
+
+    Raise LaunchError if a deferred value cannot be resolved.
+    """
     return {
         entry["name"]: None
         if entry["value"] is None
@@ -68,7 +72,10 @@ def for_container(plan: LaunchPlan, edf: Mapping[str, str | None]) -> dict[str, 
 
 
 def check_size(name: str, value: str) -> int:
-    """Return the bytes of NAME=value; refuse what execve would refuse without naming it."""
+    """Return the size of NAME=value in bytes.
+
+    Raise LaunchError, with the name, if it is too large for execve, which would not name it.
+    """
     size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
     if size > MAX_VARIABLE:
         raise LaunchError(
@@ -87,7 +94,8 @@ def for_tasks(
     """Return a task's changes to the environment that Slurm gave it; None removes a variable.
 
     `given` is the environment with which the container was started, `found` that of its first
-    process. CDI, hooks or the entrypoint, which may also remove variables, made the difference.
+    process: CDI devices, OCI hooks or the entrypoint have changed it since. Only an entrypoint can
+    remove variables, or change those of `edf`, the EDF's and the hooks'.
     """
     made = {
         name: value
@@ -109,9 +117,10 @@ def for_tasks(
 def for_joined(
     plan: LaunchPlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
 ) -> dict[str, str | None]:
-    """Return a task's changes in a step that joins a container; ce-node makes the same ones.
+    """Return a task's changes in a step that joins a container; a memo of ce-node has the same.
 
-    Where the container was started for root, a step that does not say so itself is root, too.
+    `found` is the environment of the container's first process. If its HOME is root's, so is the
+    task's, unless `edf` sets HOME.
     """
     made = for_tasks(plan, edf, for_container(plan, edf), found)
     if found.get("HOME") == _HOME_OF_ROOT and "HOME" not in edf:
@@ -120,10 +129,10 @@ def for_joined(
 
 
 def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
-    """Return variables by which the mpirun of MPICH and Intel MPI works in a step of one node.
+    """Return variables with which the mpirun of MPICH and Intel MPI works in a step of one node.
 
-    Without them it calls Slurm's srun, and waits for it forever: images do not have it. What the
-    user has chosen stays; Slurm itself may choose slurm.
+    Without them it calls Slurm's srun, which images lack, and waits forever. Values that the user
+    has chosen stay; "slurm" is replaced, since Slurm itself may have set it.
     """
     steps, launchers = LAUNCHERS[:2], LAUNCHERS[2:]
     if any(node.get(name) != "1" for name in steps):
@@ -132,7 +141,7 @@ def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def image_digest(image: Image | Part) -> str:
-    """Return the digest that identifies the image: its registry's, else that of its content."""
+    """Return the digest of the image's manifest, else of its file; "" if none is recorded."""
     return image.get("digest") or image.get("content") or ""
 
 
@@ -143,22 +152,25 @@ def _about(plan: LaunchPlan) -> dict[str, str | None]:
     return {
         "CE_ENVIRONMENT_NAME": plan.get("name") or None,
         "CE_IMAGE": " + ".join(image.get("name", "") for image in images) or None,
-        # of several images, only all digests together say what is inside
         "CE_CONTAINER_NAME": (plan.get("kept") or {}).get("name") or None,
+        # of several images, only all digests together identify the content
         "CE_IMAGE_DIGEST": "+".join(digests) if all(digests) else None,
     }
 
 
 def _removed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, None]:
-    """Return the variables that the entrypoint unset; not names that shells drop as invalid."""
+    """Return removals of the variables that the entrypoint unset.
+
+    Names that are not identifiers are ignored: a shell drops those without being asked.
+    """
     gone = (name for name in given if name not in found and name not in _PODMANS_OWN | _SHELLS_OWN)
     return dict.fromkeys(name for name in gone if name.isascii() and name.isidentifier())
 
 
 def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
-    """Return the removal of the variables of servers that annotations turn off.
+    """Return removals of the variables that lead to servers which annotations turn off.
 
-    Without its server each process is alone, as it would be without srun's --mpi.
+    Each process then runs alone, as it would without srun's --mpi.
     """
     names = [_SERVERS[key] for key in _SERVERS if annotations.get(key) == "false"]
     return dict.fromkeys(name for some in names for name in some)
@@ -187,9 +199,9 @@ def encode_records(
 ) -> bytes:
     """Encode changes in the record format of spank_plugin/common/join.h.
 
-    `per_task` are variables that differ between the tasks of a node: each gets the value that
-    another variable has in its task. Raise LaunchError for a name or value that would be read as
-    another record.
+    `per_task` maps variables that differ between the tasks of a node to the variables from which
+    each task copies the value. Raise LaunchError for a name or value that would be read as another
+    record.
     """
     for name, value in (*changes.items(), *(per_task or {}).items()):
         if not name or "=" in name or "\0" in name or "\0" in (value or ""):

@@ -1,4 +1,4 @@
-"""Start ce-guard, which owns everything of a session, and receive its reports."""
+"""Start ce-guard, which makes containers and holds their sessions, and receive its reports."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 MAX_PACKET = 64 * 1024
 _FD_SIZE = 4
-_MAX_FDS = 10  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, and two more
+_MAX_FDS = 10  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, the tasks' socket, and a spare
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
 
 class Watch:
-    """The pidfd of the process with which a session ends, and a socket (or -1) to the plugin.
+    """The processes that watch over a session: `process` is the pidfd of the one it ends with.
 
-    `begun` is a guard that waits for its specification already: the socket to it, the pipe for the
-    specification, and the process that makes it (spank_plugin/node/node.c).
+    `life` is a socket to the plugin, or -1. `begun` is a guard that ce-node has started and that
+    waits for its specification: the socket to it, the pipe for the specification, and the ID of the
+    guard's parent (spank_plugin/node/node.c).
     """
 
     def __init__(
@@ -47,8 +48,8 @@ def start_guard(
 ) -> socket:
     """Start a guard that executes the specification; return the socket to it.
 
-    It enters the user namespace `user_ns` if there is one. `more` are descriptors that the
-    specification names.
+    The guard enters the user namespace `user_ns` unless it is -1. `more` are descriptors that the
+    specification names. Raise LaunchError.
     """
     if watch.begun is not None and user_ns < 0 and not more:
         return _specify(watch, *watch.begun, specification)
@@ -66,7 +67,7 @@ def start_guard(
             program,
             [program, *map(str, passed)],
             {},
-            # slurmstepd and pipes wait for all processes that hold their ends: the guard holds none
+            # slurmstepd waits until no process holds the ends of its pipes: the guard gets none
             file_actions=[(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)],
             setsigdef=PYTHONS_SIGNALS,
         )
@@ -82,9 +83,9 @@ def start_guard(
         for fd in (watch.process, *more):
             os.set_inheritable(fd, False)
         if watch.life >= 0:
-            # the guard's alone: its end must show at once, even while the launcher still runs
+            # only the guard may hold it: the plugin must notice the guard's end at once
             os.close(watch.life)
-    os.waitpid(pid, 0)  # it exits as soon as it has made process 1 of the session
+    os.waitpid(pid, 0)  # this process exits as soon as it has made process 1 of the session
     return ours
 
 
@@ -95,9 +96,9 @@ def _specify(watch: Watch, control: int, pipe: int, pid: int, specification: byt
         while view:
             view = view[os.write(pipe, view) :]
     except BrokenPipeError:
-        pass  # it has ended, and says why
+        pass  # the guard has ended, and its report says why
     os.close(pipe)
-    # the guard's alone, as above
+    # only the guard may hold it, as in start_guard
     os.close(watch.life)
     os.waitpid(pid, 0)
     return socket(fileno=control)
@@ -111,7 +112,8 @@ def await_report(
 ) -> tuple[tuple[str, str], Sequence[int]]:
     """Return the guard's times, its children's output, and the descriptors of a ready container.
 
-    `hear` gets the notes that hooks send before; `describe` turns a failure report into an error.
+    `hear` gets notes that come before the report, such as those of hooks. Raise LaunchError after
+    `timeout_s` or if the guard reports a failure; `describe` turns its report into the error.
     """
     control.settimeout(timeout_s)
     try:
@@ -122,7 +124,7 @@ def await_report(
     if data[:1] == b"N" and hear is not None:
         hear(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, hear, describe)
-    if data[:1] in (b"R", b"T"):  # T: the last descriptor is the socket at which tasks ask
+    if data[:1] in (b"R", b"T"):  # T: the last descriptor is where tasks ask for their containers
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, printed), fds
     if not data:
@@ -136,7 +138,10 @@ def await_report(
 
 
 def go_on(control: socket, fds: Sequence[int]) -> None:
-    """Let the session outlive this process, and send `fds` to the guard. Raise LaunchError."""
+    """Let the session outlive this process, and send `fds` to the guard.
+
+    Raise LaunchError if the guard has ended.
+    """
     try:
         control.sendmsg([b"K"], rights(fds))
     except ConnectionError:
@@ -157,9 +162,10 @@ def rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
 
 
 def receive(connection: socket) -> tuple[bytes, list[int]]:
-    """Receive a packet and its descriptors, which no program inherits.
+    """Receive a packet and its descriptors, and keep programs from inheriting these.
 
-    Raise LaunchError if there are more: a container without one of them would be another one.
+    Raise LaunchError if there are too many: a container that is entered without one of them would
+    be a different one.
     """
     data, ancillary, flags, _address = connection.recvmsg(
         MAX_PACKET, CMSG_SPACE(_MAX_FDS * _FD_SIZE)

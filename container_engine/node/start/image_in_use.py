@@ -1,9 +1,10 @@
 """Record in the image's store that a job uses an image, so that no user deletes it meanwhile.
 
 The record is a symlink STORE/uses/JOB-DIGEST.UID@CLUSTER to the name of the image's file. The first
-node of a step makes it: one operation on the shared file system and no open. The job's further
-steps with this image find it. `ce gc` removes it once the job has ended (images/store/in_use.py).
-Every user may write there: if another one has taken the name, it gets a random suffix.
+node of a step makes it with one operation on the shared file system, and opens no file. The job's
+further steps with this image find it. `ce gc` removes it once the job has ended
+(images/store/in_use.py). Every user may write to the directory: if another user has taken the name,
+a random suffix follows the UID.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _DIGITS = 12
 
 
 def record_of(path: str) -> tuple[str, str] | None:
-    """Return where the use of an image is recorded, a directory, and the name of the image's file.
+    """Return the directory for records of an image's use, and the name of the image's file.
 
-    None for an image that is not in a store.
+    Return None for an image that is not in a store.
     """
     directory, name = os.path.split(path)
     store, images = os.path.split(directory)
@@ -33,7 +34,7 @@ def record_of(path: str) -> tuple[str, str] | None:
 def note(path: str, node: Mapping[str, str]) -> None:
     """Record that the step with the environment `node` uses the image `path`, if possible.
 
-    ce-node does the same where it finds nothing unusual (spank_plugin/node/start_memo.c).
+    For a start by memo, ce-node does this (spank_plugin/node/start_memo.c).
     """
     job, cluster = node.get("SLURM_JOB_ID", ""), node.get("SLURM_CLUSTER_NAME", "")
     found = record_of(path)
@@ -56,7 +57,7 @@ def note(path: str, node: Mapping[str, str]) -> None:
 
 
 def _unless_recorded(name: str, link: str, another: str) -> None:
-    """Use another name, unless the record is from an earlier step of this user."""
+    """Make the record as `another` unless `link` is this user's record from an earlier step."""
     try:
         if os.lstat(link).st_uid != os.geteuid() or os.readlink(link) != name:
             os.symlink(name, another)

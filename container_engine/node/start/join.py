@@ -29,12 +29,12 @@ def join(
     libexec: str,
     marks: trace.Marks,
 ) -> Session:
-    """Return the session in it. Raise LaunchError."""
+    """Return a session in the running container, and close `running`. Raise LaunchError."""
     rules = site_rules.of_node(libexec)
     for path in image_paths(plan):
         site_rules.check(path, rules)
     marks.mark("namespaces")
-    pmix = node.get("CE_PMIX_DIR")  # the directory of the step's server, which no other step has
+    pmix = node.get("CE_PMIX_DIR")  # the directory of this step's own PMIx server
     steps = running.operations(f"{libexec}/ce-image", [pmix] if pmix else [])
     control = start_guard(libexec, watch, encode(steps), running.guards_ns, running.passed)
     running.close()

@@ -30,10 +30,11 @@ _FAILED = 125  # the exit code of a task whose container did not start
 
 
 def main(argv: Sequence[str], libexec: str) -> int:
-    """Answer as the command launcher REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN [CONTROL PIPE PID].
+    """Run as launcher REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN [CONTROL PIPE PID].
 
-    All are open descriptors but BEGUN, the time of the plugin's call (trace.py), and PID. The last
-    three are of a guard that ce-node has started.
+    All are open descriptors except BEGUN, the time at which the plugin started this program (in ns
+    since 1970), and PID. The last three belong to a guard that ce-node has started. Return the exit
+    code.
     """
     reply_fd, plan_fd, environment_fd, process, life, begun, *early = map(int, argv)
     for fd in (reply_fd, plan_fd, environment_fd, process, life, *early[:2]):
@@ -54,7 +55,7 @@ def main(argv: Sequence[str], libexec: str) -> int:
 
 
 def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, begun: int) -> None:
-    """Start the container and reply. Raise LaunchError, with the trace written."""
+    """Start the container and reply. Raise LaunchError after the trace has been written."""
     plan_fd, environment_fd = inputs
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")
     node = env.parse_block(read_all(environment_fd))
@@ -92,7 +93,7 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
 def _remember(
     session: Session, text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str
 ) -> None:
-    """Let the next step with this plan join or start without Python, if that can be."""
+    """Let the next step with this plan join or start without Python, if that is possible."""
     if session.joinable is not None:
         from container_engine.node.kept import join_memo
 
@@ -105,7 +106,7 @@ def _remember(
 
 
 def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
-    """Return the image to be made of the container at its end, "" for none. Raise LaunchError."""
+    """Return the path at which to save the container at its end, "" for none. Raise LaunchError."""
     if SAVE not in plan.get("annotations", {}):
         return ""
     from container_engine.node.start import saving
@@ -124,7 +125,7 @@ def _answer_ready(
 ) -> None:
     notices = _notices(session.warnings, plan, node, recorded) if session.warnings else ""
     place = trace.open_directory(recorded)
-    # this process has work left after its reply, for which the end of the session waits
+    # this process has work left after its reply, and the end of the session waits for that
     launcher = os.pidfd_open(os.getpid())
     ends = (launcher, launcher if session.attended < 0 else session.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
@@ -140,7 +141,7 @@ def _answer_ready(
 def _notices(
     warnings: Sequence[str], plan: LaunchPlan, node: Mapping[str, str], recorded: int
 ) -> str:
-    """Return the warnings that no other node of the step has printed."""
+    """Return the warnings that no other node of the step has printed, without secrets."""
     from container_engine.node.report import said_once, secret_values
 
     news = [line for line in warnings if said_once.is_news(recorded, node, line)]

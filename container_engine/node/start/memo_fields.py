@@ -1,6 +1,6 @@
-"""The fields of a memo for ce-node: what an earlier step found out (spank_plugin/node/step_memo.h).
+"""Encode the fields of memos for ce-node: what an earlier step found out (see step_memo.h).
 
-A field ends with NUL; its text is encoded as file names are. A NUL in one raises ValueError.
+A field is a text, encoded as file names are, and a NUL. Functions raise ValueError for a NUL in it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ def table(words: Sequence[str], width: int = 1) -> Iterator[bytes]:
 def about_step(
     plan: LaunchPlan, conditions: Sequence[str], variables: Mapping[str, Sequence[str]]
 ) -> Iterator[bytes]:
-    """Yield what ce-node needs of a step: when hooks may apply, and the line of the trace.
+    """Yield what ce-node needs for a step: when hooks may apply, and the line of the trace.
 
-    `conditions` are those of hooks, `variables` the names of the tasks' variables by their origin.
+    `conditions` are NAME or NAME=pattern, with which a hook may apply. `variables` are the names of
+    the tasks' variables by their origin.
     """
     yield from table(conditions)
     yield field(trace.place(plan["settings"].get("trace_dir", "")))
     yield field("{" + _members(trace.of_engine(plan)))
-    # hooks with conditions have nothing to do in the steps for which this is meant
+    # no hook with conditions applies in the steps for which the memo is used
     yield field(_members({**trace.of_plan(plan, {}), "variables": variables}))
     yield field("\n".join(trace.mount_texts(plan)))
     yield from table(secret_stems(plan))

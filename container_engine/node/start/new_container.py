@@ -1,7 +1,7 @@
 """Start the container that a plan describes.
 
-NewContainer goes from what the node has and lacks to the hooks, the guard's specification, its
-report and the tasks' environment.
+NewContainer checks what the node has and lacks, applies the hooks, has the guard carry out a
+specification, and makes the tasks' environment from the guard's report.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class NewContainer:
-    """The plan's and this node's data, and results of the steps so far."""
+    """A start in progress: the plan, this node's data, and the results so far."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class NewContainer:
         self._printed = ""
 
     def start(self, watch: Watch) -> Session:
-        """Start it and wait until its first process runs. Raise LaunchError."""
+        """Start the container and wait until its first process runs. Raise LaunchError."""
         encoded = encode(self._operations())
         for path in self._images:
             image_in_use.note(path, self._node)
@@ -130,12 +130,12 @@ class NewContainer:
         return control
 
     def _decided_again(self) -> bytes:
-        """Return the specification of another start with this plan now. Raise LaunchError."""
+        """Return the specification that another start of this plan has now. Raise LaunchError."""
         again = NewContainer(self._plan, self._node, self._libexec, trace.Marks(0))
         return encode(again._operations())
 
     def abandon(self) -> None:
-        """Remove what announces a container that will not be there."""
+        """Remove files that hooks have made for the container, after a start that failed."""
         if self._hooks is not None:
             self._hooks.abandon()
 
@@ -182,7 +182,7 @@ class NewContainer:
         plan, hooks, marks = self._plan, self._hooks, self._marks
         marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
         made = env.for_tasks(plan, self._settings, self._given, found)
-        # programs trust a PWD that leads to their directory, even by a path of the host
+        # replace the host's PWD: programs trust it if it happens to lead to their directory
         changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
         if hooks is not None:
             changes |= hooks.for_tasks()
@@ -198,7 +198,7 @@ class NewContainer:
 
 
 def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
-    """Return the plan's container; what the node lacks for it is added to `lacks`."""
+    """Return the plan's container; add an error to `lacks` for each thing that the node lacks."""
     return Container(
         # being root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
@@ -218,7 +218,10 @@ def _hooks(
     libexec: str,
     lacks: Sequence[LaunchError],
 ) -> HooksOnNode | None:
-    """Return the hooks, or None without any. Raise LaunchError for `lacks` and what hooks lack."""
+    """Return the hooks, or None if none may apply.
+
+    Raise one LaunchError for all `lacks` and all that hooks lack.
+    """
     settings = plan["settings"]
     others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
         device["cdi"] for device in plan["devices"]
@@ -241,7 +244,7 @@ def _run_startup(
     container: tuple[Sequence[int], int, str],
     libexec: str,
 ) -> dict[str, str | None]:
-    """Run the start-up steps in the container, in the environment that the tasks will have."""
+    """Run the start-up steps in the container, in the tasks' environment; return their changes."""
     from container_engine.node.start import startup_steps
 
     entered, mount_ns, workdir = container

@@ -1,9 +1,9 @@
-"""Turn a plan into Podman's command line: the only module that knows Podman. Pure.
+"""Turn a plan into Podman's command line and configuration files. Pure.
 
 No value of the environment appears on the command line, which every user of the node can read: the
 environment is in a containers.conf of the session. That file also keeps out the user's and the
-machine's container configuration, and has lists whose values may hold a comma: as an option,
-Podman 4 takes such a value for a line of a CSV file, Podman 5 takes it literally.
+machine's container configuration, and takes lists whose values contain commas: Podman 4 would split
+such a value of an option at its commas, as CSV, while Podman 5 takes it literally.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def arguments(paths: Paths, container: Container) -> list[str]:
 
 
 def _engine() -> list[str]:
-    """Return the options of Podman itself: a store of its own, empty, below the session."""
+    """Return Podman's global options: among others an empty store of its own in the session."""
     return [
         f"--root={SHORT_SESSION}/store",
         f"--runroot={SHORT_SESSION}/run",
@@ -91,7 +91,7 @@ def _isolation(container: Container) -> list[str]:
     uid, gid = container.uid, container.gid
     return [
         "--detach",
-        # no cgroups: the processes are Slurm's; in exchange Podman requires a PID namespace
+        # no cgroups: Slurm has put the processes into its own; Podman then needs a PID namespace
         "--cgroups=disabled",
         "--cgroupns=host",
         f"--network={'none' if 'net' in container.unshared else 'host'}",
@@ -101,8 +101,8 @@ def _isolation(container: Container) -> list[str]:
         f"--user={uid}:{gid}",
         "--no-hosts",
         "--passwd=false",
-        # passthrough: to the guard, which passes it to the launcher; if an entrypoint fails, its
-        # output is the reason
+        # passthrough: an entrypoint's output goes to the guard and from there to the launcher,
+        # which shows it as the reason if the entrypoint fails
         f"--log-driver={'passthrough' if container.entrypoint else 'none'}",
         # a filter on the idle init would protect nothing: the tasks that join don't have it
         "--security-opt=seccomp=unconfined",
@@ -121,7 +121,7 @@ def _own(is_unshared: bool) -> str:
 def _device(device: str) -> list[str]:
     """Return the options for a device, with --mount for a path that needs quoting.
 
-    Rootless, a device is a bind mount, and all versions of Podman read --mount alike.
+    A rootless device is a bind mount in any case, and all versions of Podman parse --mount alike.
     """
     if _csv(device) == device:
         return ["--device", device]
@@ -148,7 +148,7 @@ def _tmpfs_options(mount: NodeMount) -> list[str]:
 
 
 def _csv(field: str) -> str:
-    """Quote a field of the comma-separated list that --mount takes."""
+    """Quote a field of the comma-separated list that --mount takes, if necessary."""
     if '"' in field or "," in field or "\n" in field:
         return '"' + field.replace('"', '""') + '"'
     return field

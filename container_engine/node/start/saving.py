@@ -1,4 +1,4 @@
-"""`--container-save`: pack what the container has become, at the end of its step.
+"""Pack a container into an image at the end of its step, for `--container-save`.
 
 The launcher stays until the plugin closes its side of the socket, which it does when the last task
 of the node has ended, and before it ends the session (spank_plugin/plugin/session_end.c).
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _NODE = "%N"
 _SEE = "container-save"
-# first letters of the answer to the plugin
+# the first letter of the answer to the plugin
 _SAVED, _FAILED = "S", "F"
 _LONGEST = 8 * 1024
-# what is written beside an image (images/config.py, images/store/identity.py)
+# endings of the files beside an image (images/config.py, images/store/identity.py)
 _BESIDE = (".json", ".sha256")
 
 
 def target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
-    """Return the path of the image to be made. Raise LaunchError."""
+    """Return the path of the image to be made. Raise LaunchError if it cannot be written."""
     path = plan["annotations"][SAVE]
     try:
         return _checked(path, node)
@@ -64,7 +64,7 @@ def _checked(path: str, node: Mapping[str, str]) -> str:
 
 
 def _lack(directory: str) -> str:
-    """Return why a path is not that of a directory; "" if it is."""
+    """Return why the directory cannot be used; "" if it exists."""
     try:
         mode = os.stat(directory).st_mode
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def _lack(directory: str) -> str:
 
 
 def _is_fixed(path: str, directory: str) -> bool:
-    """Check whether a file in a directory like /tmp is one that this user cannot replace."""
+    """Check whether a sticky directory, such as /tmp, keeps this user from replacing the file."""
     try:
         owner, above = os.lstat(path).st_uid, os.stat(directory)
     except OSError:

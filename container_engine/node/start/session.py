@@ -1,4 +1,4 @@
-"""A running container, as its start hands it to the plugin or to `ce run`."""
+"""A running container, as a start returns it for the plugin or for `ce run`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Session:
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
-    left; `unshared` are other namespaces of the container's own. Unless `go_on` is called, the
-    session ends with this process; it raises LaunchError if the session has already ended.
+    left; `unshared` are other namespaces of the container's own. `go_on` lets the session outlive
+    this process; it raises LaunchError if the session has already ended.
     """
 
     def __init__(
@@ -26,13 +26,13 @@ class Session:
         self.warnings: Sequence[str] = ()
         # the entrypoint's output if it is to be shown
         self.printed = ""
-        # where each task asks for a container of its own, -1 if all share this one
+        # the socket at which each task asks for a container of its own; -1: all share this one
         self.tasks = -1
-        # readable once the work after the session's end is done, -1 if there is none
+        # a descriptor that is readable once the work after the session's end is done; -1: no work
         self.attended = -1
-        # the directory of a container that other steps may join, its first process's environment
+        # if other steps may join: the container's directory, its first process's environment
         self.joinable: tuple[str, bytes] | None = None
-        # of a start that the next step may do again without Python: start_memo.Started
+        # if the next step may start without Python: the arguments of start_memo.Started
         self.started: tuple[bytes, Callable[[], bytes], bytes, bytes, Repeatable | None] | None = (
             None
         )

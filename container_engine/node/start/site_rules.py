@@ -24,7 +24,7 @@ IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sour
 REGISTRIES, SIGNED, _SIGNERS = "image_registries", "signed_images_only", "signature_policy"
 _RULES = (IMAGES_ONLY, DIGESTS, SOURCES, REGISTRIES, SIGNED)
 _SYSTEM = "/etc/container-engine"
-# other content in one of these would turn an image into another one in all but its name
+# directories that make an image what it is: other content mounted there would change its programs
 _OF_IMAGE = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
 _DIGEST_LENGTH = len("sha256-") + 64
 _NAMES = ".names"  # images/store/publish.py
@@ -54,7 +54,7 @@ class Rules:
 
     @property
     def binds_images(self) -> bool:
-        """True if images must come from the site's stores, in which a listed digest is a name."""
+        """True if images must come from the site's stores, whose file names have the digests."""
         return self._is_images_only or bool(self._digests)
 
     def image_refusal(self, path: str) -> str:
@@ -62,7 +62,10 @@ class Rules:
         return self._place_refusal(path) or self.name_refusal(path)
 
     def name_refusal(self, path: str) -> str:
-        """Return why the names that are kept beside an image are not those of this site."""
+        """Return why the names recorded beside an image do not satisfy the site; "" if they do.
+
+        The rules are about registries and signatures.
+        """
         if not (self._registries or self._is_signed_only):
             return ""
         names = _names(path)
@@ -108,7 +111,7 @@ class Rules:
     def mount_refusal(self, kind: str, source: str, target: str, *, of_hook: bool = False) -> str:
         """Return why the site refuses a mount with literal strings; "" if it does not.
 
-        Hooks may mount any source that only root can change.
+        The rule `mount_sources` lets hooks mount any source that only root can change.
         """
         if kind == "squashfs" and (refusal := self.image_refusal(source)):
             return refusal
@@ -126,10 +129,10 @@ class Rules:
         return self._refusal(SOURCES, f"'{source}' matches none of {patterns}")
 
     def place_refusal(self, planned: Sequence[NodeMount], places: Sequence[str]) -> str:
-        """Return why the site refuses mounts by where they are, `places`; "" if it does not.
+        """Return why the site refuses mounts that are not at their targets; "" if it does not.
 
-        A symlink in the image, or in a directory that the user mounts, could lead a mount into
-        the image's own directories.
+        `places` are the container's mount points. A symlink in the image, or in a directory that
+        the user mounts, could lead a mount into the image's own directories.
         """
         if not self.binds_images:
             return ""
@@ -160,7 +163,7 @@ class Rules:
 
 
 def of_node(libexec: str) -> Rules | None:
-    """Return the rules of this node's configuration; None if it has none."""
+    """Return the rules of this node's configuration; None if it has none. Raise LaunchError."""
     texts = _texts(_directories(libexec))
     if not any(rule.encode() in text for _file, text in texts for rule in _RULES):
         return None
@@ -204,7 +207,7 @@ def check_mounts(
 
 
 def check_places(planned: Sequence[NodeMount], mounted: int, rules: Rules | None) -> None:
-    """Raise LaunchError if a mount is not at its destination, where images are bound.
+    """Raise LaunchError if a mount is not at its destination, on a site that restricts images.
 
     `mounted` is the descriptor of the mountinfo of the container's first process.
     """
@@ -218,7 +221,10 @@ def check_places(planned: Sequence[NodeMount], mounted: int, rules: Rules | None
 
 
 def _texts(directories: Sequence[str]) -> list[tuple[str, bytes]]:
-    """Return the files of the first directory that has any, with their content."""
+    """Return the files of the first directory that has any, with their content.
+
+    Raise LaunchError for a directory or file that cannot be read.
+    """
     for directory in directories:
         found = [(file, _read(file)) for file in _files(directory)]
         if found:
@@ -252,7 +258,7 @@ def _read(file: str) -> bytes | None:
 
 
 def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
-    """Merge the files into rules; for each key the last file's value wins."""
+    """Return the rules of the files; for each key the last file's value wins."""
     import tomllib  # 10 ms, only for sites with such a rule
 
     policy: dict[str, Any] = {}
@@ -297,7 +303,8 @@ def _strings(policy: Mapping[str, Any], rule: str, where: Mapping[str, str]) -> 
 def _names(path: str) -> dict[str, str]:
     """Return the names of an image with the hashes of the policies that accepted them.
 
-    They count only if the owner of the image or root has written them, and nobody else may.
+    Return {} if the file beside the image belongs neither to root nor to the image's owner, or if
+    everybody can write it.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
@@ -313,7 +320,7 @@ def _names(path: str) -> dict[str, str]:
 
 
 def _hash_of(policy: object) -> str:
-    """Return the SHA-256 of the signature policy in use, "" if there is none."""
+    """Return the SHA-256 of the file `policy`, "" without one. Raise LaunchError."""
     import hashlib
 
     if not isinstance(policy, str) or not policy:
@@ -327,7 +334,7 @@ def _hash_of(policy: object) -> str:
 
 
 def _digest_of(path: str) -> str:
-    """Return the digest in a store's name of a file (images/store/store.py); "" for other names."""
+    """Return the digest in the name of a store's file, sha256-…; "" for other names."""
     name = os.path.basename(path)
     is_digest = name.startswith("sha256-") and name[_DIGEST_LENGTH : _DIGEST_LENGTH + 1] == "-"
     return f"sha256:{name[7:_DIGEST_LENGTH]}" if is_digest else ""
@@ -349,7 +356,11 @@ def _distrust(path: str) -> str:
 
 
 def _is_in(path: str, store: str) -> bool:
-    """Check that `path` lies below `store`, without `..`, links and files of users on the way."""
+    """Check that `path` is below `store`, without `..` or symlinks.
+
+    If this user is not root, neither the user nor everybody may be able to change the file or a
+    directory on the way.
+    """
     rest = path.removeprefix(f"{store.rstrip('/')}/")
     if rest == path:
         return False

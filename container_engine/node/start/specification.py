@@ -36,10 +36,10 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     hooks: Sequence[Operation] = (),
     again: Sequence[Operation] = (),
 ) -> list[Operation]:
-    """Return the operations of a start; those of `hooks` find the image's files in their place.
+    """Return the operations of a start; those of `hooks` follow the mount of the container's root.
 
-    `images` are the paths of the SquashFS files, the base first. `again` take the place of what
-    serves and mounts them, where another step's guard has done so.
+    `images` are the paths of the SquashFS files, the base first. `again`, if not empty, replaces
+    the operations that serve and mount them, because another step's guard has already done so.
     """
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
     served, replaced = _served_mounts(paths, container.mounts)
@@ -64,7 +64,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         *of_root,
         *_root(paths, container),
         *hooks,
-        # `ce save` leaves out what was written before (images/pack/written.py)
+        # `ce save` leaves out what was written before these files (images/pack/written.py)
         *(("file", [path, ""]) for path in paths.begun),
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME, *pids]),
@@ -72,7 +72,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
 
 
 def _each(paths: Paths, settings: Settings) -> list[Operation]:
-    """Return what lets the operations after it make a container for each task."""
+    """Return the operations after which all others are carried out for each task's container."""
     if paths.own == paths.session:
         return []
     return [("dir", [paths.own]), ("each", [settings["tmpfs_size"], paths.own])]
@@ -84,7 +84,7 @@ def _written(paths: Paths) -> list[str]:
 
 def _way(settings: Settings, container: Container) -> Creation:
     """Return what creates the container: crun itself, or Podman where that is wanted or needed."""
-    # precreate hooks change the configuration that Podman makes
+    # only Podman runs precreate hooks, which change the configuration that it makes
     if settings.get("start", "podman") == "podman" or any(
         "precreate" in hook["stages"] for hook in container.oci_hooks
     ):
@@ -97,7 +97,10 @@ def _way(settings: Settings, container: Container) -> Creation:
 def _served_mounts(
     paths: Paths, mounts: Sequence[NodeMount]
 ) -> tuple[list[tuple[str, str]], list[NodeMount]]:
-    """Replace each SquashFS mount by a server's directory and a bind mount of it."""
+    """Return (file, directory) of the image servers to start, and the mounts.
+
+    Each SquashFS mount has become a bind mount of its server's directory.
+    """
     served: list[tuple[str, str]] = []
     replaced = []
     for mount in mounts:
@@ -112,7 +115,10 @@ def _served_mounts(
 def _flagged_mounts(
     paths: Paths, mounts: Sequence[NodeMount]
 ) -> tuple[list[Operation], list[NodeMount]]:
-    """Let the guard bind the mounts whose flags the runtime would drop, with these flags."""
+    """Return the guard's own bind mounts, for flags that the runtime would drop, and the mounts.
+
+    The runtime then mounts from there.
+    """
     steps: list[Operation] = []
     replaced = []
     for mount in mounts:
@@ -125,7 +131,10 @@ def _flagged_mounts(
 
 
 def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operation]]:
-    """Return what makes the files about user and node, outside of the image's root and in it."""
+    """Return the operations for files about user and node, outside the container's root and in it.
+
+    The first are done before the root is mounted.
+    """
     root = paths.at("root")
     files: list[Operation] = [
         ("file", [paths.at("hostname"), f"{person.host}\n"]),
@@ -143,9 +152,9 @@ def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operati
 
 
 def _root(paths: Paths, container: Container) -> list[Operation]:
-    """Return what apt-get needs if it is root of a container in which nobody else exists.
+    """Return a setting for apt-get if it runs as root of a container that has no other user.
 
-    For its downloads it becomes the user `_apt`, and gives up when it has not become that user.
+    For downloads it would become the user `_apt`, and give up because it cannot.
     """
     if container.uid != 0:
         return []

@@ -1,10 +1,10 @@
-"""Remember what a step decided that started a container, for the next one with the same plan.
+"""Remember how a step started its container, for the next step with the same plan.
 
-That step starts no Python: ce-node reads what is written here (spank_plugin/node/start_memo.h has
-the format), and becomes the launcher for every doubt. The start is decided a second time after
-everything has been looked at that it depends on: only if it comes out the same, and nothing is
-young, it is remembered. The memo is the user's own and for this node, and can only ever mislead its
-owner: it has nothing that the user could not have the guard do without it.
+The next step starts no Python: ce-node reads the memo (spank_plugin/node/start_memo.h has the
+format), and becomes the launcher if anything is in doubt. Before the memo is written, all files on
+which the start depends are looked at, and the start is decided a second time: it is remembered only
+if the result is the same and no file has just changed. The memo is for this node and belongs to the
+user. It cannot give the user any power: users can have the guard do all that it contains.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import LaunchPlan
 
 MAGIC = b"container-engine start memo 1\n"
-# of one user; each has the whole plan
+# the most memos of one user, and the most bytes of one, which contains the whole plan
 _MOST, _LONGEST = 16, 1 << 20
-# facts of one step, with which hooks apply
+# variables of one step that make hooks apply
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
-# of texts that the next step does not have, or that it has to evaluate
+# in a plan: a string that each step must evaluate, and a secret that is new for each launch
 _NOT_AGAIN = ('"var"', '"secret":"')
 
 
 class Started:
     """A start that worked, as the launcher knows it.
 
-    `specification` is the guard's, `again` decides it again and raises LaunchError. `block` is the
-    environment of the container's first process, `records` those of the tasks' environment,
-    `hooks` what theirs depends on, None without hooks.
+    `specification` is what the guard was given; `again` computes it once more, and raises
+    LaunchError. `block` is the environment of the container's first process, `records` are the
+    tasks' changes to theirs. `hooks` has the conditions under which hooks do the same again, None
+    if there are no hooks.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ def remember(
     started: Started,
     workdir: str,
 ) -> None:
-    """Write the memo of a start with this plan, as it arrived, if one can do without Python.
+    """Write the memo of a start if the next one with this plan can do without Python.
 
-    Failure is not an error.
+    `text` is the plan as it arrived. A memo that cannot be written is not an error.
     """
     try:
         if not _is_plain(text, plan, node) or not _is_of_files():
@@ -97,7 +98,7 @@ def remember(
 
 
 def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
-    """Check that a start with this plan asks this node nothing that ce-node does not ask."""
+    """Check that a start with this plan depends only on what ce-node can check."""
     settings = plan["settings"]
     return (
         os.geteuid() != 0
@@ -118,7 +119,7 @@ def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
 
 
 def _is_of_kernel(path: object, *more: str) -> bool:
-    """Check for a path where files come and go, or are others for each process that looks."""
+    """Check whether the path is where files come and go unseen, or differ between processes."""
     return f"{os.path.normpath(str(path))}/".startswith(("/proc/", "/sys/", *more))
 
 
@@ -126,7 +127,7 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 
 
 def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Return what a start depends on at this node (file_signatures.py)."""
+    """Return the looks (file_signatures.py) at all files of this node that a start depends on."""
     settings = plan["settings"]
     mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
     programs = [
@@ -156,7 +157,7 @@ def _found(program: str) -> Iterator[str]:
 
 
 def _is_of_files() -> bool:
-    """Check that /etc/passwd and /etc/group decide what a start asks of users and groups."""
+    """Check that /etc/passwd and /etc/group, whose signatures the memo has, name the user."""
     uid, gid = str(os.getuid()), str(os.getgid())
     person, group = _line("/etc/passwd", uid), _line("/etc/group", gid)
     if len(person) < 7 or len(group) < 3 or not _are_files_first():
@@ -167,7 +168,7 @@ def _is_of_files() -> bool:
 
 
 def _line(path: str, number: str) -> list[str]:
-    """Return the fields of the first line with this id."""
+    """Return the fields of the first line with the ID `number`, [] if there is none."""
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             fields = line.rstrip("\n").split(":")
@@ -195,7 +196,10 @@ def _variables(node: Mapping[str, str]) -> list[str]:
 
 
 def name_of(prefix: str, node: Mapping[str, str], text: str) -> str:
-    """Return the name of the memo. Another key with that name only costs time."""
+    """Return the file name of the memo.
+
+    Two starts with the same name only cost time: the memo has the whole plan, which is compared.
+    """
     plan = os.fsencode(text)
     key = b"".join(os.fsencode(word) + b"\0" for word in (prefix, *_variables(node)))
     return f"{crc32(plan, crc32(key)):08x}.{len(plan)}"
@@ -210,7 +214,7 @@ def _fields(
     started: Started,
     workdir: str,
 ) -> Iterator[bytes]:
-    # a hook with one of these variables may apply, which costs Python in any case
+    # in a step with one of these variables a hook may apply, and that needs Python
     conditions = [
         word.partition("=")[0]
         for hook in plan.get("hooks", ())
@@ -218,7 +222,7 @@ def _fields(
     ]
     with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         boot = file.read().strip()
-    # the other groups decide what of the files may be read
+    # supplementary groups, too, decide which files the user may read
     ids = " ".join(map(str, (os.geteuid(), os.getegid(), *os.getgroups())))
     names = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
     if started.hooks is not None:

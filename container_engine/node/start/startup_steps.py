@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _MARK = "ce-startup-failed"
 # a shell sets these for itself; they are not changes by the steps
 _SHELLS_OWN = frozenset(["_", "OLDPWD", "PWD", "SHLVL", "BASHOPTS", "SHELLOPTS"])
-# `exit 0` in a step ends the steps; what they have done until then counts
+# `exit 0` in a step ends the steps; their changes until then are kept
 _TRAP = (
     f"trap 'ce_code=$?; [ $ce_code = 0 ] && exec {INIT_PATH} OUTPUT;"
     f""" echo "{_MARK} $ce_step $ce_code" >&2' EXIT"""
 )
-_LONGEST = 131_071  # of one argument of a program, as Linux has it
+_LONGEST = 131_071  # Linux's limit for one argument of a program, in bytes
 # bash if the image has it: activation scripts are often written for it
 _CHOOSE_SHELL = (
     'if command -v bash >/dev/null 2>&1; then exec bash -e -c "$1"; fi; exec sh -e -c "$1"'
@@ -37,7 +37,11 @@ _KEPT_OUTPUT, _KEPT_LINES = 2000, 8
 
 
 def script(lines: Sequence[str], output: int) -> str:
-    """Return the lines as one program that keeps its step number and passes on its environment."""
+    """Return the lines as one shell program.
+
+    It keeps the number of the current step, and at the end writes its environment to the descriptor
+    `output`.
+    """
     numbered = [f"ce_step={i}\n{line}" for i, line in enumerate(lines)]
     trap = _TRAP.replace("OUTPUT", str(output))
     return "\n".join([trap, *numbered, "trap - EXIT", f"exec {INIT_PATH} {output}"])
@@ -50,7 +54,7 @@ def run(
     before: Mapping[str, str],
     timeout_s: float,
 ) -> dict[str, str | None]:
-    """Run the plan's steps with the command line `join` in front of the shell's.
+    """Run the plan's steps in a shell; the command line `join` before it enters the container.
 
     `before` is the environment of the steps. Return their changes, None for removed variables.
     Raise LaunchError with the failing line and the end of the output.
