@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-# must match spank_plugin/node/memo_dir.h
+# must match spank_plugin/node/memo_directory.h
 _TEMPORARY = "/var/tmp"
 
 

@@ -33,7 +33,7 @@
 #include "common/io.h"
 #include "door.h"
 #include "join_memo.h"
-#include "memo_dir.h"
+#include "memo_directory.h"
 #include "reply.h"
 #include "site_rules.h"
 #include "start_memo.h"

@@ -17,7 +17,7 @@
 #include "common/io.h"
 #include "harness.h"
 #include "memo_text.h"
-#include "node/memo_dir.h"
+#include "node/memo_directory.h"
 
 #define MAGIC "container-engine start memo 1\n"
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memo_dir.h"
+#include "memo_directory.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Finds the directory in which the user of this process has the memos of starts on this node. */
-#ifndef CE_MEMO_DIR_H
-#define CE_MEMO_DIR_H
+#ifndef CE_MEMO_DIRECTORY_H
+#define CE_MEMO_DIRECTORY_H
 
 #include <sys/types.h>
 
