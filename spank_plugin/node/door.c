@@ -42,7 +42,8 @@ static int take_container(struct ce_visit *visit, int fds[CE_MAX_FDS])
 	return visit->count >= CE_LEAST_CONTAINER ? 0 : -1;
 }
 
-/* Keep the connection of an image's server; a mount of the container's root is for those who start another one. */
+/* Keep the FUSE device of an image's server. Close the mount of the container's root: only a step that starts
+ * another container needs it. Return 0, or -1 for anything else. */
 static int take_image(struct ce_visit *visit, const char *path, size_t size, int fds[CE_MAX_FDS])
 {
 	char *copy = strndup(path, size);
@@ -84,7 +85,7 @@ int ce_door_read(int visitor, struct ce_visit *visit)
 	}
 }
 
-/* Return 0 for an answer, 1 if nobody is behind the door any more, -1 for a doubt. */
+/* Return 0 for an answer, 1 if the guard of this door has ended, -1 if anything is doubtful. */
 static int ask(const char *directory, const char *door, struct ce_visit *visit)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

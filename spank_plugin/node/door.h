@@ -1,4 +1,5 @@
-/* The door of a container that lives with its job: what the guard of a step in it hands to one that joins. */
+/* Asks a guard of a container that lives with its job for what a joining step needs, at the guard's socket (a
+ * door). */
 #ifndef CE_DOOR_H
 #define CE_DOOR_H
 
@@ -7,27 +8,30 @@
 #include "common/io.h"
 #include "join_memo.h"
 
-/* the descriptors of a packet but the first, which is the guard's */
+/* CE_DOOR_CONTAINER: the most descriptors of the container; the guard's user namespace precedes them in the
+ * packet */
 enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
 
-/* The parts of a container that a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
+/* What a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
 struct ce_visit {
-	int guards_ns;	   /* the user namespace of that guard */
-	int container[CE_DOOR_CONTAINER]; /* its user and mount namespace, environment, mountinfo, other namespaces of its own */
+	int guards_ns;	   /* the guard's user namespace */
+	int container[CE_DOOR_CONTAINER]; /* the container's user and mount namespaces, environment, mountinfo, other namespaces */
 	size_t count;
 	char *images[CE_DOOR_IMAGES]; /* paths, on the heap */
-	int devices[CE_DOOR_IMAGES];  /* the connections of their servers */
+	int devices[CE_DOOR_IMAGES];  /* FUSE devices of their servers */
 	size_t image_count;
 };
 
 enum { CE_AT_ENVIRONMENT = 2, CE_LEAST_CONTAINER = 4 };
 
-/* Ask at the doors of a container one after the other until a guard answers. Return -1 if none does in time, and for every
- * doubt about an answer. Close the visit in either case. */
+/* Ask at the doors in a container's directory, one after the other, until there is a guard at one. Return 0, or
+ * -1 if there is none, if it does not answer in time, and if anything in its answer is doubtful. Call
+ * ce_door_close in either case. */
 int ce_door_visit(const char *directory, struct ce_visit *visit);
 
-/* Read a guard's answer up to its last word, without which something is missing, into an empty visit. Return -1 for every
- * doubt. */
+/* Read a guard's answer from a socket into an empty visit. Return 0, or -1 if it does not end with the packet
+ * of one NUL, which shows that nothing is missing, and if anything else is doubtful. Call ce_door_close in
+ * either case. */
 int ce_door_read(int visitor, struct ce_visit *visit);
 
 void ce_door_close(struct ce_visit *visit);

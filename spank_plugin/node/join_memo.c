@@ -61,7 +61,8 @@ static int has_content(const char *directory, const char *name, const char *want
 	return text != NULL && size == strlen(wanted) && memcmp(text, wanted, size) == 0;
 }
 
-/* Return whether the file is the one that is served (container_engine/node/kept/records.py, _identity). */
+/* Return whether the file is still the one that is served, by its inode, size and time of modification
+ * (container_engine/node/kept/records.py, _identity). */
 static int is_same_file(const char *path, const char *identity)
 {
 	struct stat found;

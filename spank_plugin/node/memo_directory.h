@@ -4,12 +4,12 @@
 
 #include <sys/types.h>
 
-/* The directory of all users' memos, which a job with a /tmp of its own sees, too.
+/* The directory that has those of all users, which a job with a /tmp of its own sees, too.
  * container_engine/node/memo_directory.py has the same. */
 #define CE_MEMOS "/var/tmp"
 
-/* Open the directory of the user's memos of starts below CE_MEMOS, or another directory in a test. Return -1 unless each
- * directory that the engine has made for them is this user's alone, and no link. */
+/* Open the directory of the user's memos of starts below `temporary`, which is CE_MEMOS outside tests. Return
+ * -1 unless each directory that the engine has made for them is this user's alone, and not a symlink. */
 int ce_own_starts(const char *temporary, uid_t uid);
 
 #endif

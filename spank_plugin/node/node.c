@@ -1,15 +1,17 @@
 /*
- * ce-node: begins a start on a node, and becomes the launcher, which is Python, unless an earlier step with the same plan has
- * left what this one would find out again. It leaves that to two kinds of starts:
- *  - a step that joins a running container of its job (join_memo.h). What only this step and this moment know is asked here:
- *    whose the container's directory is, its lock, its door, its image, the site's rules.
- *  - a step that starts a container of its own (start_memo.h), of which nothing has changed that the launcher looked at. The
+ * ce-node: begins a start on a node. Ordinarily it then becomes the launcher, which is Python. Where an earlier
+ * step with the same plan has left a memo of what the launcher found out, it answers the plugin itself, in two
+ * cases:
+ *
+ *  - A step joins a running container of its job (join_memo.h). What only this step and this moment can tell is checked
+ *    here: the owner of the container's directory, its lock, its door, its images, the site's rules.
+ *  - A step starts a container of its own (start_memo.h), and nothing that the launcher looked at has changed. The
  *    guard makes its namespaces meanwhile, also where Python starts.
  *
  * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
  *
- * For every doubt it undoes what it did and becomes the launcher, which does the same, or explains why not. Runs as the user.
- * Exit code: 125 ours.
+ * If anything is doubtful it undoes what it did and becomes the launcher, which does the same, or explains why
+ * not. Runs as the user. Exit code: 0 after an answer, 125 for a failure of the engine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,7 +42,7 @@
 #include "step_trace.h"
 
 #define PLACE "/libexec/container-engine/ce-node"
-#define NODE_NAME "SLURMD_NODENAME" /* from the plugin, which reads it where the first task has it */
+#define NODE_NAME "SLURMD_NODENAME" /* set by the plugin, from the environment of the first task */
 
 enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
 enum { GUARD_ARGS = 5, EARLY = 3 };
@@ -53,16 +55,16 @@ struct start {
 	const char *prefix, *node;
 	struct ce_step_env env;
 	char directory[PATH_MAX]; /* of the container */
-	char *memo_text;	  /* on the heap, as the plan's and the environment's */
+	char *memo_text;	  /* on the heap, as are the plan and the environment */
 	char *plan, *environment;
 	struct ce_join_memo memo;
-	struct ce_start_memo own; /* of a start of a container of its own, in memo_text, too */
+	struct ce_start_memo own; /* for a container of the step's own; in memo_text, too */
 	struct ce_visit visit;
 	struct ce_step_trace trace;
 	struct ce_moments moments;
 	int lock, control;
 	struct {
-		pid_t pid; /* of the guard's parent; 0 or -1 for none */
+		pid_t pid; /* of the process that starts the guard; 0 or -1 for none */
 		int control, specification;
 	} early;
 };
@@ -80,7 +82,8 @@ static int fail(int reply, const char *what)
 	return EXIT_ENGINE;
 }
 
-/* Become Python, with the descriptors of our command line and those of a guard that was started early, if one was. */
+/* Become the launcher, with the descriptors of our command line and those of a guard that was started early, if
+ * one was. On failure answer the plugin, and return the exit code. */
 static int become_launcher(const struct start *start, char **given)
 {
 	char program[PATH_MAX + 64], numbers[EARLY][16];
@@ -115,7 +118,8 @@ static int is_private(const char *path)
 	       (found.st_mode & OTHERS) == 0;
 }
 
-/* Find the directory of the container; each of the three that are the user's must be private. */
+/* Find the directory of the container. Return 0, or -1 unless it and the two above it, which are the user's,
+ * too, are private. */
 static int find_directory(struct start *start, const struct ce_wanted *wanted)
 {
 	char *path = start->directory;
@@ -131,7 +135,8 @@ static int find_directory(struct start *start, const struct ce_wanted *wanted)
 	return length < PATH_MAX && is_private(path) ? 0 : -1;
 }
 
-/* Read what an earlier step has left for one with this plan. */
+/* Read the memo for joining that an earlier step with this plan has left. Return 0, or -1 if there is none or
+ * it may no longer be right. */
 static int find_memo(struct start *start)
 {
 	char path[PATH_MAX + 32];
@@ -163,13 +168,14 @@ static int read_plan(struct start *start)
 	return start->plan != NULL && strlen(start->plan) == size ? 0 : -1;
 }
 
-/* Return whether Slurm's name for this node can be that of a file. */
+/* Return whether Slurm's name for this node can be used as a file name. */
 static int has_name(const struct start *start)
 {
 	return start->node != NULL && *start->node != '\0' && strchr(start->node, '/') == NULL;
 }
 
-/* Return whether an earlier step has left what one needs that joins the container which `kept` names. */
+/* Return 0 if an earlier step has left a memo with which this one can join the container that `kept` names, and
+ * the site has no rule that only Python judges; else -1. */
 static int prepare(struct start *start, const char *kept)
 {
 	struct ce_wanted wanted;
@@ -191,7 +197,8 @@ static int has_environment(int environment, const char *block, size_t block_size
 	return found != NULL && size == block_size && memcmp(found, block, size) == 0;
 }
 
-/* Take part in the container's lock, and let a guard in it hand over what it has. */
+/* Share the container's lock, and take over the container from one of its guards. Return 0, or -1 if anything
+ * is doubtful. */
 static int visit(struct start *start)
 {
 	char path[PATH_MAX + 8];
@@ -209,7 +216,7 @@ static int visit(struct start *start)
 	return has_environment(environment, start->memo.block, start->memo.block_size) ? 0 : -1;
 }
 
-/* Return the path of a door for the steps that come later. */
+/* Write the path of this step's own door, for later steps. Return 0, or -1 on failure. */
 static int name_door(const struct start *start, char door[CE_DOOR_PATH])
 {
 	unsigned char chance[3];
@@ -267,8 +274,9 @@ static void set_inherited(const int fds[], size_t count, int inherited)
 		(void)fcntl(fds[i], F_SETFD, inherited ? 0 : FD_CLOEXEC);
 }
 
-/* Start a guard with these descriptors as its arguments, and `more` that its specification names. Return its parent,
- * which ends as soon as there is process 1 of a namespace; -1 if it cannot be started. */
+/* Start a guard with the descriptors `args` as its arguments, and with `more`, which its specification names.
+ * Return the pid of the process that starts it, which ends once there is process 1 of the PID namespace; -1 on
+ * failure. */
 static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[], size_t more_count)
 {
 	char program[PATH_MAX + 64], numbers[GUARD_ARGS][16];
@@ -289,7 +297,7 @@ static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count,
 	return failed ? -1 : pid;
 }
 
-/* Start the guard of a step that joins. */
+/* Start the guard of a step that joins. Return 0, or -1 on failure. */
 static int start_guard(struct start *start)
 {
 	const struct ce_visit *visit = &start->visit;
@@ -312,8 +320,9 @@ static int start_guard(struct start *start)
 	return pid > 0 ? 0 : -1;
 }
 
-/* Start the guard of a container of the step's own, which makes its namespaces while Python starts. The launcher sends it
- * the specification through a pipe; if it never does, the guard ends with it. A failure is the launcher's to explain. */
+/* Start the guard of a container of the step's own, which makes its namespaces while Python starts. The
+ * launcher sends it the specification through a pipe; if the launcher ends before that, so does the guard. A
+ * failure here is left to the launcher to report. */
 static void start_early(struct start *start)
 {
 	int ends[2], pipes[2];
@@ -332,7 +341,8 @@ static void start_early(struct start *start)
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-/* Wait for the guard's report. Return it, or NULL for a doubt. */
+/* Wait for the guard's report. Return it, valid until the next call, or NULL if there is none in time or it is
+ * not that of a ready container. */
 static struct ce_report *await(struct start *start, long long timeout_ms)
 {
 	static struct ce_report report;
@@ -343,8 +353,8 @@ static struct ce_report *await(struct start *start, long long timeout_ms)
 	return &report;
 }
 
-/* Answer for a container that has been reported, and let its guard go on. Return 0 if the start is over, 1 if the plugin
- * does not take the answer, -1 for a doubt before that. */
+/* Answer the plugin for a container that has been reported, and let its guard go on. Return 0 if the start is
+ * complete, 1 if the plugin does not take the answer, -1 if anything fails before that. */
 static int answer(struct start *start, struct ce_report *report, const struct ce_ready *ready)
 {
 	start->moments.answer = ce_time_ns();
@@ -375,7 +385,8 @@ static int join(struct start *start, const char *kept)
 
 /* ---- a container of its own -------------------------------------------------------------------- */
 
-/* Read what an earlier step has left for one that starts a container by this plan. */
+/* Read the memo that an earlier step has left for a start by this plan. Return 0, or -1 if there is none or it
+ * may no longer be right. */
 static int find_own_memo(struct start *start)
 {
 	char name[CE_START_NAME];
@@ -393,8 +404,8 @@ static int find_own_memo(struct start *start)
 	return ce_start_suits(&start->own, &wanted) ? 0 : -1;
 }
 
-/* Return whether an earlier step has left what this one needs, and the site has no rule that only Python judges. Root's
- * starts are never remembered. */
+/* Return 0 if an earlier step has left a memo with which this one can start its container, and the site has no
+ * rule that only Python judges; else -1. Root's starts are never remembered. */
 static int prepare_own(struct start *start)
 {
 	if (geteuid() == 0 || !has_name(start) || read_plan(start) < 0 || find_own_memo(start) < 0 ||
@@ -403,7 +414,8 @@ static int prepare_own(struct start *start)
 	return ce_step_trace_open(&start->trace, &start->own.step, &start->env, start->node);
 }
 
-/* Send the specification to the guard that waits for it. A guard that has ended is noticed where it does not report. */
+/* Send the specification to the guard that was started early. Return 0, or -1 on failure. A guard that has
+ * ended is noticed later, because it sends no report. */
 static int specify(struct start *start)
 {
 	int status;
@@ -420,7 +432,7 @@ static int specify(struct start *start)
 	return rc;
 }
 
-/* Start a container as an earlier step did, with the guard that was started early. */
+/* Start a container as an earlier step did, with the guard that was started early. Return as `answer` does. */
 static int start_again(struct start *start)
 {
 	const struct ce_start_memo *memo = &start->own;
@@ -442,7 +454,7 @@ static int start_again(struct start *start)
 	return -1;
 }
 
-/* Start as an earlier step did. Return as answer. */
+/* Join or start a container as an earlier step did. Return as `answer` does. */
 static int start_without_python(struct start *start)
 {
 	if (read_environment(start) < 0)
@@ -454,7 +466,8 @@ static int start_without_python(struct start *start)
 	return start_again(start);
 }
 
-/* Give back all but what the command line has: a guard that waits for its launcher ends with the socket. */
+/* Close and free everything that the launcher does not get. A guard that has begun ends when its socket to this
+ * process closes. */
 static void undo(struct start *start)
 {
 	ce_close_fd(&start->control);

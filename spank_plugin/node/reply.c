@@ -6,7 +6,7 @@
 
 #include "common/join.h"
 
-/* what a guard reports at least */
+/* the least number of descriptors in a report */
 enum { REPORTED = 5 };
 
 int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report)
@@ -34,7 +34,7 @@ int ce_reply_ready(int reply, int *life, const struct ce_report *report, const s
 {
 	char text[PATH_MAX + 64], digit[] = { (char)('0' + report->unshared), '\0' };
 	CE_AUTO_FD records = ce_memory_file("ce-env", ready->records, ready->records_size);
-	/* the plugin waits for the end of this process, and of nothing else after it */
+	/* passed twice, as the launcher and as what ends last: the plugin has nothing else to wait for */
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
 	const int *found = report->fds;
 	int fds[CE_MAX_FDS] = { found[0], found[1], records, found[3], self, self }, count = 6;
@@ -52,7 +52,7 @@ int ce_reply_ready(int reply, int *life, const struct ce_report *report, const s
 		fds[count++] = ready->trace_file;
 		fds[count++] = ready->trace_directory;
 	}
-	/* the guard's alone: its end must show at once */
+	/* from now on only the guard has this socket, so that its end is noticed at once */
 	ce_close_fd(life);
 	return ce_send(reply, text, (size_t)length, fds, (size_t)count) == 0 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-/* Receives the report of a guard whose container runs, and answers the plugin with it. */
+/* Receives a guard's report that its container is ready, and answers the plugin with it. */
 #ifndef CE_NODE_REPLY_H
 #define CE_NODE_REPLY_H
 
@@ -9,17 +9,18 @@
 
 enum { CE_REPORT_TEXT = 64 * 1024 };
 
-/* Owns its descriptors: user and mount namespace, environment, guard, mounts, other namespaces of its own. */
+/* A guard's report. It owns its descriptors: user and mount namespaces, environment, the guard's pidfd,
+ * mountinfo, the container's other namespaces. */
 struct ce_report {
 	int fds[CE_MAX_FDS];
-	int unshared; /* how many of the last ones there are */
+	int unshared; /* how many other namespaces there are */
 	int is_of_tasks; /* whether the socket at which tasks ask for a container follows them */
 	char text[CE_REPORT_TEXT + 1]; /* "R", the guard's times, and after a NUL what its children printed */
 };
 
 enum { CE_REPORTED_ENVIRONMENT = 2 };
 
-/* The part of the answer that the guard does not report. */
+/* The parts of the answer that are not in the guard's report. */
 struct ce_ready {
 	const char *workdir, *records;
 	size_t records_size;
@@ -27,11 +28,13 @@ struct ce_ready {
 	int trace_file, trace_directory; /* both -1 for none */
 };
 
-/* Wait for the guard's report. Return -1 for a doubt, which leaves no descriptor open. */
+/* Wait for the guard's report. Return 0, or -1 if there is none in time or it does not report a ready
+ * container; then no descriptor is left open. */
 int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report);
 
-/* Close *life and answer as the launcher does (plugin/launcher_reply.c); this process has to end soon afterwards. Return 1
- * if the plugin does not take it, -1 for a doubt before that, with *life open. */
+/* Close *life and answer as the launcher does (plugin/launcher_reply.c). This process must end soon afterwards,
+ * because the plugin waits for that. Return 0, 1 if the plugin does not take the answer, -1 if anything fails
+ * before that, with *life open. */
 int ce_reply_ready(int reply, int *life, const struct ce_report *report, const struct ce_ready *ready);
 
 #endif

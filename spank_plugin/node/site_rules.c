@@ -12,7 +12,8 @@
 
 enum { MAX_FILE = 1 << 20 };
 
-/* TOML lets a key be written with escapes: who does that may mean any of them */
+/* the names of rules, and the beginnings of escapes, with which TOML lets any of these names be written
+ * otherwise */
 static const char *const rules[] = { "site_images_only", "image_digests", "mount_sources", "image_registries",
 				     "signed_images_only", "\\u", "\\U" };
 static const char system_place[] = "/etc/container-engine";

@@ -24,7 +24,7 @@ const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NOD
 
 /* ---- its name ---------------------------------------------------------------------------------- */
 
-/* Continue with a variable as a memo has it: "=" and the value, or "-". */
+/* Continue the CRC with a variable as a memo has it: "=" and the value, or "-". */
 static uint32_t crc_of_variable(uint32_t crc, const char *value)
 {
 	if (value == NULL)
@@ -100,7 +100,8 @@ static int print_signature(char kind, const char *path, char now[SIGNATURE])
 	return 0;
 }
 
-/* Print the signature of what cannot be looked at: the cause, and what is known of a symlink that leads nowhere. */
+/* Print the signature of a path that stat cannot examine: the errno, and what identifies a symlink that leads
+ * nowhere. */
 static void print_absent(const char *path, int cause, char now[SIGNATURE])
 {
 	struct stat link;
@@ -112,7 +113,8 @@ static void print_absent(const char *path, int cause, char now[SIGNATURE])
 			 (unsigned long long)link.st_ino, nanoseconds(link.st_ctim));
 }
 
-/* Return whether what the launcher has looked at is unchanged: a kind and a path, and its signature then. */
+/* Return whether a path still has the signature that the launcher has found. A look is one letter for its kind,
+ * and the path. */
 static int is_unchanged(const char *look, const char *signature)
 {
 	char now[SIGNATURE];
@@ -155,7 +157,7 @@ static int is_of_this_boot(const char *boot)
 	return text != NULL && size > 1 && strlen(boot) == size - 1 && memcmp(text, boot, size - 1) == 0;
 }
 
-/* Return whether a list begins with this number, and move on past it and a space. */
+/* Return whether a list begins with this number; if so, move past it and a space. */
 static int take_id(const char **list, unsigned id)
 {
 	char wanted[16];
@@ -195,7 +197,7 @@ int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wante
 
 /* ---- images in use ----------------------------------------------------------------------------- */
 
-/* Return whether the link is one that an earlier step of this user has made for the same image. */
+/* Return whether an earlier step of this user has made this link for the same image. */
 static int is_recorded(const char *link, const char *name)
 {
 	char found[PATH_MAX];

@@ -1,14 +1,17 @@
 /*
- * The memo for a step that starts a container of its own: the launcher of an earlier step of this user with the same plan has
- * left it for this node (container_engine/node/start/start_memo.py), and no Python starts.
+ * The memo with which a step starts a container of its own without Python. The launcher of an earlier step of
+ * this user with the same plan has left it for this node (container_engine/node/start/start_memo.py).
  *
- * Its fields (common/memo_file.h): version of the engine, its prefix, the node's host name and boot, the user's, group's and
- * other groups' ids, number of variables and "=" with the value of each, or "-", the plan, number of files that the launcher has looked at, the kind of look with the path and the
- * signature of each, the guard's specification, the environment of the container's first process, the records of the tasks'
- * environment, working directory, the time that a start may take in milliseconds, number of records that an image is in use
- * with the directory and the target of each, what step_memo.h has, and an end mark.
+ * Its fields (common/memo_file.h): version of the engine, its prefix, the node's host name and boot, the ids of
+ * the user, the group and the other groups, number of variables and of each "=" with the value, or "-", the
+ * plan, number of files that the launcher has looked at and of each the kind of look with the path, and the
+ * signature, the guard's specification, the environment of the container's first process, the records of the
+ * tasks' environment, working directory, the time in milliseconds that a start may take, number of images whose
+ * use is recorded in a store, with the directory and the target of each record, the fields of step_memo.h, and
+ * the word "end".
  *
- * container_engine/node/file_signatures.py has what a look is. Its signature changes with what it is of, even if that is absent.
+ * container_engine/node/file_signatures.py says what a look is. A signature changes whenever the file does,
+ * also if there is none.
  */
 #ifndef CE_START_MEMO_H
 #define CE_START_MEMO_H
@@ -38,17 +41,19 @@ struct ce_start_memo {
 	struct ce_step_memo step;
 };
 
-/* Write the name of the file with the memo of such a start. */
+/* Write the name of the file in which the memo of such a start is. */
 void ce_start_name(const struct ce_start_wanted *wanted, char name[CE_START_NAME]);
 
-/* Read a memo of this size, with a NUL after it, into which *memo then points. Return -1 for every doubt. */
+/* Read a memo of this size, with a NUL after it, into which *memo then points. Return 0, or -1 if it is of
+ * another version or anything in it is doubtful. */
 int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo);
 
-/* Return whether the memo is of such a start, and nothing that its launcher looked at has changed. */
+/* Return whether the memo is of such a start, by this user since the node's last boot, and nothing that its
+ * launcher looked at has changed. */
 int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wanted *wanted);
 
-/* Record in the images' stores that this step uses them, as container_engine/node/start/image_in_use.py does. Return -1 if
- * that is for the launcher to do. */
+/* Record in the images' stores that this step uses them, on the first node of the step, as
+ * container_engine/node/start/image_in_use.py does. Return 0, or -1 if the launcher has to do it. */
 int ce_start_note_images(const struct ce_start_memo *memo, const struct ce_step_env *env);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "common/io.h"
 
-/* facts of which only Python knows what they mean for a step (plugin/launcher.h) */
+/* variables of the plugin (plugin/launcher.h) that only Python understands */
 static const char *const pythons[] = { "CE_PMIX_DIR", "CE_BATCH_SCRIPT" };
 
 void ce_step_read(struct ce_fields *fields, struct ce_step_memo *memo)
@@ -19,7 +19,7 @@ void ce_step_read(struct ce_fields *fields, struct ce_step_memo *memo)
 	memo->stems = ce_take_table(fields, 1);
 }
 
-/* Return the next entry of a block at *at, NULL after the last; *at moves on. */
+/* Return the entry of a block at *at and move *at to the next one; NULL after the last. */
 static const char *next_entry(const struct ce_step_env *env, size_t *at)
 {
 	const char *entry = env->text + *at;
@@ -60,7 +60,7 @@ static int may_hold(const char *condition, const struct ce_step_env *env)
 	       strcmp(condition + length + 1, value) == 0;
 }
 
-/* Return whether the name in `entry` has the text, whatever the case of its letters. */
+/* Return whether the name in `entry` contains the text, whatever the case of its letters. */
 static int is_named(const char *entry, size_t length, const char *stem)
 {
 	size_t wanted = strlen(stem);
@@ -75,8 +75,8 @@ static int is_named(const char *entry, size_t length, const char *stem)
 	return 0;
 }
 
-/* Return whether a variable may be a secret: by its name, or because its name is not ASCII, whose capital letters are
- * not known here. */
+/* Return whether a variable may be a secret: by its name, or because its name has other letters than ASCII's,
+ * whose capital forms are not known here. */
 static int may_be_secret(struct ce_fields stems, const char *entry, size_t length)
 {
 	for (size_t i = 0; i < length; i++) {
@@ -90,7 +90,7 @@ static int may_be_secret(struct ce_fields stems, const char *entry, size_t lengt
 	return 0;
 }
 
-/* Return whether the trace's text about mounts has the value of a variable that may be secret. */
+/* Return whether the trace's text about mounts contains the value of a variable that may be a secret. */
 static int shows_secret(const struct ce_step_memo *memo, const struct ce_step_env *env)
 {
 	const char *entry;

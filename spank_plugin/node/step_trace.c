@@ -18,7 +18,8 @@
 #include "common/io.h"
 #include "common/memo_file.h"
 
-/* Python keeps 200 steps, and removes older ones when it starts: it does so here once there are some more. */
+/* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start is
+ * left to Python. */
 enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
 
 int64_t ce_time_ns(void)
@@ -31,7 +32,7 @@ int64_t ce_time_ns(void)
 
 /* ---- its file ---------------------------------------------------------------------------------- */
 
-/* Return whether there are more steps than a user keeps, or whether that cannot be seen. */
+/* Return whether there are traces of more steps than these, or whether that cannot be determined. */
 static int has_too_many(const char *directory)
 {
 	DIR *stream = opendir(directory);
@@ -63,7 +64,7 @@ static int open_file(struct ce_step_trace *trace, const char *step, const char *
 
 /* ---- its line ---------------------------------------------------------------------------------- */
 
-/* Return whether JSON has the text as it is. */
+/* Return whether the text needs no escapes in JSON. */
 static int is_plain(const char *text)
 {
 	for (; *text != '\0'; text++) {
@@ -144,7 +145,8 @@ static const char *phase_of(const char *operation, size_t length)
 	return NULL;
 }
 
-/* Add the guard's phases, of which each line has an operation and its time on the monotonic clock. Return their number. */
+/* Add the phases of the guard's stamps, lines of an operation and its time on the monotonic clock. Return their
+ * number. */
 static int add_phases_of_guard(struct begin begins[], int most, const char *stamps)
 {
 	struct timespec monotonic;
@@ -179,7 +181,7 @@ static void print_phases(FILE *stream, const struct ce_moments *moments)
 			    i + 1 < count ? "," : "");
 }
 
-/* Print when srun planned, of which the variable has the two times. */
+/* Print the phase in which srun planned; the variable has the times of its beginning and end. */
 static void print_plan(FILE *stream, const struct ce_step_env *env)
 {
 	char begin[20], end[20], more;

@@ -9,17 +9,18 @@
 /* Moments of a start, in nanoseconds since 1970. */
 struct ce_moments {
 	int64_t launch, prepare, namespaces, environment, answer, end;
-	const char *guard; /* its own, of a container that it makes: lines of an operation and its time; NULL for none */
+	const char *guard; /* the guard's stamps: a line "OPERATION NANOSECONDS" each; NULL if it has only joined */
 };
 
-/* The trace of this step; both are -1 without a directory of traces. */
+/* The trace of this step; both descriptors are -1 if traces are not kept. */
 struct ce_step_trace {
 	int file, directory;
 	char *line; /* on the heap: all but the phases */
 };
 
-/* Make the trace's file. `node` is Slurm's name for this one. Return -1 for every doubt: also if there are so many old
- * traces that some have to be removed. The caller calls ce_step_trace_close in either case. */
+/* Make the trace's file, if the memo has a directory for traces. `node` is Slurm's name for this node. Return
+ * 0, or -1 if anything is doubtful, also if so many traces are there that old ones have to be removed. Call
+ * ce_step_trace_close in either case. */
 int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo, const struct ce_step_env *env,
 		       const char *node);
 
