@@ -21,7 +21,8 @@
 enum { OTHERS_WRITE = 022 };
 enum { SECRET_BYTES = 32 };
 
-/* Return the value of a variable, NULL if it is unset. A name with '=' is never set: getenv would find it. */
+/* Return the value of a variable, NULL if it is unset. A name with '=' is always unset; getenv would look for
+ * it as the beginning of an entry. */
 static const char *variable(char **environment, const char *name)
 {
 	size_t length = strlen(name);
@@ -35,7 +36,7 @@ static const char *variable(char **environment, const char *name)
 
 /* ---- the file ---------------------------------------------------------------------------------- */
 
-/* Return the directory of this user's memos, on the heap; NULL if the environment names no place. */
+/* Return the directory of this user's memos, on the heap; NULL if the environment does not name one. */
 static char *place_of(char **environment)
 {
 	const char *cache = variable(environment, "XDG_CACHE_HOME"), *home = variable(environment, "HOME");
@@ -125,8 +126,8 @@ static int are_variables_unchanged(struct ce_fields *fields, char **environment)
 	return !fields->bad;
 }
 
-/* Return whether the output of a planner has a plan after a keyword that announces one, or says that there is no
- * container. */
+/* Return whether the memo has a plan and its output ends with the keyword that announces one, or has none and
+ * its output says that there is no container. */
 static int is_output(const struct ce_memo *memo)
 {
 	struct ce_fields parts = memo->parts;
@@ -199,7 +200,8 @@ int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo)
 
 /* ---- the secret -------------------------------------------------------------------------------- */
 
-/* All nodes of a step know the secret from the plan, and no other process does. It is never written to a memo. */
+/* Make a secret of hexadecimal digits. Return 0, or -1 on failure. All nodes of a step get it with the plan, no
+ * other process knows it, and it is never written to a memo. */
 static int make_secret(char secret[2 * SECRET_BYTES + 1])
 {
 	unsigned char bytes[SECRET_BYTES];

@@ -1,11 +1,11 @@
 /*
- * Remembered plans: the fast path of planning, for which no Python starts. The long way writes the memo of a
- * plan (container_engine/submit/memo.py), with everything that the plan was made from.
+ * Remembered plans: with one, no Python starts. Python writes a memo of a plan that it has made, with
+ * everything that the plan was made from (container_engine/submit/memo.py).
  *
- * Its fields (common/memo_file.h): version of the engine, uid, key
- * (name, directory, prefix, options), expiry in seconds since 1970 (0: never), number of files, path and
- * signature of each, number of variables, name and value of each, notices, the beginning of the planner's output,
- * number of parts of the plan and each of them, and an end mark.
+ * Its fields (common/memo_file.h): version of the engine, uid, key (name, directory, prefix, options), expiry
+ * in seconds since 1970 (0: never), number of files, path and signature of each, number of variables, name and
+ * value of each, notices, the beginning of the planner's output, number of parts of the plan and each of them,
+ * and the word "end".
  */
 #ifndef CE_PLAN_MEMO_H
 #define CE_PLAN_MEMO_H
@@ -15,34 +15,35 @@
 
 #include "common/memo_file.h"
 
-/* An environment or options that a user asks for. */
+/* A user's request for a plan. */
 struct ce_request {
 	const char *name; /* of the environment; NULL without one */
 	const char *prefix;
-	char *const *options; /* those of pyxis, NULL after the last */
+	char *const *options; /* options of pyxis, NULL after the last */
 	char **environment;
 	uid_t uid;
 };
 
-/* A plan that is still right. */
+/* A remembered plan that is still right. */
 struct ce_memo {
-	char *text; /* the memo, on the heap */
+	char *text; /* the memo, on the heap, which the caller frees */
 	const char *notices; /* for the user; in `text`, as the others */
 	const char *head;    /* the planner's output before the plan: facts for the plugin, and a keyword */
-	struct ce_fields parts; /* number, then texts: the plan is what they are with a secret between them */
+	struct ce_fields parts; /* number, then texts: the plan is these texts with a secret between each two */
 };
 
-/* Find the user's memo of this request in the current directory. Return -1 if there is none, and for every doubt
- * about it: no reason is printed, because a new plan is made. */
+/* Find the user's memo of this request in the current directory. Return 0, or -1 if there is none or anything
+ * about it is doubtful: no reason is printed, because a new plan is made. */
 int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo);
 
-/* Check the memo that memo->text holds, of this size, with a NUL after it: whether it has this key, and nothing
- * that it was made from has changed. */
+/* Check the memo that memo->text holds, of this size, with a NUL after it. Return 0 if it has this key, has not
+ * expired and nothing that it was made from has changed, else -1. After success the other members of *memo
+ * point into it. */
 int ce_memo_check(const struct ce_request *request, const char *key, size_t key_size, size_t size,
 		  struct ce_memo *memo);
 
-/* Return the plan with a new secret in each place for one, on the heap, "" if there is to be no container; NULL if
- * that fails. */
+/* Return the plan with a new secret in each place for one, on the heap; the caller frees it. Return "" if there
+ * is to be no container, NULL on failure. */
 char *ce_memo_plan(const struct ce_memo *memo);
 
 #endif

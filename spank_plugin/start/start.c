@@ -1,15 +1,16 @@
 /*
- * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python
- * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
- * options can prevent that, PYTHONEXECUTABLE where its standard library is, whatever -I says, GCONV_PATH what
- * converts the text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it is not affected. It renames these variables, so that neither the loader nor Python sees them,
- * and the Python program restores them once it runs: they belong to the job's environment
- * (container_engine/loader_env.py).
+ * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python itself:
+ * LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own options can
+ * prevent that, PYTHONEXECUTABLE where its standard library is, whatever -I says, GCONV_PATH what converts the
+ * text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it is not
+ * affected. It renames these variables, so that neither the loader nor Python sees them, and the Python program
+ * restores them once it runs: they belong to the job's environment (container_engine/loader_env.py).
  *
- * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives the
- * prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c), and becomes `plan-anew` for any
- * other; Python of the same version asks with `--remembered=VERSION` for a remembered one alone
- * (container_engine/submit/recall.py). Runs as the user. Exit code: 125 ours, 1 for nothing remembered.
+ * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives
+ * the prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c); without one it becomes
+ * `plan-anew`. Python of the same version asks with `--remembered=VERSION` for a remembered plan alone
+ * (container_engine/submit/recall.py). Runs as the user. Exit code: 125 for a failure of the engine, 2 for a
+ * wrong command line, 1 if no plan is remembered and Python has asked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -56,7 +57,7 @@ static const struct start *meant(const char *path)
 	return &starts[START_COUNT - 1];
 }
 
-/* Check for a variable that decides which code Python consists of. */
+/* Return whether the variable decides which code Python consists of. */
 static int chooses_code(const char *entry)
 {
 	/* the same ones are in container_engine/loader_env.py */
@@ -69,7 +70,7 @@ static int chooses_code(const char *entry)
 	return 0;
 }
 
-/* Rename each such variable NAME to CE_HELD_NAME; keep all others. */
+/* Rename each such variable NAME to CE_HELD_NAME, and keep all others. Return 0, or -1 without memory. */
 static int hold(char **environment)
 {
 	for (char **entry = environment; *entry != NULL; entry++) {
@@ -79,7 +80,7 @@ static int hold(char **environment)
 	return 0;
 }
 
-/* Return where the engine is installed, by the location of this program, on the heap. NULL: the reason has been printed. */
+/* Return where the engine is installed, by the location of this program, on the heap; NULL after a message. */
 static char *find_prefix(void)
 {
 	char path[PATH_MAX];
@@ -98,7 +99,8 @@ static char *find_prefix(void)
 	return strndup(path, (size_t)length - tail);
 }
 
-/* Become Python with the script, and `first` before the words of our own command line. */
+/* Become Python with the script, and `first` before the words of our own command line. On failure return the
+ * exit code, after a message. */
 static int become(const struct start *start, const char *prefix, const char *const first[MAX_FIRST + 1], char **rest)
 {
 	char python[PATH_MAX + 32], script[PATH_MAX + 64];
@@ -129,10 +131,10 @@ static int become(const struct start *start, const char *prefix, const char *con
 /* Its command line: [--for CALLER | --remembered=VERSION] [OPTION ...] [--] [NAME] */
 struct asked {
 	char *caller; /* NULL without --for */
-	int is_python; /* which makes a new plan itself */
+	int is_python; /* whether Python asks, which makes a new plan itself */
 	char **options; /* on the heap, as is `words` */
 	char *name;	/* NULL: the options name the image */
-	char **words;	/* the same command line, with the dashes */
+	char **words;	/* the command line for Python: the same, with "--" */
 };
 
 static int is_option(const char *word)
@@ -170,7 +172,8 @@ static int parse(int argc, char **argv, struct asked *asked)
 	return EXIT_USAGE;
 }
 
-/* Print the notices, and what is asked for; for Python on stdout alone, with a NUL after each part. */
+/* Print the notices on stderr and the plan on stdout, after the beginning of the planner's output where --for
+ * asks for that. For Python print all three on stdout, with a NUL after each. Return the exit code. */
 static int print(const struct asked *asked, const struct ce_memo *memo)
 {
 	CE_AUTO_FREE char *plan = ce_memo_plan(memo);
