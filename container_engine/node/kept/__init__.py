@@ -1,1 +1,1 @@
-"""Containers that live with their job: later steps go on with them, or join them."""
+"""Start and join containers that live with their job, for its later steps."""

@@ -1,4 +1,4 @@
-"""A container that lives with its job, for the step that starts or joins it."""
+"""Describe a container that lives with its job, for the step that starts or joins it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import KeptContainer
     from container_engine.node.start.container import Operation
 
-# in a guard's answer, in the place of an image's path: the mount of the container's root
+# in a guard's answer, the name of the descriptor of the container's root; the others are images
 _ROOT = "."
 
 
 class Kept:
     """The directory of a container that this step starts; `lock` is held exclusively.
 
-    `begun` are files for the guard to make when the engine has written its own. The guard enters
-    the user namespace `guards_ns` unless it is -1, and inherits `passed`.
+    `door` is the path of the socket at which the guard will admit later steps. `begun` are files
+    for the guard to make when the engine has written its own files. The guard enters the user
+    namespace `guards_ns` unless it is -1, and inherits `passed`.
     """
 
     guards_ns = -1
@@ -36,23 +37,23 @@ class Kept:
         return [self.lock]
 
     def again(self, _server: str, _root: str) -> list[Operation]:
-        """Return the operations that serve and mount the images; none if nobody has done so."""
+        """Return the operations that reuse another step's mounts of the images: none here."""
         return []
 
     def close(self) -> None:
-        """Close what belongs to the guard now."""
+        """Close the descriptors that the guard has inherited."""
         os.close(self.lock)
 
     def operation(self) -> Operation:
-        """Return the guard's operation that lets later steps come to it."""
+        """Return the operation with which the guard admits later steps."""
         return ("keep", [str(self.lock), self.door])
 
 
 class Running(Kept):
     """A container that runs, as another step's guard has handed it over; `lock` is shared.
 
-    `guards_ns` is the user namespace of that guard, `environment` that of the container's first
-    process.
+    `guards_ns` is the user namespace of that guard, `environment` the environment of the
+    container's first process.
     """
 
     def __init__(self, kept: Kept, fds: Sequence[int], named: Sequence[tuple[str, int]]) -> None:
@@ -60,7 +61,7 @@ class Running(Kept):
         self.guards_ns, *self._container = fds
         self._images = [pair for pair in named if pair[0] != _ROOT]
         self._root = next((fd for name, fd in named if name == _ROOT), -1)
-        # the descriptor's position is shared with other steps
+        # opened again, because other steps share the descriptor's position
         with open(f"/proc/self/fd/{fds[3]}", "rb") as file:
             self.environment = file.read()
         self.warnings: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class Running(Kept):
 
     @property
     def images(self) -> list[str]:
-        """The paths of the images that are to be served again."""
+        """The paths of the images that this step's guard serves, too."""
         return [image for image, _device in self._images]
 
     @property
@@ -83,7 +84,7 @@ class Running(Kept):
 
     @property
     def unshared(self) -> set[str]:
-        """The kinds of namespaces, besides those of users and mounts, that it has of its own."""
+        """The kinds of the container's own namespaces."""
         links = (os.readlink(f"/proc/self/fd/{fd}") for fd in self._container)
         return {link.partition(":")[0] for link in links}
 
@@ -94,7 +95,7 @@ class Running(Kept):
         return [("fuse-again", [server, image, str(device)]) for image, device in self._images]
 
     def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
-        """Return the operations of a guard that joins and mounts these directories of the step."""
+        """Return the operations with which a guard joins and mounts `directories` of the step."""
         mount_ns = str(self._container[1])
         return [
             self.operation(),

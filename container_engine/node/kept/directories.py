@@ -1,4 +1,4 @@
-"""Find the directories in which a node keeps the containers of a job, below the user's own."""
+"""Find the directories, below one of the user, in which a node keeps a job's containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _NAMELESS = ".removed."
 
 
 def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> str:
-    """Return the container's directory, made if need be, with no way in for another user."""
+    """Return the container's directory, which is private and created if necessary.
+
+    Raise LaunchError.
+    """
     place, name = wanted["directory"], _of_job(job, node_name(node))
     path = _of_user(place)
     try:
@@ -44,7 +47,7 @@ def _of_user(directory: str) -> str:
 
 
 def _existing(directory: str, name: str) -> str:
-    """Return the job's directory, wherever the first step had to make it; "" without one."""
+    """Return the job's directory, whichever name the first step used; "" if there is none."""
     path = _of_user(directory)
     if is_own_directory(f"{path}/{name}") and is_own_directory(path):
         return f"{path}/{name}"
@@ -57,9 +60,10 @@ def _existing(directory: str, name: str) -> str:
 
 
 def _taken(path: str, node: Mapping[str, str]) -> str:
-    """Make the user's directory, or another if that name is somebody else's. Raise OSError.
+    """Create and return the user's directory, with a suffix if another user has taken the name.
 
-    Nobody else can guess that other name, and all steps of the job compute the same.
+    Other users cannot guess the suffix, and all steps of the job compute the same one. Raise
+    OSError.
     """
     try:
         _private(path)
@@ -81,7 +85,7 @@ def _of_job(job: str, node: str) -> str:
 
 
 class _NotPrivateError(PermissionError):
-    """The error for a path that is taken, and not by a directory of the user's alone."""
+    """The error for a path that exists but is not a private directory of this user."""
 
 
 def _private(path: str) -> None:
@@ -114,7 +118,7 @@ def names_here(directory: str, job: str, node: str) -> dict[str, str]:
 def remove(directory: str, *, force: bool = False) -> bool:
     """Remove a kept container. Return False if it runs and stays. Raise OSError.
 
-    With `force`, one that runs loses its name; its steps go on, and the job's end removes it.
+    With `force`, a running one loses its name; its steps go on, and the job's end removes it.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -129,7 +133,7 @@ def remove(directory: str, *, force: bool = False) -> bool:
 
 
 def locked(lock: int, how: int) -> bool:
-    """Take the lock in this way, unless another step holds it."""
+    """Take the lock, LOCK_EX or LOCK_SH; return False if another step holds it."""
     try:
         flock(lock, how | LOCK_NB)
     except BlockingIOError:
@@ -143,7 +147,7 @@ def subject(wanted: KeptContainer) -> str:
 
 
 def refusal(reason: str, hint: str, wanted: KeptContainer) -> LaunchError:
-    """Return the error of a step that cannot have this container."""
+    """Return the error of a step that cannot use this container."""
     name = wanted["name"]
     return LaunchError(
         reason,

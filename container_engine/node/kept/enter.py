@@ -1,11 +1,11 @@
 """Find or make a container that lives with its job: later steps of the job continue it.
 
-On each node such a container has a directory, below the user's: what it writes, the image it was
-made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while a
-step starts the container, and shared by the guard of every step that runs in it. So a later step
+On each node such a container has a directory below the user's, with what it writes, the image it
+was made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while
+a step starts the container, and shared by the guard of every step that runs in it. So a later step
 either joins what runs, or starts another container over what earlier ones have written.
-The epilog of the job removes the directory (spank_plugin/programs/epilog_cleanup.c). It cannot on a
-node that lost power, to which a requeued job may return: its containers start from their images.
+The job's epilog removes the directory (spank_plugin/programs/epilog_cleanup.c). If the node has
+lost its power instead, and a requeued job comes back to it, its containers start from their images.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import KeptContainer, LaunchPlan
 
 _DOOR = "door."
-# of a socket's path, see unix(7)
+# the longest path of a socket, in bytes (unix(7))
 _MAX_PATH = 107
-# a guard's user namespace, the container's two, its environment and its mountinfo
+# the fewest descriptors of a container in a guard's answer: the guard's user namespace, the
+# container's user and mount namespaces, its environment and its mountinfo
 _LEAST = 5
 _LOOK_S = 0.02
 _VISIT_S = 10.0
@@ -41,10 +42,10 @@ _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS", "pid": "PID"}
 
 
 def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> Kept:
-    """Return the container that the plan wants: a Running one, or its directory for a start.
+    """Return the container that the plan wants: a Running one to join, or a Kept one to start.
 
-    Wait while another step starts it. Raise LaunchError if the plan wants something else than what
-    is there.
+    Wait while another step starts it. Raise LaunchError if the plan does not fit what is there, or
+    if the step is not in a job.
     """
     job = node.get("SLURM_JOB_ID", "")
     if not job.isdigit():
@@ -97,7 +98,7 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
 
 
 def _note_start(kept: Kept) -> None:
-    """Note when the engine begins to write into the container, for those who save it."""
+    """Record when the engine begins to write into the container, for `ce save`."""
     number = 0
     while os.path.exists(f"{kept.directory}/{STARTED}.{number}"):
         number += 1
@@ -126,7 +127,10 @@ def _forget(kept: Kept) -> None:
 
 
 def _await(kept: Kept, plan: LaunchPlan) -> Kept:
-    """Wait until the container runs, and join it, or until it has ended, and start it."""
+    """Return the container once it runs, to be joined, or once it has ended, to be started.
+
+    Raise LaunchError if neither happens within the time limit of a start.
+    """
     wanted, deadline = kept.wanted, time.monotonic() + plan["settings"]["start_timeout_s"]
     reason = "another step of this job is still starting it"
     while time.monotonic() < deadline:
@@ -144,7 +148,10 @@ def _await(kept: Kept, plan: LaunchPlan) -> Kept:
 
 
 def _compare(running: Running, plan: LaunchPlan) -> None:
-    """Refuse another image; warn of what a running container cannot get any more."""
+    """Warn of settings that a running container ignores.
+
+    Raise LaunchError for another image, and for namespaces that the container does not have.
+    """
     wanted = running.wanted
     running.records.check_image(image_of(plan))
     running.records.check_files(running.images)
@@ -165,7 +172,7 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
 
 
 def _visit(kept: Kept, deadline: float) -> Running | None:
-    """Return what the guard at the first open door hands over, None without one."""
+    """Return the container that a guard hands over at the first open door; None if all are shut."""
     for door in _doors(kept.directory):
         visitor = socket(AF_UNIX, SOCK_SEQPACKET)
         visitor.settimeout(min(_VISIT_S, max(deadline - time.monotonic(), _LOOK_S)))
@@ -180,7 +187,10 @@ def _visit(kept: Kept, deadline: float) -> Running | None:
 
 
 def _handed_over(visitor: socket, kept: Kept) -> Running:
-    """Read a guard's answer (spank_plugin/guard/guard_door.h). Raise OSError for another one."""
+    """Return the container of a guard's answer (spank_plugin/guard/guard_door.h).
+
+    Raise OSError for any other answer.
+    """
     fds: Sequence[int] = ()
     images: list[tuple[str, int]] = []
     while True:

@@ -1,10 +1,10 @@
-"""Remember what a step needs that joins a kept container, for the next one with the same plan.
+"""Remember how a step joined a kept container, for the next step with the same plan.
 
-That step starts no Python: ce-node reads what is written here (spank_plugin/node/join_memo.h has
-the format), and becomes the launcher for every doubt. What is remembered follows from the plan and
-from what the container is; what only a step and a moment know, ce-node asks itself. The file is in
-the container's directory, which is the user's alone: it can only ever mislead its owner. Tests have
-both join and compare what they do.
+The next step starts no Python: ce-node reads the memo (spank_plugin/node/join_memo.h has the
+format), and becomes the launcher if anything is in doubt. The memo has only what follows from the
+plan and the container; ce-node itself finds out what differs between steps. The file is in the
+container's directory, which is the user's alone, so that it can mislead nobody else. Tests have
+both join and compare the results.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 MAGIC = b"container-engine join memo 3\n"
 _NAME = "join."
-# each has the whole plan; who joins with ever new ones gains nothing by them
+# the most memos of a container, each with a whole plan: if every step has a new one, none is used
 _MOST = 16
 _DEFERRED = '"var"'
 
 
 def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
-    """Write the memo of a step with this plan, as it arrived, if a step can do without Python.
+    """Write the memo of a step if the next one with this plan can do without Python.
 
-    `directory` is the container's, `block` the environment of its first process. Failure is not an
-    error.
+    `text` is the plan as it arrived, `directory` the container's, `block` the environment of its
+    first process. A memo that cannot be written is not an error.
     """
     if not _is_plain(text, plan):
         return
@@ -54,7 +54,7 @@ def remember(text: str, plan: LaunchPlan, directory: str, block: bytes) -> None:
 
 
 def _is_plain(text: str, plan: LaunchPlan) -> bool:
-    """Check that a step which joins with this plan has no questions but those of ce-node."""
+    """Check that joining with this plan depends only on what ce-node can check."""
     kept, settings = plan.get("kept"), plan["settings"]
     return (
         kept is not None

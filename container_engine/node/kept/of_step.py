@@ -1,6 +1,6 @@
 """Join the container of a running step that gave it no name: JOB.STEP names it, as with pyxis.
 
-Such a container ends with its step, and with it whatever joined it.
+The container ends with its step, and so do the steps that have joined it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OfStep(Running):
-    """The container of another step, which does not keep it: nobody else comes through this one."""
+    """The container of another step, which ends with that step; this step admits no others."""
 
     @property
     def passed(self) -> list[int]:
@@ -34,7 +34,7 @@ class OfStep(Running):
 
 
 def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
-    """Return the container of the step that is named. Raise LaunchError if none runs here."""
+    """Return the container of the step JOB.STEP. Raise LaunchError if it cannot be joined."""
     job, _dot, step = wanted["name"].partition(".")
     if wanted["mode"] not in ("auto", "exec"):
         hint = f"leave ':{wanted['mode']}' out"

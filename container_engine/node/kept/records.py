@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from container_engine.node.plan_types import KeptContainer, LaunchPlan
 
-# what a running container has already, whatever a later step asks for, and what to call an entry
+# parts of a plan that a running container cannot change, and the key that names an entry
 _MADE_OF = {"mounts": "target", "devices": "name", "startup": "line"}
-# annotations that say what a step does with it: com.ce.container_name, com.ce.container_save
+# annotations about a step's own use of the container: com.ce.container_name and _save
 _OF_STEP = "com.ce.container_"
 
 
 class Records:
-    """Files of the directory of a container. Methods raise LaunchError."""
+    """Files in the directory of a container. Methods raise LaunchError, and OSError for reading."""
 
     def __init__(self, directory: str, wanted: KeptContainer) -> None:
         self._directory, self._wanted = directory, wanted
 
     def read(self, name: str) -> str:
-        """Return what an earlier step has recorded of the container, "" before the first one."""
+        """Return the content of the file `name`, "" if no step has written it yet."""
         path = f"{self._directory}/{name}"
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -37,7 +37,7 @@ class Records:
             return ""
 
     def write(self, name: str, text: str) -> None:
-        """Record something of the container."""
+        """Write the file `name`."""
         try:
             write_private(self._directory, name, text.encode("utf-8", "surrogateescape"))
         except OSError as error:
@@ -45,19 +45,19 @@ class Records:
             raise refusal(reason, ROOM, self._wanted) from None
 
     def note(self, images: Sequence[str]) -> None:
-        """Record which files are served, for steps that serve them again."""
+        """Record the images' identities, for later steps to compare."""
         files = {**self._files(), **{path: self._identity(path) for path in images}}
         self.write("files", to_json(files))
 
     def check_image(self, image: str) -> None:
-        """Refuse another image than that of the container."""
+        """Raise LaunchError if the container was made from another image."""
         earlier = self.read("image")
         if earlier != image:
             reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
             raise refusal(reason, "give the other image another name", self._wanted)
 
     def check_files(self, paths: Sequence[str]) -> None:
-        """Refuse replaced files: the container has seen the content of the old ones."""
+        """Raise LaunchError for a file that has been replaced since the container was made."""
         known = self._files()
         for path in paths:
             if path in known and known[path] != self._identity(path):
@@ -65,7 +65,7 @@ class Records:
                 raise refusal(reason, "to use the new file, give another name", self._wanted)
 
     def _files(self) -> dict[str, str]:
-        """Return the identities of the files that are known to be served, by path."""
+        """Return the recorded identities of images, by path."""
         found: dict[str, str] = parse_json(self.read("files") or "{}")
         return found
 
@@ -79,12 +79,12 @@ class Records:
 
 
 def image_of(plan: LaunchPlan) -> str:
-    """Return what is recorded of the images of a plan."""
+    """Return the images of a plan as a record has them."""
     return ", ".join(image_paths(plan))
 
 
 def made_of(plan: LaunchPlan) -> str:
-    """Return what is recorded of that which a running container has already."""
+    """Return, as JSON, the parts of a plan that a running container cannot change."""
     lasting = {"writable": plan.get("writable"), "annotations": _lasting(plan)}
     return to_json({key: plan.get(key) for key in _MADE_OF} | lasting)
 
@@ -95,9 +95,9 @@ def _lasting(plan: LaunchPlan) -> dict[str, str]:
 
 
 def ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
-    """Yield what this plan asks for that a container with this record was not started with.
+    """Yield what the plan asks for that a container with the record `made` was not started with.
 
-    What it has beyond that is no matter: a step that gives no more than its name wants it as it is.
+    What else the container has does not matter: a step that gives only its name takes it as it is.
     """
     if made == made_of(plan):
         return

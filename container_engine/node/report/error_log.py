@@ -1,4 +1,4 @@
-"""The log of an error: all that the failed programs printed, for users who need the details.
+"""Write the log of an error: all that the failed programs printed, for users who need details.
 
 It is readable by its owner only, of bounded size, and without secrets as far as they can be
 recognized. A log that cannot be written is never an error of its own.
@@ -22,7 +22,7 @@ _QUERY = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s?\"'<>]+\?)[^\s\"'<>]+")
 
 
 def redacted(text: str) -> str:
-    """Return the text without what looks like a secret, even if it is not known to be one."""
+    """Return the text with everything hidden that looks like a secret."""
     text = _HEADERS.sub(rf"\1{HIDDEN}", Secrecy().text(text))
     return _QUERY.sub(rf"\1{HIDDEN}", text)
 
@@ -43,7 +43,7 @@ def of_exception(error: Exception) -> str:
 def keep(directory: str, name: str, text: str) -> str:
     """Write the end of `text` to a file and return its path, or "" if it cannot be written.
 
-    The directory is created if needed and must be the user's alone: it may lie in /tmp.
+    The directory is created if necessary. It must be the user's alone, because it may be in /tmp.
     """
     if not text.strip():
         return ""
@@ -65,7 +65,7 @@ def keep(directory: str, name: str, text: str) -> str:
 
 
 def forget_old(directory: str, kept: int) -> None:
-    """Remove all but the newest files; their names give the order."""
+    """Remove all but the newest `kept` files; their names sort by age."""
     try:
         for name in sorted(os.listdir(directory))[:-kept]:
             os.unlink(f"{directory}/{name}")

@@ -1,4 +1,4 @@
-"""The reason why a container did not start, in one line that a user or administrator can act on."""
+"""Explain why a container did not start, in one line that a user or administrator can act on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_LINES = 40
 
 
 def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
-    """Raise one LaunchError for all that stands in the way of a start, if anything does.
+    """Raise one LaunchError for all errors in `lacks`; return if there are none.
 
     Each error comes with the name of the hook that needs what is missing, "" for the environment.
     """
@@ -28,7 +28,7 @@ def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
 
 
 def _with_remedy(error: LaunchError) -> str:
-    """Add the remedy of a failed check. The other errors share one remedy."""
+    """Return the message, with the remedy of a failed check; all others' are in the hint."""
     return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
 
 
@@ -43,11 +43,11 @@ def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
 
 _EPERM, _EIO, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 5, 13, 2, 28, 19
 _EAGAIN, _ENOMEM, _ENFILE, _EMFILE = 11, 12, 23, 24
-# of the user or of the host, whatever the operation was
+# limits of the user or of the host are reported as such, whatever the operation was
 _LIMITS = (_EAGAIN, _ENOMEM, _ENFILE, _EMFILE)
 
 _MOUNTS_WORDS = "no more mounts on this node (sysctl fs.mount-max)"
-# (operation of the guard, errno) -> the meaning of the kernel's error here, and its remedy
+# (operation of the guard, errno) -> the meaning of the kernel's error here, and its code in faults/
 _KERNEL_WORDS = {
     ("namespaces", _EPERM): (
         "user namespaces are not permitted on this node "
@@ -108,7 +108,7 @@ def explain(report: str) -> LaunchError:
         return LaunchError(known[0], see=known[1], details=log)
     reason = f": {_strerror(errno)}" if errno else ""
     last = _last_line(without_id(log))
-    # the image is the only file system below a container that is not in memory
+    # EIO is the image's: it is the only file system of a new container that is not in memory
     found = {_ENOSPC: "container-space", _EIO: "image-damaged"}.get(errno)
     see, hint = found or _SEE.get(stage, _OTHER), None
     if errno in _LIMITS:
@@ -140,7 +140,7 @@ _LONGEST_SHOWN = 100
 _OTHER = "container-setup"
 # operations of the guard that create the container, and what they run
 CREATORS = {"crun": "crun", "podman": "Podman"}
-# operations of the guard whose failures are always of one kind
+# operations of the guard whose failures always have the same code
 _SEE = {
     "fuse": "fuse-unavailable",
     "overlay": "image-damaged",
@@ -153,12 +153,12 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     errors = [line for line in log.split("\n") if line.startswith("Error: ")]
     cause = errors[-1][len("Error: ") :] if errors else _crash(log) or _last_line(log)
     if cause.startswith("exit status"):
-        # the error is that of the program Podman ran, which printed more before
+        # a program that Podman ran has failed, and has printed the reason before
         cause = _last_line(log.rpartition("\nError: ")[0]) or cause
     words, see = "", "creation-failed"
     hint = None
     if not cause and creator == "crun" and what.endswith(f" {_ENOSPC}"):
-        # it copies itself first, and its exit code is all that it says if that fails
+        # crun copies itself first; if that fails, its exit code is the only information
         cause = "no space left on device"
     cause = cause.replace(_DATABASE_FULL, "no space left on device")
     if "cgroup" in cause and "unified" in cause:
@@ -185,7 +185,10 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
 
 
 def _is_of_another_kind(cause: str) -> bool:
-    """Detect a file mounted on a directory or the reverse; Podman itself reads /etc/passwd."""
+    """Check for a file that was to be mounted on a directory, or the reverse.
+
+    On /etc/passwd, which Podman itself reads, its message is a different one.
+    """
     return ("mount `" in cause and "Not a directory" in cause) or (
         "unable to find user" in cause and "is a directory" in cause
     )

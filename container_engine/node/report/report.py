@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def of_mistake(error: Exception) -> LaunchError:
-    """Return any other error as one line; the traceback goes only to the log."""
+    """Return a LaunchError as it is, and any other error as one with its traceback as details."""
     if isinstance(error, LaunchError):
         return error
     from container_engine.faults import shortage

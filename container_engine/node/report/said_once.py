@@ -33,7 +33,10 @@ def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
 
 
 def _fingerprint(said: bytes) -> str:
-    """Return the FNV-1a hash, as say.c does; hashlib takes 5 ms. A collision hides a message."""
+    """Return the FNV-1a hash, as say.c does; importing hashlib takes 5 ms.
+
+    A collision would hide a message.
+    """
     value = 0xCBF29CE484222325
     for byte in said:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF

@@ -1,6 +1,6 @@
 """Hide the values of secret variables in what a launch prints or records.
 
-Imported after the tasks have their answer, or for a message.
+Imported only once the tasks can start, or to print a message.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
 
 
 def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
-    """Check for a sign of a secret, or for the value of a variable that may be secret."""
+    """Check whether a text has a sign of a secret, or the value of a variable that may be one."""
     return any(sign in text for sign in _SIGNS) or any(
         value in text for value in _suspects(plan, node)
     )
 
 
 def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values of all variables that may match a pattern for secrets, and a few others."""
+    """Yield the values of variables that may match a pattern for secrets, by its literal part."""
     stems = secret_stems(plan)
     entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
     for name, value in (*entries, *node.items()):

@@ -1,9 +1,9 @@
-"""The trace of a launch on one node: its phases with their times, and the container's parts.
+"""Write the trace of a launch on one node: its phases with times, and the container's parts.
 
-A file owned by the user, with a line of JSON from the launcher and, when the session has ended,
-one from the plugin (spank_plugin/plugin/step_shared.h). A launch never fails because of its trace.
-Times are nanoseconds since 1970. Only the names of variables are written: their values may be
-secrets.
+It is a file owned by the user, with a line of JSON from the launcher and, when the session has
+ended, one from the plugin (spank_plugin/plugin/step_shared.h). No launch fails because of its
+trace. Times are nanoseconds since 1970. Only the names of variables are written: their values may
+be secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
-# the operations of the guard that begin a phase; those before them mount the image
+# operations of the guard that begin a phase, and its name
 _BEGINS = {
     "session": "mount",
     "more": "hooks",
@@ -38,12 +38,15 @@ _KEPT = 200  # steps; the first node of a step removes older ones
 
 
 class Marks:
-    """Times of a start, on the monotonic clock. `begun` is when slurmstepd forked, since 1970."""
+    """Times of a start, on the monotonic clock in ns.
+
+    `begun` alone is since 1970: the time at which the plugin started the launcher.
+    """
 
     def __init__(self, begun: int) -> None:
         self.begun = begun
         self.guard = ""  # the guard's own times: "OPERATION NANOSECONDS" lines
-        self.names: dict[str, Sequence[str]] = {}  # of variables, by origin
+        self.names: dict[str, Sequence[str]] = {}  # of the tasks' variables, by their origin
         self._marks: list[tuple[str, int]] = []
 
     def mark(self, name: str) -> None:
@@ -72,7 +75,7 @@ def _phase(name: str, begin: int, end: int) -> dict[str, Any]:
 
 
 def open_file(directory: str, node: Mapping[str, str]) -> int:
-    """Open a new trace file below DIRECTORY/JOB.STEP; -1 if there is none. `~` is the home."""
+    """Open a new trace file in DIRECTORY/JOB.STEP. Return -1 if that fails or none is wanted."""
     where = place(directory)
     if not where:
         return -1
@@ -92,7 +95,8 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
         try:
             return os.open(f"{name}.json", flags, 0o600, dir_fd=opened)
         except FileExistsError:
-            # of an earlier step with this number; a new file makes the directory as young as it
+            # the trace of an earlier step with this number: _forget_old finds the age of a step by
+            # its directory, which changes only if the file is made again
             os.unlink(f"{name}.json", dir_fd=opened)
             return os.open(f"{name}.json", flags, 0o600, dir_fd=opened)
     except OSError:
@@ -110,8 +114,8 @@ def place(directory: str) -> str:
 def open_own(path: str) -> int:
     """Open a directory that belongs to this user and that no other user may write.
 
-    Where a site keeps the traces of all users in one place, another user may have made the existing
-    directory, or a symlink to one of ours. Raise OSError.
+    Raise OSError for any other path: where a site keeps the traces of all users in one place,
+    another user may have made the directory, or a symlink to a directory of this user.
     """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found = os.fstat(fd)
@@ -124,7 +128,10 @@ def open_own(path: str) -> int:
 def write(
     fd: int, plan: LaunchPlan, node: Mapping[str, str], marks: Marks, error: str = ""
 ) -> None:
-    """Append the launcher's line, and give it to the site's tracking program, if there are any."""
+    """Append the launcher's line to the trace `fd`, unless -1, and pass it to the tracking tool.
+
+    The site may have such a tool, which runs on the first node.
+    """
     is_first = node.get("SLURM_NODEID") == "0"
     program = plan.get("settings", {}).get("tracking_tool") if is_first else ()
     if fd < 0 and not program:
@@ -264,7 +271,10 @@ def directory_of(fd: int) -> str:
 
 
 def open_directory(fd: int) -> int:
-    """Open that directory for the plugin, which also makes marks there from inside a container."""
+    """Return a descriptor of the directory of this step's traces; -1 if there is none.
+
+    The plugin uses it from inside containers, too, to mark messages as printed.
+    """
     if fd < 0:
         return -1
     try:

@@ -19,9 +19,9 @@ _WAIT_S = 2
 
 
 def send(program: Sequence[str], record: bytes, node: Mapping[str, str]) -> None:
-    """Start the program and wait for it for a short time; then it goes on alone.
+    """Start the program and wait for it for a short time, after which it goes on alone.
 
-    Of the job's variables it gets Slurm's only.
+    Of the job's variables it gets only Slurm's, HOME, USER and LOGNAME.
     """
     own = {name: node[name] for name in node if name.startswith("SLURM") or name in _KEPT}
     quiet = subprocess.DEVNULL
@@ -40,4 +40,4 @@ def send(program: Sequence[str], record: bytes, node: Mapping[str, str]) -> None
     try:
         child.communicate(record, _WAIT_S)
     except (OSError, subprocess.TimeoutExpired):
-        child.returncode = 0  # not waited for: Python would warn about it
+        child.returncode = 0  # Python would warn about a child that nobody has waited for
