@@ -15,7 +15,7 @@ enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 1
 /* What a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the guard's user namespace */
-	int container[CE_DOOR_CONTAINER]; /* the container's user and mount namespaces, environment, mountinfo, other namespaces */
+	int container[CE_DOOR_CONTAINER]; /* user namespace, mount namespace, environment, mountinfo, others */
 	size_t count;
 	char *images[CE_DOOR_IMAGES]; /* paths, on the heap */
 	int devices[CE_DOOR_IMAGES];  /* FUSE devices of their servers */

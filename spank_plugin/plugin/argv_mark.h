@@ -10,8 +10,8 @@
 
 #include "common/error.h"
 
-/* Put the mark before argv[0], unless it is there already. The new argv[0] is never freed: srun holds
- * it until it ends. In srun. */
+/* Put the mark before argv[0], unless it is there already. Return 0, or -1 without memory. The new argv[0] is
+ * never freed: srun holds it until it ends. In srun. */
 int ce_mark_argv(char **argv, struct ce_error *err);
 
 /* Take the mark off argv[0], in place, and return whether it was there. On a node, before any task exists. */
@@ -29,10 +29,12 @@ int ce_unmark_argv(char **argv);
 /* the user's own value, restored by the srun that removes the mark */
 #define CE_JOB_MARKED "SLURM_CE_THREAD_SPEC"
 
-/* Put the mark into this process's environment, which becomes the job's. In salloc and sbatch. */
+/* Put the mark into this process's environment, which becomes the job's, and keep the user's own value. Return
+ * 0, or -1 without memory. In salloc and sbatch. */
 int ce_mark_job(struct ce_error *err);
 
-/* Remove the mark from the environment. In srun, salloc and sbatch, before Slurm reads the variables. */
+/* Remove the mark from the environment, and restore the user's own value. In srun, salloc and sbatch, before
+ * Slurm reads the variables. */
 void ce_unmark_job(void);
 
 #endif

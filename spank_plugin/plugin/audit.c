@@ -33,8 +33,8 @@ void ce_audit_note_claim(struct ce_audit *audit, const char *image)
 		audit->claim[i] = strchr(usual, from[i]) != NULL ? from[i] : '?';
 }
 
-/* Append the line to the file; refuse anything a user could have put there: a symlink, a FIFO, on which root
- * would block, a file owned by the user. The rule for files is that of container_engine/ownership.py. */
+/* Append the line to the file; refuse anything that a user could have put there: a symlink, a FIFO, on which
+ * root would block, a file owned by the user. The rule for files must match container_engine/ownership.py. */
 static int append(const char *path, const char *line, struct ce_error *err)
 {
 	struct stat st;

@@ -10,9 +10,10 @@
 #include "common/carried.h"
 #include "common/error.h"
 
-/* The variables that carry a plan: CE_CARRY_COUNT holds the number of pieces, CE_CARRY_PART (common/carried.h)
- * followed by a decimal index holds a piece. The names begin with SLURM_ because nothing else survives srun's
- * --export=NONE. The plan is split because one string of an environment cannot be longer than 128 KiB. */
+/* The variables that carry the planner's output: CE_CARRY_COUNT holds the number of pieces, CE_CARRY_PART
+ * (common/carried.h) followed by a decimal index holds a piece. The names begin with SLURM_ because nothing
+ * else survives srun's --export=NONE. The text is split because one string of an environment cannot be longer
+ * than 128 KiB. */
 #define CE_CARRY_COUNT "SLURM_CE_PLAN_PARTS"
 /* set if the user chose how MPI starts, with --mpi or SLURM_MPI_TYPE */
 #define CE_CARRY_MPI "SLURM_CE_MPI_CHOSEN"
@@ -20,9 +21,9 @@
 #define CE_CARRY_PROLOG "SLURM_CE_TASK_PROLOG"
 /* set if srun has the option --chdir */
 #define CE_CARRY_CHDIR "SLURM_CE_CHDIR"
-/* the image's digest or path, as the planner has it, for root's audit */
+/* the image's digest or path, as the planner states it, for the audit */
 #define CE_CARRY_IMAGE "SLURM_CE_IMAGE"
-/* The environment in which the batch script that calls this srun runs. */
+/* Set to "1" in a batch script that runs in the container (hooks/batch_script). */
 #define CE_INSIDE "SLURM_CE_INSIDE"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
@@ -34,18 +35,18 @@ enum ce_word { CE_SAYS_NOTHING, CE_SAYS_HOST, CE_SAYS_PLAN };
  * follows, else it is NULL. */
 enum ce_word ce_carry_word(const char *text, const char **plan);
 
-/* Put the plan, and the time at which planning began (`begun`, step_shared.h), into
- * this process's environment. */
+/* Put the planner's output, from its keyword on, into this process's environment, with the times at which
+ * planning began (`begun`, as ce_now_ns) and ended, which is now. Return 0, or -1 without memory. */
 int ce_carry_put(const char *plan, int64_t begun, struct ce_error *err);
 
-/* Remove a plan from srun's environment that another srun carried: it belongs to that one. */
+/* Remove what another srun carries to its own step from this process's environment. */
 void ce_carry_forget(void);
 
 /* Return the text that ce_carry_put put into a step's environment, on the heap; the caller frees it. NULL if
  * there is none or it is incomplete. Does not change `environment`. */
 char *ce_carry_get(char **environment);
 
-/* Return whether srun carried something, complete or not. */
+/* Return whether srun has carried a text, complete or not. */
 int ce_carry_is_there(char **environment);
 
 /* Return the value of a variable in an environment; NULL if it is unset. */

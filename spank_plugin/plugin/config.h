@@ -13,7 +13,7 @@ struct ce_config {
 	char *prolog;	     /* PREFIX/libexec/container-engine/ce-prolog, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */
 	int leaves_pyxis;    /* whether the options of pyxis are left to others */
-	char *seccomp;	     /* the path of the seccomp profile for tasks, on the heap; NULL for the installation's (seccomp_profile.h) */
+	char *seccomp;	     /* path of the tasks' seccomp profile, on the heap; NULL: seccomp_profile.h finds it */
 	int may_gain;	     /* whether tasks may gain privileges by execve */
 	int start_timeout_s; /* how long a task waits for its container at most, in seconds */
 	/* Why no container can be started with this configuration. Only steps that ask for a container are
@@ -23,7 +23,8 @@ struct ce_config {
 
 /* Read the arguments: prefix=DIR (absolute), start_timeout=SECONDS (1 to 86400; default 300),
  * no_new_privs=on|off (default on), pyxis=on|off (default on), audit=syslog|FILE (absolute; default none),
- * seccomp=FILE (absolute). An unknown argument is an error: a misspelt setting must not be ignored. */
+ * seccomp=FILE (absolute). Return 0, or -1 with the error for a wrong or unknown argument: a misspelt setting
+ * must not be ignored. */
 int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err);
 
 void ce_config_clear(struct ce_config *config);

@@ -25,7 +25,8 @@ int ce_after_prolog_wanted(int user_has_prolog)
 	return user_has_prolog || site_has_prolog();
 }
 
-/* Keep the descriptor's number open across the execve; it is not closed before. Return the number, or -1. */
+/* Keep the descriptor open across the execve, and take it from its variable, so that nobody closes it before.
+ * Return its number, or -1. */
 static int keep(int *fd)
 {
 	int number = *fd;
@@ -34,8 +35,8 @@ static int keep(int *fd)
 	return number >= 0 && fcntl(number, F_SETFD, 0) == 0 ? number : -1;
 }
 
-/* Pass on the directory that records printed messages. Without it, this node reports
- * without regard to the others. */
+/* Pass on the directory that records printed messages. Without it, ce-join prints messages that other nodes
+ * have already printed. */
 static void pass_news(int marks, const char *planned, const struct ce_variables *variables)
 {
 	CE_AUTO_FREE char *text = NULL;

@@ -14,9 +14,9 @@
  * configuration, or the user's, which srun has noticed. */
 int ce_after_prolog_wanted(int user_has_prolog);
 
-/* Keep the descriptors of `container` open for ce-join, which replaces `command`, or precedes it if
- * that is NULL (multi_prog.h). Takes them out of `container`, except the directory that records
- * printed messages. In the task. */
+/* Keep the descriptors of `container` open for ce-join, which replaces `command`, or precedes it if that is
+ * NULL (multi_prog.h), and pass their numbers in the task's environment. Take them out of `container`, except
+ * the directory that records printed messages. Return 0, or -1 with the error. In the task. */
 int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
 			    const struct ce_variables *variables, struct ce_error *err);
 

@@ -23,7 +23,7 @@ static void set(__rlimit_resource_t resource, const char *value)
 	struct rlimit limit;
 	char *end;
 
-	/* U: propagation was requested by the user, not by the site */
+	/* U means that the user, not the site, has asked for the limit to be passed on */
 	if (*value == 'U')
 		value++;
 	errno = 0;

@@ -11,13 +11,13 @@
 
 #include "common/error.h"
 
-/* Return whether argv[1] is such a text. If so, srun has put it among the words that end its command
- * line, or this component's part of it: `line`, of `size` bytes, with a NUL after each word. SPANK has
- * no item for this. In srun. */
+/* Return whether argv[1] is the text of a file of programs. It is if srun's command line, or this component's
+ * part of it, ends with the words of argv without argv[1]: srun has then inserted the text. `line` has the
+ * words of the command line in `size` bytes, with a NUL after each. SPANK has no item for this. In srun. */
 int ce_multi_prog_given(const char *line, size_t size, int argc, char *const *argv);
 
-/* Put `program`, a path, before each program of *text, unless it is there already. The new *text is never
- * freed: srun holds it until it ends. In srun. */
+/* Put `program`, a path, before each program of *text, unless it is there already. Return 0, or -1 without
+ * memory. The new *text is never freed: srun holds it until it ends. In srun. */
 int ce_multi_prog_prefix(char **text, const char *program, struct ce_error *err);
 
 /* Return whether srun has put ce-join before the programs. On a node. */

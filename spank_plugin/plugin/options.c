@@ -10,7 +10,7 @@
 #include "common/io.h"
 #include "pyxis_options.h"
 
-/* Tells the planner that variables of pyxis count (container_engine/edf/pyxis_names.py). */
+/* the planner's option for taking variables of pyxis into account (container_engine/edf/pyxis_names.py) */
 #define VARIABLES_COUNT "--container-variables"
 
 static char *environment;
@@ -36,7 +36,7 @@ static int take(int value, const char *argument, int remote)
 {
 	(void)value;
 	(void)remote;
-	/* Let the planner refuse an empty name: Slurm would reword an error returned here. */
+	/* an empty name is refused by the planner: Slurm would reword an error returned here */
 	char *copy = strdup(argument != NULL ? argument : "");
 	if (copy == NULL)
 		return -1;
@@ -79,7 +79,7 @@ int ce_options_register(spank_t spank, int with_pyxis)
 	return with_pyxis ? ce_pyxis_register(spank, take_pyxis) : SLURM_SUCCESS;
 }
 
-/* Variables of the user, and the ones from which Slurm takes options of the same meaning. */
+/* Variables of the user, and the variables from which Slurm takes the same options. */
 static const struct {
 	const char *variable, *option, *alias;
 	int of_pyxis;

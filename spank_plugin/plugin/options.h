@@ -13,30 +13,32 @@
  * Slurm refuses. */
 int ce_options_register(spank_t spank, int with_pyxis);
 
-/* Give the options that variables ask for, unless the job has them: CE_ENVIRONMENT, and those of pyxis if
- * `with_pyxis` is set. Call this before Slurm looks for options. */
+/* Set the variables from which Slurm takes inherited options, for options that the user's variables ask for and
+ * the job does not have: CE_ENVIRONMENT, and those of pyxis if `with_pyxis` is set. Call this before Slurm
+ * looks for options. */
 void ce_options_from_variables(int with_pyxis);
 
-/* Return whether any of them was given. On a node it is all that counts: a container was requested. */
+/* Return whether any of the options was given. On a node, only this matters. */
 int ce_options_asked(void);
 
 /* Return the last value of --environment or --edf, NULL if neither was given. On a node its content is
  * meaningless. */
 const char *ce_options_environment(void);
 
-/* Return what was asked for, for messages: the environment, or else the first option of pyxis. */
+/* Return what messages call the requested container: the environment, or else the first option of pyxis. */
 const char *ce_options_shown(void);
 
 /* Return the words for the planner, which end with NULL: the options of pyxis in their order, "--", and
  * the environment, if any. They are valid until the next call. */
 const char *const *ce_options_words(void);
 
-/* Return the option that takes a list, and was given in several options that differ. NULL if none was. */
+/* Return the name of an option that takes a list and was given several times with different values; NULL if
+ * there is none. */
 const char *ce_options_split_list(void);
 
 /* Compare this component's request with the first one's; call this after the options of each component of a
- * heterogeneous job or step (once, if it is not heterogeneous). Fail if they differ: Slurm passes the last
- * value, or its presence, to all components. */
+ * heterogeneous job or step (once, if it is not heterogeneous). Return 0, or -1 with the error if they differ:
+ * Slurm passes the last value, or its presence, to all components. */
 int ce_options_end_component(struct ce_error *err);
 
 /* Return how many components' options have been read. */

@@ -79,7 +79,7 @@ static int begins_with(const char *line, size_t length, const char *name)
 	return length > strlen(name) && memcmp(line, name, strlen(name)) == 0;
 }
 
-/* Keep the rest of a line, of which there must be no other. Return -1 on failure. */
+/* Keep the rest of a line after `name`. Return 0, or -1 without memory or if there was such a line before. */
 static int keep(char **value, const char *line, size_t length, const char *name)
 {
 	if (*value != NULL)
@@ -88,8 +88,8 @@ static int keep(char **value, const char *line, size_t length, const char *name)
 	return *value != NULL ? 0 : -1;
 }
 
-/* Parse a line before the first word: a fact for readers that do not parse the plan (submit/prepare.py writes
- * the same ones). Return -1 for an unknown line. */
+/* Parse a line before the keyword: a fact for the plugin, which does not parse the plan. The names must match
+ * container_engine/submit/prepare.py. Return 0, or -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
 	static const char inside[] = "batch_script=inside", store[] = "void_store=", image[] = "image=", kept[] = "kept=";

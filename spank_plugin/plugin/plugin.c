@@ -143,7 +143,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 	return SLURM_ERROR;
 }
 
-/* What a message calls the container that was asked for; NULL without one. */
+/* Return what messages call the requested container; NULL if none is requested. */
 static const char *asked_for(void)
 {
 	return ce_options_asked() ? ce_options_shown() : NULL;

@@ -12,7 +12,7 @@
 
 #define TASK_PROLOG "SLURM_TASK_PROLOG"
 
-/* Return whether the step might ask for a container: Slurm has not read the command line yet. */
+/* Return whether the step might ask for a container. Slurm has not parsed the command line yet. */
 static int may_ask(void)
 {
 	const char *option;

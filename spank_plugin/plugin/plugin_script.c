@@ -114,7 +114,7 @@ void ce_script_begin(spank_t spank, const char *environment)
 	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return;
 	CE_AUTO_FREE char *text = read_script(argv[0]);
-	/* ce run uses the environment, too, and removes no note */
+	/* ce run also uses the environment, and removes no note */
 	if (note[0] != '\0' && (text == NULL || !has_word(text, strlen(text), "ce run")))
 		ce_note_make(note);
 	if (text == NULL || ce_script_starts_steps(text))

@@ -7,21 +7,24 @@
 
 #include <slurm/spank.h>
 
-/* Set by sbatch for the batch script's task, which does not see it: the environment is the host. */
+/* Set by sbatch and salloc if the environment asks for no container, so that nothing is to be explained. The
+ * batch script does not see it. */
 #define CE_SCRIPT_ON_HOST "SLURM_CE_HOST"
 
-/* Print that message in sbatch and salloc, once for all components of a job, unless asked to be quiet. */
+/* Print that message, once for all components of a job, unless Slurm has been asked to be quiet. In sbatch and
+ * salloc. */
 void ce_script_announce(int is_salloc, const char *environment);
 
-/* In slurmstepd, before the task: learn where the note of a batch script with an environment is (script_note.h).
- * No-op for all other tasks, as are the next two. */
+/* Find out where the note of a batch script with an environment is (script_note.h). In slurmstepd, before the
+ * task. For any other task this and the next two functions do nothing. */
 void ce_script_prepare(spank_t spank, const char *environment);
 
-/* Print a warning if the script starts no step: nothing of it runs in a container. Leave a note. In the task,
- * as the user. */
+/* Leave a note, unless the script calls `ce run`. Print a warning if the script starts no step: nothing of it
+ * runs in a container. In the task, as the user. */
 void ce_script_begin(spank_t spank, const char *environment);
 
-/* Print a warning if no srun of the job has removed the note. In slurmstepd, after the task. */
+/* Print a warning if no srun of the job has removed the note, in a child that becomes the user. In slurmstepd,
+ * as root, after the task. */
 void ce_script_end(spank_t spank, const char *environment);
 
 /* Return whether a line of the script, apart from comments, has a word that starts steps. */

@@ -34,8 +34,8 @@ void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config
  * for a container, which the mark or a carried plan shows. In slurmstepd, before there are tasks. */
 int ce_step_unmark(spank_t spank);
 
-/* Make the tasks of such a step fail if its option did not arrive: if Slurm cannot pass an option to a
- * plugin, it drops it with only a line in slurmd's log. */
+/* Make the tasks of a prepared step fail because its option did not arrive: if Slurm cannot pass an option to a
+ * plugin, it drops it with only a line in slurmd's log. In slurmstepd, before there are tasks. */
 void ce_step_refuse(struct ce_step *step);
 
 /* Write the line of the audit, if the site wants one and it has not been written yet. In slurmstepd, as

@@ -126,7 +126,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	return rc;
 }
 
-/* Return whether salloc has started this srun: salloc has set where its shell runs. */
+/* Return whether salloc has started this srun; salloc has then printed where its shell runs. */
 static int is_of_salloc(void)
 {
 	char path[32], name[16];
@@ -136,7 +136,7 @@ static int is_of_salloc(void)
 	return comm >= 0 && read(comm, name, sizeof name) == (ssize_t)strlen("salloc\n") && memcmp(name, "salloc\n", 7) == 0;
 }
 
-/* Say why a command has no container whose job has one, or whose user may have meant one. */
+/* Print why a command has no container, if its job has one or its user may have meant one. */
 static void say_without(int is_step)
 {
 	const char *where = is_step ? "this step runs on the host" : "the new job's steps run on the host";
@@ -177,7 +177,8 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	return 0;
 }
 
-/* With --bcast, Slurm since 23.02.4 reads argv[0] later, and frees it. */
+/* Return whether srun needs argv[0] unchanged. With --bcast, Slurm since 23.02.4 reads it later, and frees it;
+ * all releases of 23.02 are taken for such. */
 static int is_in_use(void)
 {
 	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_srun_broadcasts();

@@ -6,13 +6,14 @@
 
 #include "config.h"
 
-/* Plan for the requested environment, if there is one, and let srun carry the plan. Return 0, or -1: then the
- * submission must end. err has no message if the planner has already printed the reason. As the user. */
+/* Plan for the requested environment, if there is one, and put the plan into the environment that Slurm sends
+ * to the nodes. Return 0, or -1: then the submission must end. err has no message if the planner has already
+ * printed the reason. As the user. */
 int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err);
 
-/* Mark the commands, so that none for which a plan is carried can run on a node that does not load the
- * plugin (argv_mark.h, multi_prog.h). Skipped with --bcast if srun needs the command unchanged. In srun,
- * once the step has been allocated. */
+/* Mark the commands, so that none for which a plan is carried can run on a node that does not load the plugin
+ * (argv_mark.h, multi_prog.h). With --bcast, where srun needs the command unchanged, leave that to
+ * plugin_prolog.h. Return 0, or -1 with the error. In srun, once the step has been allocated. */
 int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err);
 
 /* Remove the image store that was made for this step alone. At the end of srun. */

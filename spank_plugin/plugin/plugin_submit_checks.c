@@ -14,7 +14,7 @@
 #include "common/say.h"
 #include "srun_options.h"
 
-/* Return whether the word is a program that has an option --environment itself. */
+/* Return whether the word is a program that has an option --environment of its own. */
 static int knows_environments(const char *word)
 {
 	static const char *const names[] = { "ce", "srun", "sbatch", "salloc" };
@@ -57,8 +57,8 @@ static int is_bundle(const char *directory)
 	       access(path, F_OK) == 0;
 }
 
-/* Return whether it is the name or the file of an environment. A word without a directory, and a file *.toml, are not
- * bundles unless one is there. */
+/* Return whether the value of --container is the name or the file of an environment: a word without a slash, or
+ * a path that ends with .toml. */
 static int is_environment(const char *value)
 {
 	size_t size = strlen(value);

@@ -1,4 +1,5 @@
-/* What srun, salloc and sbatch say of a command line that means something else than it seems to. As the user. */
+/* Checks command lines of srun that mean something else than they seem to, and removes what describes another
+ * container. Runs in srun, salloc and sbatch, as the user. */
 #ifndef CE_PLUGIN_SUBMIT_CHECKS_H
 #define CE_PLUGIN_SUBMIT_CHECKS_H
 
@@ -9,17 +10,19 @@
 enum { CE_NOTE_SIZE = 512 };
 enum ce_note { CE_NOTE_NONE, CE_NOTE_WARNING, CE_NOTE_REFUSAL };
 
-/* Check whether the command line of srun, whose words are each followed by a NUL, has an option that looks as
- * if it chose the container and does not, and put a line about it into `note`: --environment after the
- * command, or Slurm's own --container with something that is not an OCI bundle. It is a refusal if that
- * is the name or the file of an environment. */
+/* Check whether srun's command line has an option that looks as if it chose the container and does not, and put
+ * a line about it into `note`: --environment after the command, or Slurm's own --container with something that
+ * is not an OCI bundle. Return CE_NOTE_REFUSAL if that is the name or the file of an environment,
+ * CE_NOTE_WARNING for the others, else CE_NOTE_NONE. The words of `line` are each followed by a NUL. */
 enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
 
-/* Check srun's own command line: warn of such an option once, or fail if it is a refusal. */
+/* Check this srun's command line in this way. Return -1 with the error for a refusal, else 0, after a warning
+ * that is printed only once. */
 int ce_submit_check_line(struct ce_error *err);
 
-/* Remove from this process's environment what describes an outer container to its tasks, because this step
- * or job does not run there. If `is_step`, say so once. */
+/* Remove from this process's environment what describes to its tasks the container in which srun was called,
+ * because this step or job does not run there. If `is_step` is set and there was such a container, print that
+ * the step runs on the host. */
 void ce_submit_leave_container(int is_step);
 
 #endif

@@ -110,8 +110,8 @@ struct warnings {
 	char leak[CE_LEAK_LINE];
 };
 
-/* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command uses MPI; warn if
- * another one has been started with --mpi=pmix, to have ranks. */
+/* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command uses MPI, else
+ * 0. Warn if another command runs as several tasks and MPI was chosen for them with --mpi. */
 static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
 		      const char *found, struct warnings *warnings, struct ce_error *err)
 {
@@ -129,7 +129,7 @@ static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce
 	return 0;
 }
 
-/* Warn if the command, or the program that it starts, uses MPI and each rank will be alone. */
+/* Warn if the command, or a program that it starts, uses MPI and each rank will be alone. */
 static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv, struct warnings *warnings)
 {
 	char name[CE_WRAPPED_SIZE];
@@ -169,8 +169,8 @@ static void warn_of_command(spank_t spank, const struct ce_variables *variables,
 }
 
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. `*warnings` is about MPI, `*doubt` is set if the command is an mpirun that may not
- * work. */
+ * later, with the same PATH. Collect warnings about MPI in *warnings; set *doubt if the command is an mpirun
+ * that may not work. Return 0, or -1 with the error. */
 static int check_command(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
 			 struct warnings *warnings, const char **doubt, struct ce_error *err)
 {
@@ -196,8 +196,8 @@ static void say_once(spank_t spank, const char *kind, const char *text)
 		ce_say(task_variable(spank, CE_NODE), kind, text);
 }
 
-/* Print the error. For its own message, the launcher has already checked whether another node has printed
- * it. */
+/* Print the error, unless another node has printed it. An error of the launcher's, with nothing below it, has
+ * been checked for that already. */
 static void say_error(const struct ce_step *step, spank_t spank, const struct ce_error *err, int marks)
 {
 	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_TASK_JOIN);
@@ -209,8 +209,8 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 
 /* ---- joining ----------------------------------------------------------------------------------- */
 
-/* End the task if its container died before the command could run. Don't report the follow-up error: without
- * its image, the task may fail to find its command. */
+/* End the task if its container died before the command could run. The error that followed from this is not
+ * printed: without its image, the task may fail to find its command. */
 static void end_if_it_died(const struct ce_step *step, spank_t spank, const struct ce_error *err,
 			   int marks)
 {

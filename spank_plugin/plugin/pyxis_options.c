@@ -10,8 +10,8 @@
 
 #include "common/help.h"
 
-/* "[pyxis]" is what tools look for in the output of srun --help. container_engine/edf/pyxis_names.py has the
- * same names and arguments. */
+/* "[pyxis]" is what tools look for in the output of srun --help. The names and arguments must match
+ * container_engine/edf/pyxis_names.py. */
 static const struct {
 	const char *name, *argument, *usage;
 } known[] = {
@@ -113,8 +113,8 @@ static int refuse(const char *what, struct ce_error *err)
 			     what);
 }
 
-/* Return whether pyxis has this option: of this command, however it was written and whether its line or a script
- * has it, or of the job. Slurm has a variable of each for prologs, and for the steps of a job. */
+/* Return whether this command or its job has this option of pyxis, on the command line or in the lines of a
+ * batch script. For each option, Slurm sets one variable for prologs, and another for the steps of a job. */
 static int is_given(const char *option)
 {
 	static const char *const prefixes[] = { OPTION, "SLURM_SPANK_" OPTION };
@@ -130,8 +130,8 @@ static int is_given(const char *option)
 	return 0;
 }
 
-/* Pyxis ignores its other options where it makes no container, so the step would lack what they ask for. Its
- * variables may be set for everybody, and pyxis reports that it ignores them. */
+/* Refuse the other options of pyxis: it ignores them where it makes no container, so the step would lack what
+ * they ask for. Its variables may be set for everybody, and pyxis reports that it ignores them. */
 static int check_others(struct ce_error *err)
 {
 	for (int i = 0; i < COUNT; i++) {

@@ -1,4 +1,4 @@
-/* The options of pyxis, which the planner understands, and pyxis itself as a neighbour in plugstack.conf. */
+/* The options of pyxis, which the planner understands, and pyxis itself where plugstack.conf loads it, too. */
 #ifndef CE_PYXIS_OPTIONS_H
 #define CE_PYXIS_OPTIONS_H
 
@@ -24,8 +24,8 @@ char *ce_pyxis_word(int index, const char *argument);
 /* Return whether a variable of pyxis has a value. */
 int ce_pyxis_has_variables(void);
 
-/* Where pyxis is loaded: fail if this command, which asks for an environment, asks pyxis for a container,
- * too, or has an option of pyxis, which would be without effect. */
+/* Where pyxis is loaded: return -1 with the error if this command, which asks for an environment, also asks
+ * pyxis for a container, or has an option of pyxis, which would have no effect; else return 0. */
 int ce_pyxis_check_alone(struct ce_error *err);
 
 #endif

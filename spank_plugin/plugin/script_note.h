@@ -1,7 +1,7 @@
 /*
- * A note in the user's home that no step of a batch job has asked for a container yet. The batch script's task
- * makes it, every srun of the job removes it, and who still finds it at the end warns. Removal is decided by
- * the file server, so it is seen at once wherever the srun ran.
+ * A note, a file in the user's home: no step of a batch job has asked for a container yet. The batch script's
+ * task makes it, every srun of the job removes it, and slurmstepd warns if it is there at the end. Removal is
+ * decided by the file server, so it is seen at once wherever the srun ran.
  */
 #ifndef CE_SCRIPT_NOTE_H
 #define CE_SCRIPT_NOTE_H

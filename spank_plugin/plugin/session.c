@@ -54,7 +54,7 @@ static struct {
 	int running;
 	atomic_int ending; /* the end was requested: a closed socket is not an error */
 	atomic_int exited; /* tasks that slurmstepd has waited for */
-	atomic_llong killed; /* when it last found one that was killed, as ce_now_ms; 0 for never */
+	atomic_llong killed; /* when slurmstepd last found a killed task, as ce_now_ms; 0 for never */
 	atomic_int failed; /* a task crashed or failed */
 	const struct ce_launcher *launcher;
 	int *tasks; /* pidfds, because a pid could be reused before it is used */
@@ -186,7 +186,8 @@ void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_rep
 	pthread_mutex_unlock(&watch.lock);
 }
 
-/* Return whether the process was killed, as opposed to a crash (SIGBUS without its image). */
+/* Return whether the process was ended by a signal of the kinds that are sent on purpose, unlike SIGBUS, by
+ * which a program crashes without its image. */
 static int is_ended(int status)
 {
 	static const int signals[] = { SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU };

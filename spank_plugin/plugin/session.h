@@ -1,6 +1,6 @@
 /*
- * The container's session as slurmstepd sees it: a task waits for it, its early death is noticed, and it is
- * ended.
+ * The container's session in slurmstepd and the tasks: waiting until it is ready, noticing its early death,
+ * ending it.
  */
 #ifndef CE_SESSION_H
 #define CE_SESSION_H
@@ -10,13 +10,14 @@
 #include "session_end.h"
 
 /* Wait at most `timeout_s` seconds for the launcher's answer, without taking it: every task of the node peeks
- * at the same packet and gets its own descriptors. Runs as the user, in a task. */
+ * at the same packet and gets its own descriptors. Return 0, or -1 with the error; the caller closes
+ * `container` in either case. Runs as the user, in a task. */
 int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 		    struct ce_container *container, struct ce_error *err);
 
-/* Register a task, so that it is killed if its container dies. The first call starts the watching thread,
- * which calls `report` once, with `context` and the cause, before it kills the tasks. In slurmstepd, as
- * root. */
+/* Register a task, so that it is killed if its container dies. The first call starts the watching thread, which
+ * calls `report` once, with `context` and the cause, before it kills the tasks, unless a task has already
+ * reported the death. In slurmstepd, as root. */
 typedef void ce_report_fn(const void *context, const char *cause);
 void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
 			   const void *context);

@@ -20,10 +20,11 @@
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
 enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
-/* To save a container may take as long as the site lets an image be packed (import_timeout_s). What does so
- * belongs to the step, and is ended with it by its time limit or scancel: a save is waited for while that lives. */
+/* Saving a container may take as long as the site lets an image be packed (import_timeout_s). The processes
+ * that do it belong to the step, which ends them with its time limit or scancel: a save is waited for as long
+ * as they live. */
 enum { SAVE_WAIT_MS = 24 * 3600 * 1000 };
-/* the child's words for its parent: it is done; it will take longer */
+/* what the child sends to its parent: it is done; it will take longer */
 #define DONE_WORD "d"
 #define SAVING_WORD "s"
 enum { SAVE_TEXT_SIZE = 8 * 1024 + 1 };
@@ -35,8 +36,9 @@ struct duty {
 	const char *planned, *cause;
 };
 
-/* Claim the message for this node. The directory of the marks may be on the file server that is the reason of all
- * this, and does not answer: then another node may print the same, which is better than nothing. */
+/* Return whether this node is to print the message. The directory of the marks may be on the file server that
+ * has caused the death, and not answer: then another node may print the message, too, which is better than
+ * nothing. */
 static int claim_soon(int marks, const struct duty *duty)
 {
 	siginfo_t end = { .si_status = 0 };
@@ -111,7 +113,7 @@ static void end_what_is_left(int reply, int life, int gate, const struct ce_shar
 			ce_pidfd_kill(container.guard, SIGKILL);
 			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 		}
-		/* of a container that lives with its job, Slurm kills what belongs to this step */
+		/* in a container that other steps may be in, Slurm kills what belongs to this step */
 		if (!container.is_kept)
 			(void)(container.tasks >= 0 ? ce_sweep_all(container.user_ns) : ce_sweep(container.mount_ns));
 		ce_shared_write(shared, container.trace);
@@ -210,9 +212,9 @@ void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void
 	ce_end_finish(&end);
 }
 
-/* Wait for the child while the launcher saves the container. Slurm ends the launcher with the step; the child, which
- * is in slurmstepd's cgroup, its user may have stopped, and the launcher's socket may be held anywhere. So this wait is
- * bounded once the launcher has ended. */
+/* Wait for the child while the launcher saves the container. Slurm ends the launcher with the step. The child,
+ * which is in slurmstepd's cgroup, may have been stopped by its user, and the launcher's socket may be held by
+ * any process. So the wait is limited once the launcher has ended. */
 static void wait_for_save(int gate, const struct ce_launcher *launcher)
 {
 	CE_AUTO_FD process = ce_launcher_process(launcher);

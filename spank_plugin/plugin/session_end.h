@@ -1,5 +1,4 @@
-/* The end of a session on a node: reporting it, waiting for its guard, killing what does not end by
- * itself. */
+/* Ends a session on a node: reports its death, waits for its guard, kills what does not end by itself. */
 #ifndef CE_SESSION_END_H
 #define CE_SESSION_END_H
 
@@ -8,22 +7,22 @@
 /* bytes for why a container died */
 enum { CE_CAUSE_SIZE = 512 };
 
-/* Ending a session: let the launcher finish, end the session cleanly, wait until the guard is gone,
- * kill it if it stays, kill every process in the container's mount namespace, and wait for what follows
- * (services, OCI hooks). A child that has become the user does all of it: the launcher's answer is untrusted,
- * and the kernel lets users kill only their own processes, whatever descriptors they sent. The parent waits
- * for the child nine seconds at most, which begin when the launcher's process ends if that is to save the container.
- * In slurmstepd, as root, from any thread. */
+/* A session that is being ended: let the launcher finish, end the session cleanly, wait until the guard is
+ * gone, kill it if it stays, kill every process in the container's mount namespace unless other steps may be in
+ * it, and wait for what follows (services, OCI hooks). A child that has become the user does all of it: the
+ * launcher's answer is untrusted, and the kernel lets users kill only their own processes, whatever descriptors
+ * they sent. The parent waits for the child nine seconds at most; if the launcher is to save the container,
+ * they begin when its process ends. In slurmstepd, as root, from any thread. */
 struct ce_end {
 	int child, gate;
 };
 
-/* Start that child and return when it has done so; it holds its copies of the session's
- * sockets until ce_end_finish. */
+/* Start that child, and return when it has done its work or its time is over; it holds its copies of the
+ * session's sockets until ce_end_finish, which waits for its end and kills it after a second. */
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher);
 void ce_end_finish(struct ce_end *end);
 
-/* Do both at once, for a caller that goes on using the session. */
+/* Begin and finish, for a caller that keeps its own descriptors of the session. */
 void ce_end_run(const struct ce_launcher *launcher);
 
 /* Report to the user why the container died, unless this step has reported it already (`planned`: say.h);
@@ -31,11 +30,11 @@ void ce_end_run(const struct ce_launcher *launcher);
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
 void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause);
 
-/* Return the hint for the death of a container, by its cause. */
+/* Return the lines to print below the death of a container (help.h), by its cause. */
 const char *ce_end_help(const char *cause);
 
-/* Do this work in a child that has become the user; wait a second at most. Its stderr is slurmstepd's, which for
- * a batch job is the job's. In slurmstepd, as root. */
+/* Do this work in a child that has become the user; wait a second at most, then kill it. Its stderr is
+ * slurmstepd's, which for a batch job is the job's. In slurmstepd, as root. */
 void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context);
 
 #endif

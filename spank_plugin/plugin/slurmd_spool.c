@@ -21,7 +21,7 @@ static int is_of_step(const char *name, const char *step)
 	return found != NULL && (found[strlen(step)] == '\0' || found[strlen(step)] == '.');
 }
 
-/* Return whether fd is the step's socket; if so, the path of the address becomes the socket's directory. */
+/* Return whether fd is the step's socket; if so, cut the path in *address down to the socket's directory. */
 static int is_steps_socket(int fd, const char *step, struct sockaddr_un *address)
 {
 	socklen_t size = sizeof *address - 1;

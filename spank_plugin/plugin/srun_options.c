@@ -16,7 +16,7 @@ char *ce_srun_line(size_t *size)
 	return fd >= 0 ? ce_read_all(fd, 1 << 24, size) : NULL;
 }
 
-/* Return whether a word begins like this: getopt accepts an unambiguous prefix of an option. */
+/* Return whether a word begins with this text: getopt accepts an unambiguous prefix of an option. */
 static int has_word(const char *line, size_t size, const char *beginning)
 {
 	for (const char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
@@ -50,7 +50,8 @@ int ce_srun_broadcasts(void)
 	return getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc");
 }
 
-/* Options that never have the next word as their value, as far as users often give them. */
+/* Return whether the word is an option that never has the next word as its value. The list has those that users
+ * often give. */
 static int is_flag(const char *word)
 {
 	static const char *const flags[] = { "-E",	   "-H",	  "-O",	       "-Q",	    "-X",	  "-k",
@@ -126,7 +127,7 @@ int ce_srun_has_option(const char *option)
 	return find_option(line, size, option) != NULL;
 }
 
-/* Return whether an option of srun begins like this. */
+/* Return whether an option of srun begins with this text. */
 static int has_beginning(const char *line, size_t size, const char *beginning)
 {
 	const char *word = line != NULL && size > 0 ? next_option(line, line, size) : NULL;

@@ -11,11 +11,11 @@
 #include "common/io.h"
 
 enum { MAX_REPORT = 64 * 1024, LEAST_REPORTED = 5 };
-/* how the guard's answer begins unless it is a container: making it failed; a note, which is for the launcher */
+/* first letters of packets that are not a container: making it failed; a note, which is for the launcher */
 enum { FAILED = 'E', NOTE = 'N' };
 
-/* Put the namespaces of the report in place of the container's. The others are not needed: its environment, its keeper's
- * pidfd, its mounts. */
+/* Put the namespaces of the report in place of the container's. The report's other descriptors are not needed:
+ * the environment, the keeper's pidfd, the mounts. Return 0, or -1 with the error. */
 static int take(int fds[CE_MAX_FDS], struct ce_container *container, struct ce_error *err)
 {
 	if (fds[LEAST_REPORTED - 1] < 0 || fds[LEAST_REPORTED + CE_MAX_UNSHARED] >= 0) {
@@ -35,8 +35,8 @@ static int take(int fds[CE_MAX_FDS], struct ce_container *container, struct ce_e
 	return 0;
 }
 
-/* "E<stage>\n<errno>\n<message>\n<output>": the first container was made with the same plan, so this is about a limit of the
- * node or the user, which the message or the last line of the output names. */
+/* "E<stage>\n<errno>\n<message>\n<output>". The first container was made with the same plan, so this failure is
+ * about a limit of the node or the user, which the message or the last line of the output names. */
 static int fail(char *report, struct ce_error *err)
 {
 	char *rest = report + 1, *stage = strsep(&rest, "\n"), *message, *last = NULL, *line;

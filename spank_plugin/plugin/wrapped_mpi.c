@@ -17,7 +17,7 @@
 /* Wrappers are short; of longer texts only the beginning is read, so that a launch never waits for this. */
 enum { MOST_TEXT = 16 * 1024, MOST_WORDS = 256 };
 
-/* What ends a word of a shell, but for quotes inside one, which no usual program's name has. */
+/* Characters that end a word of a shell. Quotes inside a word do, too, but no usual program's name has any. */
 #define SEPARATORS " \t\r\n;&|()<>\"'`"
 
 static int is_one_of(const char *words, const char *name)
@@ -54,7 +54,8 @@ static int chooses_launcher(const char *text)
 	return 0;
 }
 
-/* A search for programs in the task's PATH for which `is` returns true; texts for which `skips`, if set, does are passed over. */
+/* A search in texts for words that are programs in the task's PATH for which `is` returns true. Texts for which
+ * `skips`, if set, returns true are skipped. */
 struct search {
 	const char *path;
 	int (*is)(const char *file);
@@ -94,7 +95,7 @@ static int names_it(const struct search *search, const char *word)
 	return 1;
 }
 
-/* Look into a shell's text, which is changed. */
+/* Return whether a shell's text names such a program. This changes the text. */
 static int in_text(const struct search *search, char *text)
 {
 	int words = 0;
@@ -129,7 +130,7 @@ static int in_script(const struct search *search, const char *file, int has_shel
 	return in_text(search, text);
 }
 
-/* Look into what a shell runs: the text of -c, also as -lc, or into its script. */
+/* Return whether what a shell runs names such a program: the text of -c, also as -lc, or the shell's script. */
 static int behind_shell(const struct search *search, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -170,7 +171,7 @@ int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, cha
 	const struct search mpirun = { path, ce_is_mpirun, NULL, ignored };
 	const struct search program = { path, ce_uses_mpi, NULL, name };
 
-	/* what an mpirun starts learns of the other ranks from it */
+	/* programs that an mpirun starts learn of the other ranks from it */
 	return !behind(&mpirun, found, argc, argv) && behind(&program, found, argc, argv);
 }
 
