@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _seconds(path: Path, count: int) -> float:
-    """Return how long a file with `count` tests took when it was measured, or takes by a guess."""
+    """Return the seconds that a file's tests took when measured, or else one for each test."""
     record = path.parent / "seconds.toml"
     measured = tomllib.loads(record.read_text()) if record.exists() else {}
     return float(measured.get(path.stem, count))

@@ -2,8 +2,8 @@
 
 Comments and docstrings everywhere, in the engine also the strings, of which messages consist, and
 the pages of the documentation.
-Part of `make lint`. Ruff's D401 has the mood of functions' docstrings; here are the habits that it
-does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
+Part of `make lint`. Ruff's D401 checks the mood of functions' docstrings; here are the habits that
+it does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
 
 import ast
@@ -33,7 +33,7 @@ HABITS = {
     re.compile(r"\b(still|never) is\b"): "write 'is still', 'is never'",
     re.compile(r"(\A|\n|[.:] )Raises (?=[A-Z])"): "write 'Raise', in the mood of the first line",
 }
-# In texts for users too these words are not what a native writer would say.
+# Words that a native writer would not use in texts for users, either.
 OF_MESSAGES = {
     re.compile(r"\blies? (above|below|beside|in|on)\b"): "write 'is'",
     re.compile(
@@ -63,7 +63,7 @@ def of_python(source: str) -> Iterator[tuple[int, str]]:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             continue
         text = ast.get_docstring(node)
-        # of a model, the class's docstring is a description in a schema, for users
+        # A model's docstring is a description in a schema, for users.
         if text is None or (isinstance(node, ast.ClassDef) and node.bases):
             continue
         line = node.body[0].lineno

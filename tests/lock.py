@@ -15,7 +15,10 @@ _PAUSE_S = 0.5
 def alone_on(
     directory: Path, say: Callable[[str], None], within_s: float = WAIT_S
 ) -> Iterator[None]:
-    """Hold the sandbox in `directory`; the lock ends with the process in any case."""
+    """Hold the sandbox in `directory`; the lock ends with the process in any case.
+
+    Raise AssertionError if another test run holds it for `within_s` seconds.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

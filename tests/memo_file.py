@@ -1,4 +1,4 @@
-"""Memos whose fields a test changes, as Python would have written them: with their checksum."""
+"""Change the fields of memos, and write them with the right checksum, as the engine does."""
 
 from collections.abc import Callable
 from pathlib import Path

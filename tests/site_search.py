@@ -1,4 +1,4 @@
-"""Ranks the pages of the documentation as the search of the site does.
+"""Rank the pages of the documentation as the search of the site does.
 
 The site (mkdocs-material 9) searches in the browser: its worker gives each section of each page to
 lunr, with a thousandfold weight for titles and none for the length of a text. It looks for every
@@ -27,7 +27,7 @@ _ADMONITION = re.compile(r'^!!! \w+(?: "(.*)")?$', re.MULTILINE)
 _BORDER = re.compile(r"[`|]")
 _EMPHASIS = re.compile(r"\*\*|(?<!\w)\*|\*(?!\w)")
 _MKDOCS = Path(__file__).parents[1] / "docs/mkdocs.yml"
-# the one setting that is needed of a file with tags of its own
+# the one setting of this file that is needed
 _SEPARATOR = re.compile(re.search(r"separator: '(.*)'", _MKDOCS.read_text())[1])  # type: ignore[index]
 _TITLE_BOOST = 1000.0
 _K1 = 1.2
@@ -50,7 +50,7 @@ class Section(NamedTuple):
 class Index:
     def __init__(self, pages: Mapping[str, str]) -> None:
         self._sections = [part for page, text in pages.items() for part in sections(page, text)]
-        # in how many fields of sections a word is
+        # for each word, how many titles and texts of sections have it
         self._found: Counter[str] = Counter()
         for section in self._sections:
             self._found.update(section.title.keys())

@@ -56,7 +56,7 @@ def engine(prepared: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def hooks(engine: Engine) -> Iterator[Path]:
-    """Yield a directory for OCI hooks and CDI files, which is root's, as are all above it."""
+    """Yield a directory for OCI hooks and CDI files, owned by root, like all above it."""
     with tempfile.TemporaryDirectory(prefix="test-hooks-", dir=engine.dir / "cache") as name:
         directory = Path(name)
         directory.chmod(0o755)

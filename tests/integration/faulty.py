@@ -1,4 +1,4 @@
-"""HTTP server between a registry and its clients that injects faults as real ones do."""
+"""HTTP server between a registry and its clients that fails as real servers do."""
 
 import contextlib
 import http.client

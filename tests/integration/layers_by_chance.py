@@ -1,4 +1,4 @@
-"""Random stacks of layers, as a builder could make them: no change of a tree spoils another."""
+"""Random stacks of layers, as a builder could make them: changes in one layer do not conflict."""
 
 import random
 import tarfile

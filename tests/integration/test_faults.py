@@ -1,4 +1,4 @@
-"""Failing registries and hosts: what may help is tried again, all else is reported."""
+"""Failing registries and hosts: an import is retried where that may help, or reports why."""
 
 import contextlib
 import os

@@ -363,7 +363,7 @@ def test_a_device_that_is_none_is_refused(engine: Engine) -> None:
 
 @pytest.fixture
 def cdi_spec(engine: Engine) -> Iterator[Path]:
-    """Write a CDI kind `example.com/thing` with one device, `one`."""
+    """Yield a file that defines the CDI kind `example.com/thing` with one device, `one`."""
     device = make_device(engine, "cdi-device")
     spec = Path("/etc/cdi/container-engine-test.yaml")
     existed = spec.parent.is_dir()

@@ -334,7 +334,7 @@ def test_an_image_with_something_else_in_place_of_the_cache_works_or_says_so(
 
 
 def musl_image(place: Place, search: str = "") -> Path:
-    """Return an image with a program of its own made for musl, and a library for it."""
+    """Return an image with musl and its own libfabric, in `search` if that is given."""
     label = f"musl{'-with-path' if search else ''}"
     made = place.dir / f"{label}.sqsh"
     if not made.exists():

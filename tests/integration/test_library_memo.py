@@ -1,4 +1,4 @@
-"""The memo of looking into an image for hooks: with it, the container is the same."""
+"""The memo of a look into an image for hooks: with it, a start makes the same container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image
 if TYPE_CHECKING:
     from tests.integration.engine import Engine
 
-# All that a task can see of it: what is mounted, what the loader reads, and what it finds.
+# Prints all that a task can see of hooks: mounts, the loader's files, and what the loader finds.
 SCRIPT = """
 while read -r _ _ _ root target flags _; do
     case $target in */lib* | /etc* | /.container*) echo "$root $target $flags" ;; esac
@@ -54,7 +54,7 @@ class Starting:
         return sorted(self.place.glob("libraries/*"))
 
     def mark(self) -> None:
-        """Let the memo say something that only it can say."""
+        """Add a warning to the memo that shows whether a start has used it."""
         [memo] = self.memos
         content = json.loads(memo.read_text().partition("\n")[2])
         content["operations"].append(["note", '{"warning":"remembered"}'])
@@ -65,7 +65,7 @@ class Starting:
 
 
 def settle(*paths: Path) -> None:
-    """Wait until these files are not too young to be judged by their times."""
+    """Wait until these files are old enough for their times to show every change."""
     made = max(path.stat().st_ctime for path in paths)
     time.sleep(max(0, made + 2.1 - time.time()))
 
@@ -94,7 +94,7 @@ def test_a_remembered_look_makes_the_same_container(
 
 
 def test_another_library_of_the_node_is_looked_at(engine: Engine, place: Place) -> None:
-    """Also one that only was looked for: the newer of two, in a place that was empty."""
+    """The link leads to a newer file then, at a path where there was none before."""
     here = place.node / "changing"
     made = build(here / "liba.so.1.0", "liba.so.1")
     (here / "liba.so.1").symlink_to(made.name)

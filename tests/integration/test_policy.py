@@ -244,7 +244,7 @@ def test_launches_ask_for_signatures_and_registries_by_what_lies_beside_an_image
     done = site.ce("plan", by_file)
     assert "policy.signed_images_only: policy.signature_policy has not accepted" in done.stderr
     assert site.ce("validate", by_file).stderr.splitlines()[0] in done.stderr
-    # the name is looked up again, and what lies beside the image is for the file, too
+    # A plan by name asks the policy and records the result beside the image, for its path, too.
     assert site.ce("plan", site.edf(name)).returncode == 0
     assert site.ce("plan", site.edf(image)).returncode == 0
     policy.write_text('{"default": [{"type": "reject"}]}')

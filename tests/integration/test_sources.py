@@ -339,7 +339,7 @@ def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
     config = json.loads(path.with_name(f"{path.name}.json").read_text())["config"]
     assert (config["WorkingDir"], "MADE=here" in config["Env"]) == ("/data", True)
     assert "nothing has changed since it was built" in finished(stranger, *words).stderr
-    # another image under the name is another base
+    # an image that is built under this name later is another base
     recipe.write_text("FROM ./base.sqsh\nENV MADE=there\n")
     assert finished(stranger, ce, "build", "-q", "-t", "mine:1", str(where)).returncode == 0
     recipe.write_text("FROM mine:1 AS base\nFROM base\nRUN test $MADE = here && cp f g\n")
@@ -353,7 +353,7 @@ def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
 def test_a_build_begins_with_an_image_whatever_the_temporary_directory_is_called(
     stranger: Engine, temporary: str
 ) -> None:
-    """Podman makes a name of an image of a path, in which there are no capitals, for one."""
+    """Podman makes an image's name of a path, for example, and allows no capitals in it."""
     if temporary:
         place = stranger.scratch / temporary
         place.mkdir()

@@ -133,7 +133,8 @@ def test_an_images_openssl_configuration_loads_nothing_into_ssh(
     assert not (tmp_path / "ran").exists()
 
 
-# Answered by libraries that nsswitch.conf names. Addresses, which the server resolves, are numbers.
+# Functions that ask libraries which nsswitch.conf names. getaddrinfo is left out: the server
+# resolves numeric addresses only.
 _ANSWERED = re.compile(r"get(pw|gr|sp|serv|proto|host|net)[a-z]*|initgroups|(get|set|end)usershell")
 
 

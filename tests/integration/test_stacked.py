@@ -1,4 +1,4 @@
-"""Images that lie above another one: what they add, replace, hide and remove."""
+"""Images that are stacked on another one: what they add, replace, hide and remove."""
 
 import json
 import os

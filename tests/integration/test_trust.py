@@ -121,7 +121,7 @@ def test_only_what_the_sites_key_has_signed_is_imported(
 
 @pytest.fixture
 def known(registry: Registry) -> Iterator[Callable[[str], None]]:
-    """Return a function that writes a registries.conf.d file."""
+    """Yield a function that writes a registries.conf.d file."""
     file = Path(registry.env["HOME"]) / ".config/containers/registries.conf.d/names.conf"
     file.parent.mkdir(exist_ok=True)
 

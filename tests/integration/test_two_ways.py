@@ -41,7 +41,7 @@ def _mount(line: str) -> str:
     _id, _parent, _device, root, place, options, *shared = before.split()
     kinds = sorted(field.partition(":")[0] for field in shared if "propagate_from" not in field)
     kind, _source, superblock = after.split(" ", 2)
-    # of the session only the last part has the same name in both ways
+    # only the last part of a path in the session is the same in both ways
     root = root.rpartition("/")[2] if place in ("/run/.containerenv", "/etc/hostname") else root
     own = superblock.startswith(("rw,size=", "ro,size=")) or kind == "overlay"
     return f"{place} {root} {options} {kinds} {kind} {'' if own else superblock}"
@@ -50,7 +50,7 @@ def _mount(line: str) -> str:
 def _is_alike(mount: str) -> bool:
     """Return whether all versions of Podman and crun make this mount alike.
 
-    Crun masks a directory with an empty one, its own or a new file system.
+    crun masks a directory with an empty one, its own or a new file system.
     """
     return not mount.startswith(("/dev ", "/run/.containerenv ", "/sys/fs/cgroup", "/sys/kernel "))
 
@@ -68,7 +68,7 @@ def _inside(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {name: part.splitlines() for name, part in parts.items()}
     found["mounts"] = sorted(filter(_is_alike, map(_mount, found["mounts"])))
     found["files"] = _files(found["files"])
-    # what Podman says there of a mount over its own storage
+    # Podman writes this for a mount over its own storage
     found["texts"] = [line for line in found["texts"] if line != "graphRootMounted=1"]
     return found
 

@@ -69,7 +69,8 @@ class Login(TypedDict):
 class Cluster:
     """A running cluster. `scratch` is a directory that every user can read.
 
-    `records` are the directories of Podman that the users had before.
+    `records` are Podman's directories that were in
+    the users' homes before the tests.
     """
 
     dir: Path
@@ -85,7 +86,7 @@ class Cluster:
         return Path(pwd.getpwnam(user).pw_dir)
 
     def module(self, path: str) -> Path:
-        """Return the installed module `path` of the package."""
+        """Return the installed file of a module; `path` is relative to container_engine/."""
         packages = "lib/python3*/site-packages/container_engine"
         (found,) = self.prefix.glob(f"{packages}/{path}")
         return found
@@ -102,7 +103,8 @@ class Cluster:
     ) -> Login:
         """Return how to run a command as `user`, as `sandbox/run` does, without its Python.
 
-        `env` is added to the login's variables; of `kept`, the caller's variables, some are kept.
+        `env` is added to the login's variables. Of the caller's variables in `kept`, the login has
+        those that `sandbox/run` passes on.
         """
         entry = pwd.getpwnam(user)
         own = run.environment(Layout(self.dir), entry, self.environment() | dict(kept or {}))
@@ -116,7 +118,10 @@ class Cluster:
 
     @contextmanager
     def in_the_home(self, name: str, user: str = ALICE) -> Iterator[Path]:
-        """Yield a new directory in the home, owned by the user as is each that had to be made."""
+        """Yield a new directory in the home and remove it at the end.
+
+        The directory, and each parent that had to be created, belongs to the user.
+        """
         own, entry = self.home(user) / name, pwd.getpwnam(user)
         made = [own, *(path for path in own.parents if not path.exists())]
         own.mkdir(parents=True)
@@ -188,7 +193,7 @@ class Cluster:
         return path
 
     def edf(self, text: str = "", image: str | None = "demo", name: str = "") -> str:
-        """Write an EDF and return its path; `image` is the name of one of the sandbox's."""
+        """Write an EDF and return its path; `image` names an image of the sandbox."""
         first = f'image = "{self.image(image)}"\n' if image is not None else ""
         return str(self.write(first + text, f"{name or uuid.uuid4().hex}.toml"))
 

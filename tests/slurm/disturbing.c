@@ -1,7 +1,7 @@
 /*
  * A SPANK plugin of somebody else's that does what no plugin should: in srun, "unset" takes a variable of
- * the container engine's plan away; in a task, "thread" starts a thread, after which the kernel lets the
- * process enter no user namespace any more.
+ * the container engine's plan away; in a task, "thread" starts a thread, after which the kernel no longer
+ * lets the process enter a user namespace.
  */
 #include <pthread.h>
 #include <slurm/spank.h>

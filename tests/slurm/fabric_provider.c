@@ -1,5 +1,5 @@
 /* Stands in for the CXI provider of libfabric on machines without Slingshot: a provider of that name, in
- * a library of its own, which fi_info lists and which can open nothing. Declares the beginnings of
+ * a library of its own, that fi_info lists and that cannot open anything. Declares the beginnings of
  * libfabric's structures, which its interface keeps (fi_getinfo(3), fi_provider(7)). */
 #include <stddef.h>
 #include <stdint.h>

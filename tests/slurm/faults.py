@@ -103,7 +103,7 @@ def choose(source: random.Random) -> Fault:
     again = not imports and source.random() < _AGAIN_SHARE
     kinds = dict(_IMPORT_KINDS if imports else _KINDS)
     if again:
-        # would be another environment
+        # this one changes the environment, so the start would not repeat an earlier one
         del kinds["leave little room"]
     phase = source.choice(_IMPORTING if imports else PHASES)
     latest = 0.6 if phase in {"", "sleep", "tar2sqfs"} else _LATEST_S
@@ -223,7 +223,7 @@ def _stutter(pid: int, lasts_s: float) -> None:
 
 
 def _starve(victim: Process, of: str, choice: float) -> None:
-    """Limit the process to hardly more than it has."""
+    """Limit the process to hardly more memory or descriptors than it has."""
     directory = procfs.PROC / str(victim.pid)
     try:
         if of == "memory":
@@ -326,7 +326,7 @@ def _serves(stepd: Process, uid: int) -> bool:
 
 @contextmanager
 def small_file_system(places: list[Path], uid: int, gid: int, size: str) -> Iterator[None]:
-    """Mount a small tmpfs that the user may write on each of the directories."""
+    """Mount on each directory a small tmpfs that the user may write; unmount it at the end."""
     options = f"size={size},uid={uid},gid={gid},mode=0700"
     for place in places:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)

@@ -14,7 +14,7 @@ from tests.slurm.site import Site
 
 FABRIC = Path(f"/usr/lib/{TRIPLE}/libfabric.so.1")
 PLUGIN = "ncclNetPlugin_v8"
-# A device is identified by its numbers: these are those of /dev/null.
+# A device is identified by its type and numbers; these are /dev/null's.
 _NULL = ("c", "1", "3")
 _DEVICES = (
     *("kfd", "dri/renderD128", "dri/card0", "cxi0", "cxi1"),
@@ -70,7 +70,7 @@ devices = [{ path = "@/dev/xpmem" }]
 class Hardware:
     """Stand-ins below one directory and the hooks for them.
 
-    `probes` are programs that open a library as NCCL would, by the C library of the image.
+    `probes` maps the name of an image's C library to a program that opens a library as NCCL would.
     """
 
     def __init__(self, site: Site) -> None:

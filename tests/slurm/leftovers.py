@@ -88,7 +88,7 @@ def _files(cluster: Cluster) -> list[str]:
 def public_files() -> set[Path]:
     """Return the test users' files in directories that everybody may write.
 
-    All but memos, which are for later starts.
+    Memos are left out, as they are for later starts.
     """
     uids = _uids()
     return {

@@ -109,7 +109,7 @@ def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
 
 
 def ports(cluster: Cluster, job: str, nodes: int | None = 1, user: str = ALICE) -> dict[str, int]:
-    """Return the same as soon as there are `nodes` of them; None waits for any."""
+    """Return the ports once `nodes` of them are recorded, or, if it is None, at least one."""
 
     def enough() -> dict[str, int] | None:
         found = recorded(cluster, job, user)

@@ -1,4 +1,4 @@
-"""Configurations of Slurm that differ: of a user's srun, of one node; and plugins of others."""
+"""Other configurations of Slurm, for a user's srun or for one node, and others' plugins."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:
 
 
 def own_planner(cluster: Cluster, directory: Path, script: str) -> dict[str, str]:
-    """Return the same with the engine's plugin and a shell script in place of the planner."""
+    """Return variables that give srun the engine's plugin with a shell script as its planner."""
     planner = directory / "libexec" / "container-engine" / "plan"
     planner.parent.mkdir(parents=True, exist_ok=True)
     planner.write_text(f"#!/bin/sh\n{script}\n")

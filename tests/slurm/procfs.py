@@ -54,7 +54,10 @@ class Process:
         return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
 
     def cgroups(self) -> dict[str, str]:
-        """Return its cgroup by controller; "" is the unified hierarchy. Raise OSError."""
+        """Return the process's cgroup by controller; "" is the unified hierarchy.
+
+        Raise OSError if the process has ended.
+        """
         text = (PROC / str(self.pid) / "cgroup").read_text()
         rows = (line.split(":", 2) for line in text.splitlines())
         return {name: path for _id, names, path in rows for name in names.split(",")}

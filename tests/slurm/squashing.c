@@ -1,7 +1,7 @@
 /*
  * A file system that keeps root out, as NFS with root_squash does: squashing UID REAL PLACE shows the
- * directory REAL at PLACE, to all users but root, until PLACE is unmounted. UID makes the files. As some
- * file systems do, it does not tell how much room there is.
+ * directory REAL at PLACE, to all users but root, until PLACE is unmounted. New files belong to UID. Like
+ * some file systems, it does not report how much room there is.
  */
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 31

@@ -25,7 +25,7 @@ static void __attribute__((constructor)) run(void)
 }
 """
 
-# Python runs this for a `coding: evil` in a file of a traceback, if the image has the file.
+# Python would run this codec to print a traceback's line from a file with `coding: evil`.
 _CODEC = """
 import os
 for fd in range(64):
@@ -113,7 +113,7 @@ def test_devices_and_setuid_programs_in_an_image_give_nothing(forge: Forge) -> N
 def test_attributes_of_an_overlay_in_an_image_lead_nowhere_and_disturb_no_write(
     forge: Forge,
 ) -> None:
-    """The upper directory of an overlay, packed as an image, has those of root's."""
+    """An overlay's upper directory that root has packed as an image has such attributes."""
     for name, value in (
         ("trusted.overlay.opaque", b"y"),
         ("trusted.overlay.redirect", b"/../../.."),
@@ -272,14 +272,14 @@ def test_a_huge_configuration_fails_with_one_line(forge: Forge, variables: int) 
 
 
 def _damaged(image: Path, target: Path, seed: int) -> None:
-    """Write a copy of the image with its beginning intact and its tables damaged.
+    """Write a copy of the image whose tables at the end are damaged.
 
-    With odd seeds the superblock's pointers or counts are damaged too.
+    With an odd seed, a pointer or count of the superblock is damaged, too.
     """
     source = random.Random(seed)
     data = bytearray(image.read_bytes())
     if seed % 2:
-        # Damage the superblock's pointers and counts.
+        # One of the superblock's pointers or counts.
         at = source.choice(range(4, 96, 4))
         data[at : at + 4] = source.choice([b"\xff" * 4, b"\0" * 4, source.randbytes(4)])
     for _ in range(source.randrange(1, 40)):
@@ -312,7 +312,7 @@ def test_a_value_with_lines_and_equals_signs_is_one_value(cluster: Cluster) -> N
 def test_a_forged_environment_of_srun_chooses_nothing(
     cluster: Cluster, demo: str, evil: tuple[Path, Path]
 ) -> None:
-    """The variables are internal ones of the plugin and ce-join, and those of node programs."""
+    """The variables are internal ones of the plugin and ce-join, and ones that Podman reads."""
     _library, marker = evil
     plan = json.dumps({"version": 1, "startup": [{"line": f"touch {marker}", "from": "x"}]})
     env = {

@@ -20,7 +20,7 @@ def _last_job(cluster: Cluster) -> int:
 
 
 def _own_lines(done: Completed) -> list[str]:
-    """Return the lines of stderr except hints, warnings and excerpts of files."""
+    """Return the error lines of stderr, without what belongs to them and without warnings."""
     beside = ("ce: hint: ", "ce: see: ", "ce: details: ", "ce: warning: ", " ")
     return [line for line in done.stderr.splitlines() if not line.startswith(beside)]
 
@@ -397,7 +397,7 @@ def test_a_home_that_does_not_exist_changes_nothing(cluster: Cluster) -> None:
 def test_a_plan_that_a_user_has_made_up_fails_the_step_in_one_line(
     cluster: Cluster, demo: str, shared: Path, plan: str, code: str, cause: str
 ) -> None:
-    """A user can make srun use another planner, but not the nodes."""
+    """A user can replace srun's planner, but no program on the nodes."""
     (shared / "plan").write_text(plan)
     conf = own_planner(cluster, shared, f"echo plan; cat {shared}/plan")
     script = f"touch {shared}/ran /dev/shm/ce-ran"
@@ -443,7 +443,7 @@ def test_a_planner_that_is_killed_is_named(
 def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(
     cluster: Cluster, demo: str, shared: Path
 ) -> None:
-    """The plan travels in the user's environment: the user can spoil it, but not escape by it."""
+    """The plan travels in the environment: users can damage it there, but not escape by that."""
     env = {"SLURM_CE_PLAN_PARTS": "1", "SLURM_CE_PLAN_0": "{}"}
     done = cluster.srun(f"--environment={demo}", "sh", "-c", ". /etc/os-release; echo $ID", env=env)
     assert done.stdout == "ce-demo\n", done.stderr

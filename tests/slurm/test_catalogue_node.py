@@ -86,7 +86,7 @@ def test_a_node_without_a_program(
 ) -> None:
     places = (cluster.prefix / "libexec/container-engine", "/usr/bin", "/usr/local/bin")
     place = next(p for p in (f"{place}/{program}" for place in places) if os.path.exists(p))
-    edf = provoked.edf('annotations.com.ce.start = "crun"')  # Podman's words are others
+    edf = provoked.edf('annotations.com.ce.start = "crun"')  # Podman words its error otherwise
     with mounted_on(n2, not_a_program, place):
         done = provoked.srun(edf, *_only_on(n2))
     Blame(done, "program-missing", program, node=n2).details(program, "Permission denied")
@@ -145,7 +145,7 @@ def test_a_node_without_python_joins_containers_that_run_and_starts_none(
     )
     with started(cluster, "salloc", "--quiet", "-w", n2, "-N1", "sh", "-c", script) as job:
         until("the first step", (shared / "up").exists, 60)
-        # that step's launcher leaves what others need before it ends
+        # before it ends, that step's launcher stores what later steps need
         until("its launcher's end", lambda: not _lives(launcher), 60)
         with mounted_on(n2, not_a_program, launcher):
             (shared / "broken").touch()
@@ -208,7 +208,7 @@ def test_a_node_without_the_guard(
 
 
 def test_a_user_whose_limit_of_open_files_is_too_low(cluster: Cluster, provoked: Provoked) -> None:
-    """Wherever the limit is met, it is what is named; how many suffice is Slurm's to say."""
+    """The error names the limit wherever it is reached; how many suffice depends on Slurm."""
     edf = provoked.edf("")
     ran = []
     for files in range(20, 34):
@@ -251,7 +251,7 @@ def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
 def test_a_user_whom_one_node_does_not_know_has_a_container_there_all_the_same(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    # all of /etc: where the machine replaces a file, nothing stays mounted over it
+    # All of /etc: a mount over one file is gone when the machine replaces the file.
     shutil.copytree("/etc", etc := provoked.shared / "etc", symlinks=True)
     lines = Path("/etc/passwd").read_text().splitlines(keepends=True)
     known = (line for line in lines if not line.startswith(f"{ALICE}:"))
@@ -336,7 +336,7 @@ def test_a_node_whose_proc_is_covered(provoked: Provoked, n2: str) -> None:
 def test_a_node_whose_crun_does_not_like_its_cgroups(
     provoked: Provoked, n2: str, not_a_program: str
 ) -> None:
-    """No kernel boots with both hierarchies, so a script prints crun's error."""
+    """A script prints the error that crun has on a node with hybrid cgroups."""
     Path(not_a_program).write_text(
         "#!/bin/sh\necho 'invalid configuration: cannot use unified on cgroup v1' >&2; exit 1\n"
     )
@@ -363,7 +363,7 @@ def test_a_plan_that_another_plugin_has_taken_away(cluster: Cluster, provoked: P
     Blame(provoked.srun(provoked.edf(""), "-N1", "-n3", env=conf), "plan-not-arrived")
 
 
-# ---- the same on all nodes: once all the same ------------------------------------------------
+# ---- errors that all nodes have: printed once ------------------------------------------------
 
 # name, text below the image's line, code, words of the error line
 _TEXTS = [
@@ -462,7 +462,7 @@ def test_a_command_that_cannot_be_run_is_said_once(
 
 
 def test_a_directory_that_is_gone(cluster: Cluster, demo: str, provoked: Provoked) -> None:
-    """srun itself refuses it before it calls any plugin."""
+    """By ce run, as srun itself refuses such a directory before it calls any plugin."""
     here = f"mkdir {provoked.shared}/here && cd {provoked.shared}/here && rmdir ../here"
     done = cluster.run(["sh", "-c", f"{here} && exec ce run {demo} -- true"])
     Blame(done, "current-directory", "no such file or directory")
@@ -479,7 +479,7 @@ def test_ce_run_says_the_same(cluster: Cluster, provoked: Provoked) -> None:
 
 
 def test_a_program_of_another_libc_cannot_be_executed(provoked: Provoked) -> None:
-    """The program is glibc's /bin/true of this machine, in an image with musl."""
+    """The program is this machine's /bin/true, which needs glibc, in an image with musl."""
     edf = provoked.edf('mounts = ["/bin/true:/bin/foreign"]\n', "musl")
     done = provoked.srun(edf, command=("/bin/foreign",))
     assert done.returncode != 0

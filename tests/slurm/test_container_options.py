@@ -240,7 +240,7 @@ def test_beside_pyxis_its_options_are_its_own(
 
 @pytest.fixture
 def nodes_image(cluster: Cluster) -> Iterator[str]:
-    """Return an image with variables and a working directory that n2 alone has."""
+    """Yield an image with variables and a working directory that n2 alone has."""
     source = cluster.scratch / "of-n2"
     source.mkdir()
     shutil.copy(cluster.image("demo"), source / "own.sqsh")

@@ -69,7 +69,7 @@ def _idle(cluster: Cluster) -> bool:
 
 
 def _outside(job: str) -> list[Process]:
-    """Return processes that are in no step of the job, in one of Slurm's controllers at least."""
+    """Return processes that at least one of Slurm's controllers has in no step of the job."""
     found = []
     for process in _of_step():
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -123,7 +123,7 @@ def test_no_process_of_a_step_has_more_memory_than_its_job(
     step = ("-w", "n1", "--mem=200M", f"--environment={demo}", "sh", "-c", hog)
     done = cluster.srun(*step)
     assert done.returncode != 0
-    # as Slurm 22.05 and 24.11 say it, and 26.05
+    # the words of Slurm 22.05 and 24.11, and those of 26.05
     told = ("cgroup out-of-memory handler", "oom_kill event")
     assert any(words in done.stderr for words in told), done.stderr
 
@@ -202,7 +202,7 @@ def again(cluster: Cluster) -> Iterator[Site]:
     directory = Path(tempfile.mkdtemp(prefix="again-", dir=cluster.scratch))
     directory.chmod(0o777)
     with Node(cluster, directory) as node, with_hook(node, cluster.image("demo")) as site:
-        # one start in some dozens is Python's, which tidies up where there are too many traces
+        # With traces, one start in some dozens would be Python's, which removes old traces.
         site.configure('trace_dir = ""\n')
         yield site
 
@@ -238,12 +238,12 @@ _READING = "echo up; while :; do find / -xdev >/dev/null 2>&1; sleep 0.02; done"
 
 @contextmanager
 def _running_kept(cluster: Cluster, edf: str, history: str) -> Iterator[Job]:
-    """Run a job with a container that is new, that goes on, or that two steps are in."""
+    """Run a job with a container that is new, continued by a second step, or has two steps."""
     srun = "srun -n1 --overlap --container-name=k"
     first = {
         "new": "",
         "goes on": f"{srun} --environment={edf} touch /file\n",
-        # without job control, the shell gives it no standard input
+        # a shell without job control gives a background command no standard input
         "joined": f"{srun} --environment={edf} sh -c '{_READING}' & read line\n",
     }[history]
     script = f"{first}{srun} --environment={edf} sh -c '{_READING}' & wait"

@@ -56,7 +56,7 @@ def test_a_store_that_cannot_be_written_is_found(cluster: Cluster, shared: Path)
 def test_a_sites_policy_is_no_fault_of_the_node(
     cluster: Cluster, shared: Path, policy: str
 ) -> None:
-    """Or a health check that counts on it would drain a whole cluster."""
+    """Otherwise a health check that runs ce doctor would drain a whole cluster."""
     image = shared / "site/images/sha256-x-amd64.sqsh"
     image.parent.mkdir(parents=True)
     shutil.copy(cluster.image("busybox"), image)

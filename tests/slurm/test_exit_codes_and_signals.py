@@ -158,7 +158,7 @@ def test_one_ctrl_c_only_tells_how_the_tasks_are(cluster: Cluster, demo: str) ->
 
 def test_two_ctrl_c_interrupt_the_tasks_and_end_the_step(cluster: Cluster, demo: str) -> None:
     def interrupt(job: Job) -> None:
-        # On a busy machine more than that second may pass, and Slurm counts again.
+        # On a busy machine more than one second may pass, and Slurm counts again.
         for count in range(1, 10):
             job.signal(signal.SIGINT)
             job.wait_for_error(f"(?s)(one more within 1 sec.*){{{count}}}|forcing job termination")
@@ -223,7 +223,7 @@ def _scancel(cluster: Cluster, *args: str) -> None:
 
 
 def _shorten(cluster: Cluster, count: int) -> None:
-    """End the time of so many jobs soon, as a user's own limit is in minutes.
+    """Let so many jobs reach their time limit in 5 s; `--time` takes minutes.
 
     Slurm refuses an end that has passed when the request arrives.
     """

@@ -32,8 +32,8 @@ from tests.unit.images.oci import Member, link
 
 _GONE_WITHIN_S = 5
 _STEP_ENDS_WITHIN_S = 60  # Slurm's own time limits for a step that does not end
-# By the shell alone: a separate program could be killed or be gone before the shell, and its
-# failure would tell nothing about the place.
+# The shell itself finds out where it is: a separate program could be killed, and its failure would
+# not show where it ran.
 _SCRIPT = """
 if read -r name </etc/os-release; then
     case $name in *'Container Engine demo'*) echo inside ;; *) echo OUTSIDE ;; esac
@@ -63,7 +63,7 @@ def _new_public_files(before: set[Path]) -> set[Path]:
 
 
 def _lines(shared: Path) -> str:
-    """Return the lines of the environment in which the command runs that says where it is."""
+    """Return the lines of the environment for the command that reports where it runs."""
     return f'workdir = "/"\nmounts = ["{shared}:{shared}"]\n'
 
 
@@ -211,7 +211,7 @@ class _Round:
             yield registry
 
     def _environment(self) -> dict[str, str]:
-        # a home in which the registry is known as one that needs no certificate
+        # the home has a configuration that allows this registry without TLS
         return {"EDF_IMAGESTORE": str(self._store), "HOME": str(self._shared)}
 
     def _imported(self, registry: Registry, stack: ExitStack) -> str:
@@ -259,7 +259,7 @@ def _left_of_alice(cluster: Cluster) -> list[str]:
 
 
 def _runnable(cluster: Cluster) -> list[Member]:
-    """Return a layer with a shell in that image's PATH, made from the sandbox's smallest image."""
+    """Return a layer with a shell in the image's PATH, made from the sandbox's smallest image."""
     with TemporaryDirectory() as work:
         root = Path(work) / "root"
         argv = ["unsquashfs", "-q", "-n", "-d", str(root), str(cluster.image("busybox"))]

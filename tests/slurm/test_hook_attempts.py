@@ -1,4 +1,4 @@
-"""Attempts of a user's environment, by launches: each attempt has a test and must fail."""
+"""Environments with which a user tries to abuse a hook: each is launched and must fail."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.slurm.cluster import Cluster, Completed
 from tests.slurm.site import Site, site_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
-# Service, OCI hook, mount and variable, among which parameters choose.
+# A service, an OCI hook, a mount and a variable, which depend on parameters.
 HOOK = """
 allow = ["colour"]
 [parameters.name]

@@ -40,7 +40,7 @@ class Network:
         shutil.rmtree(self.devices, ignore_errors=True)
         self.devices.mkdir()
         for number in range(devices):
-            # A device is identified by its numbers: these are those of /dev/null.
+            # A device is identified by its type and numbers; these are /dev/null's.
             name = str(self.devices / f"cxi{number}")
             subprocess.run(["mknod", "-m", "666", name, "c", "1", "3"], check=True)
         text = SITE.format(fabric=FABRIC, devices=self.devices, severity=severity)

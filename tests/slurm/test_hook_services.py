@@ -32,7 +32,7 @@ def pids(word: str) -> list[int]:
 
 @pytest.fixture
 def mps(site: Site) -> Site:
-    """Return a site whose nodes have the stand-in; daemons write to `told` when they end."""
+    """Return a site whose nodes have a stand-in for MPS; daemons write to `told` at their end."""
     program = site.programs / "nvidia-cuda-mps-control"
     program.write_bytes(STAND_IN.read_bytes())
     program.chmod(0o755)

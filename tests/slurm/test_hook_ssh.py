@@ -25,7 +25,7 @@ NCCL_NET = "AWS Libfabric"
 STRANGE = {json.dumps(_STRANGE).replace("$", "$$").replace("`", "$`")}
 """
 # Variables that a shell or a login sets for itself, that Slurm sets for a single task, or that
-# 24.11 adds once the environment of logins has been written: the times of the job.
+# Slurm 24.11 adds after the environment of logins has been written: the times of the job.
 _OWN = re.compile(
     r"^(_|SHLVL|SLURM_JOB_GID|OLDPWD|PWD|TERM|SSH_\w+|SLURM_(PROCID|LOCALID|NODEID|TASK_PID|GTIDS|CPUS_ON_NODE"
     r"|CPU_BIND\w*|DISTRIBUTION|LAUNCH_NODE_IPADDR|STEPMGR|PROTOCOL\w*)|SLURMD_\w+|PMI\w*|TMPDIR|SLURM_TOPOLOGY_ADDR"
@@ -65,8 +65,8 @@ def _common(found: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_login_has_exactly_the_environment_of_the_tasks(running: Running) -> None:
-    # A shell that becomes tr has opened the file before its exec, after which that environment is
-    # gone.
+    # cat reads its own environment. A shell would open the file for tr before it executes tr, and
+    # the environment would be gone.
     block = running.laptop.ssh("cat /proc/self/environ | tr '\\0' '\\001'").stdout
     found = _common(entries(block, "\1"))
     assert found == _common(variables(running.job))

@@ -209,7 +209,7 @@ def _step_of(cluster: Cluster, job: str, name: str, node: str) -> Iterator[int]:
 
 
 def test_whoever_trusts_a_job_once_logs_in_to_all_its_steps(cluster: Cluster, key: Path) -> None:
-    """Steps of a job have one host key; another job at the same place has another."""
+    """Steps of a job have one host key; a job that later has the same port has another key."""
     name, known = edf(cluster, key), cluster.write("", mode=0o600, owner=ALICE)
     trust = (f"UserKnownHostsFile={known}", "StrictHostKeyChecking=accept-new")
     with _allocated(cluster) as job:

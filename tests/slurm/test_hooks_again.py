@@ -1,7 +1,7 @@
-"""Hooks in a start that an earlier one has shown: the same container, and no Python on the node.
+"""Hooks in repeated starts: the container is the same, and no Python starts on the node.
 
-The first start looks into the image, the second does what that came to, and the third does all of
-it without Python.
+The first start looks into the image, the second uses what was found, and the third does all of it
+without Python.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class Site:
         return [path for path in place.glob("*") if str(self.directory) in path.read_text()]
 
     def starts(self, edf: str) -> tuple[Completed, Completed, Completed]:
-        """Return the first start, the second, and one without Python, the third if none is in vain.
+        """Return the first start, the second, and the next one without Python.
 
-        Other tests may make devices at the same time, and all have the same /dev.
+        That is the third start, unless other tests create devices meanwhile: all have one /dev.
         """
         step = (f"--environment={edf}", "bash", "-c", _SCRIPT)
         (first, is_python), (again, _is_python) = self.node.srun(*step), self.node.srun(*step)
@@ -225,7 +225,7 @@ def test_what_hooks_find_differently_on_the_node_starts_python(site: Site, chang
 
 
 def test_another_release_with_the_same_file_starts_python(site: Site) -> None:
-    """Software is deployed with hard links: what the file needs beside it may be another."""
+    """Releases may share a file by hard links and differ in what the file needs beside it."""
     releases, current = site.directory / "releases", site.directory / "current"
     for name in ("1", "2"):
         (releases / name).mkdir(parents=True)
@@ -242,7 +242,7 @@ def test_another_release_with_the_same_file_starts_python(site: Site) -> None:
 
 
 def test_a_link_that_leads_nowhere_starts_python(site: Site) -> None:
-    """A hook's mount that a node may lack is there, and cannot be mounted."""
+    """The source of a hook's optional mount has appeared, but cannot be mounted."""
     later = site.directory / "apart/later"
     later.parent.mkdir()
     more = f'{{ source = "{later}", target = "/later", optional = true }}, {{ source = "DIR/shown"'

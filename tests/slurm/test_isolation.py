@@ -199,7 +199,7 @@ _MODULES = (
     "msgspec",
     "container_engine",
 )
-# It reports that Python has loaded it. srun, which the user starts, may load it.
+# A library that reports when Python loads it. srun, which the user starts, may load it.
 _PRELOADED = r"""
 #include <fcntl.h>
 #include <string.h>
@@ -260,7 +260,7 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path], way: str
 ) -> None:
     place, variables, marker = hostile
-    # a new file: planned again
+    # a new file, so that no plan is remembered
     edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH} ${PYTHONEXECUTABLE}"\n')
     ce = str(cluster.prefix / "bin/ce")
     done = cluster.run(
@@ -317,7 +317,7 @@ def test_no_execve_gives_a_task_privileges(
     assert (done.returncode, done.stdout.split()) == (0, ["NoNewPrivs:", expected]), done.stderr
 
 
-# allows everything: that it is there is seen in /proc
+# A filter that allows everything; /proc shows that it is installed.
 _PROFILE = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
 
 

@@ -311,7 +311,7 @@ def test_a_step_joins_the_container_of_another_one_that_gave_it_no_name(
 
 @pytest.fixture
 def planted(shared: Path) -> Path:
-    """Return the directory of a job's containers, in the directory of Alice's."""
+    """Leave a job's containers behind in Alice's directory; return the job's directory."""
     place = shared / f"ce-kept-{pwd.getpwnam(ALICE).pw_uid}" / "987654.n1"
     (place / "key").mkdir(parents=True)
     (place / "key" / "file").touch()
@@ -338,7 +338,7 @@ def test_the_epilog_removes_what_is_the_users_alone(
 def test_the_epilog_leaves_what_others_may_have_moved_there(
     cluster: Cluster, planted: Path, shared: Path, owner: str, mode: int
 ) -> None:
-    """Files of Alice's may come from elsewhere, out of a directory that both may write."""
+    """Bob may have moved Alice's files there, from a directory that both may write."""
     planted.parent.chmod(mode)
     shutil.chown(planted.parent, owner)
     epilog(cluster, shared)
@@ -348,7 +348,7 @@ def test_the_epilog_leaves_what_others_may_have_moved_there(
 def test_the_epilog_finds_what_lies_elsewhere_because_another_user_took_the_name(
     cluster: Cluster, planted: Path, shared: Path
 ) -> None:
-    """Nobody else can guess that name; of the same form there may be a directory of anybody's."""
+    """Nobody else can guess the random name; others may have directories named in this form."""
     own = planted.parent.rename(f"{planted.parent}.0123456789abcdef")
     theirs = shared / f"{planted.parent.name}.fedcba9876543210"
     for path in (planted.parent, theirs):

@@ -200,7 +200,10 @@ def _start_time(pid: int) -> int:
 
 
 def _first_seen(text: str, job: Job) -> Process | None:
-    """Return the first such process of the step; None if its command ran before one was seen."""
+    """Return the first process of the step whose command has `text`.
+
+    Return None if the step's own command ran before that, or after 30 s.
+    """
     begin = _start_time(job.process.pid)  # not its pid, as pids wrap around
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not job.out:
@@ -214,9 +217,9 @@ def _first_seen(text: str, job: Job) -> Process | None:
 
 @contextmanager
 def _starting(cluster: Cluster, text: str, *step: str) -> Iterator[tuple[Job, Process]]:
-    """Start a step, whose command prints something, and yield it with the first such process.
+    """Start a step, whose command prints something; yield it and its first process with `text`.
 
-    Start another one where the process was over before it was seen, as on a busy machine.
+    Start another step if that process ended before it was seen, as on a busy machine.
     """
     for _ in range(5):
         with started(cluster, "srun", *step) as job:
@@ -286,7 +289,7 @@ class Aim:
     hits: dict[str, list[bool]] = field(default_factory=lambda: {"launcher": [], "guard": []})
 
     def learn(self, victim: str, hit: bool) -> None:
-        """Note a kill; after one that came too late, starts take less time than was believed."""
+        """Record a kill; after one that came too late, take a start to be shorter."""
         self.hits[victim].append(hit)
         if not hit:
             self.start_s *= 0.7
@@ -303,7 +306,7 @@ def aim(cluster: Cluster, way: Way) -> Iterator[Aim]:
 
 @pytest.fixture
 def delay(moment: int, victim: str, aim: Aim) -> float:
-    """Return a random time of this moment of a start, in seconds; KILLS_SEED repeats it."""
+    """Return a random delay in this tenth of a start, in seconds; KILLS_SEED repeats it."""
     seed = os.environ.get("KILLS_SEED") or str(random.SystemRandom().randrange(1 << 32))
     print(f"KILLS_SEED={seed}", flush=True)
     return (moment + random.Random(f"{seed} {victim} {moment}").random()) / _MOMENTS * aim.start_s
@@ -323,21 +326,20 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
     marker = shared / "ran"
     step = [f"--environment={way.edf}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
     with _starting(cluster, text, *step) as (job, process):
-        # the moment itself is tested
+        # the delay is what the test varies
         time.sleep(delay)
         killed = _kill_if_it_lives(process, text)
         aim.learn(victim, killed)
 
         def is_over() -> bool:
-            # a process that becomes another one is not seen for a moment
+            # a process that executes another program is not seen for a moment
             return job.process.poll() is not None and not left(cluster)
 
         within_s = 10 if killed else 30
         until("the end of all or a running task", lambda: job.out or is_over(), within_s)
         if job.out and (victim == "launcher" or way.program == "node" or not killed):
-            # It had done its work, as the guard's parent has once the guard exists, or ce-node has
-            # become the launcher, which started another guard: the step runs in its container,
-            # and nowhere else.
+            # The victim had done its work, as the guard's parent has once the guard exists, or
+            # ce-node became the launcher and started another guard: the step runs inside.
             cluster.cancel_all(ALICE)
             job.wait()
         else:
@@ -362,7 +364,7 @@ def test_a_guard_killed_when_the_container_is_ready_is_named_once(
     step = ["-n2", f"--environment={demo}", "sleep", "1000"]
     with started(cluster, "srun", *step) as job:
         guard = until("the container", lambda: _ready(helpers(), _program(cluster, "ce-guard")))
-        # The moment itself is tested.
+        # The delay is what the test varies.
         time.sleep(delay_ms / 1000)
         assert _kill_if_it_lives(guard, guard.command)
         done = job.wait()

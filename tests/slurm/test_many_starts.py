@@ -154,7 +154,7 @@ def _wave(cluster: Cluster, edf: str, before: Levels) -> Levels:
         for number, job in enumerate(jobs):
             done = job.wait(120)
             assert done.stdout == f"up\njob {number}\n", done.stderr
-    # One runs for each job, as its user: it inspects every process.
+    # An epilog runs for each job, as its user, and inspects every process.
     until("the epilogs", lambda: not [p for p in procfs.processes() if _is_epilog(p)], 120)
     assert_nothing_left(cluster)
     return _levels_at_rest(before)

@@ -47,7 +47,7 @@ def test_a_client_does_as_the_server_of_pmix_says(cluster: Cluster, open_mpi: st
 
 
 def test_an_environment_may_set_what_the_pmix_of_its_image_reads(cluster: Cluster) -> None:
-    """Most published environments say psec; the page on MPI advises gds."""
+    """Most published environments set psec; the page on MPI advises gds."""
     text = '[env]\nPMIX_MCA_psec = "native"\nPMIX_MCA_gds = "hash"\n'
     edf = cluster.edf(text, image="openmpi")
     script = 'test -n "$PMIX_RANK" && echo "$PMIX_MCA_psec $PMIX_MCA_gds"; mpi-probe ring'
@@ -69,7 +69,7 @@ def test_mpi_of_root_does_not_come_to_a_server_of_pmix_that_refuses_it(
     assert "ce: error: n1: the program uses MPI, and Slurm's PMIx refuses root" in done.stderr
     assert "ce: see: ce help pmix-root" in done.stderr
     assert done.returncode == 125
-    # not to be seen beforehand: it fails by itself
+    # An MPI program that the engine cannot recognise beforehand fails by itself.
     done = cluster.srun(*srun, "sh", "-c", "n=probe; mpi-$n ring")
     assert "ce: warning: n1: Slurm's PMIx refuses root" in done.stderr
     assert "OPAL ERROR: Unreachable" in done.stderr

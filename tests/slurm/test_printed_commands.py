@@ -1,4 +1,4 @@
-"""The commands that the documentation prints with what they say, run on the cluster."""
+"""The commands that the documentation prints with their output, run on the cluster."""
 
 import platform
 import re
@@ -18,7 +18,7 @@ _DIR = "/var/lib/ce-sandbox"
 _BLOCK = re.compile(r"^```(console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?:~/(\.edf/)|\./)([a-z-]+\.toml)\n")
 _COMMAND = re.compile(r"^\$ (.*(?:\n> .*)*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-# at a terminal, or of a job that is running; other tests do these
+# commands for a terminal or a running job, which other tests run
 _ELSEWHERE = re.compile(r"--pty|ce ps|ce exec|ce trace")
 _NOT_OURS = re.compile(r"salloc: .*")
 _NUMBER = re.compile(r"(\.toml:\d+)|\d+")

@@ -93,7 +93,7 @@ def test_a_node_that_slurm_has_drained_serves_again_after_up(cluster: Cluster) -
 
 
 def test_nothing_of_it_can_be_reached_from_other_machines(cluster: Cluster) -> None:
-    """Bind to the one address that the machine's name means, where that is 127.0.0.1."""
+    """The daemons listen on 127.0.0.1 alone where the machine's name means that address."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     listening = [row[1].split(":") for row in rows if row[3] == "0A"]
     mine = [place for place, port in listening if int(port, 16) in (16817, 16901, 16902)]

@@ -148,7 +148,7 @@ def test_a_container_is_saved_at_the_end_of_its_step(cluster: Cluster, shared: P
     done = cluster.srun("-n2", "-N1", f"--environment={edf}", option, "sh", "-c", script)
     assert done.returncode == 0
     assert re.fullmatch(rf"ce: saved: n\d: {saved}: .*, sha256:\w+\n", done.stderr), done.stderr
-    # the same file again, also while it is the image itself, and whatever the command's end
+    # saved to the same file again: it is now the image, and the command fails
     image = f"--container-image={saved}"
     script = "cat /one; echo 2 > /two; exit 3"
     done = cluster.srun(image, "--container-writable", option, "sh", "-c", script)

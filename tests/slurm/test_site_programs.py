@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 
 class Programs:
-    """Programs of the site, which note that they were started."""
+    """Programs of the site, which record that they were started."""
 
     def __init__(self, directory: Path, file: Path) -> None:
         self.directory, self._file = directory, file
@@ -93,7 +93,7 @@ def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(
 
 @pytest.fixture
 def of_clusters(cluster: Cluster) -> Iterator[Path]:
-    """Return the directory of the clusters' own settings; the sandbox's name is ce-sandbox."""
+    """Yield the directory for settings of single clusters; the sandbox is called ce-sandbox."""
     directory = cluster.prefix / "etc/container-engine/clusters.d"
     directory.mkdir()
     yield directory
@@ -108,7 +108,7 @@ def test_a_cluster_has_settings_of_its_own_in_the_files_of_all(
     assert cluster.srun(*ask).stdout == ""
     (of_clusters / "ce-sandbox.toml").write_text('[env]\nWHERE = "here"\n')
     assert cluster.srun(*ask).stdout == "here\n"
-    # a plan that is remembered is of one cluster
+    # a plan is remembered for one cluster only
     other = of_clusters / "slurm.conf"
     text = (cluster.dir / "etc/slurm.conf").read_text()
     other.write_text(text.replace("ClusterName=ce-sandbox", "ClusterName=Elsewhere"))

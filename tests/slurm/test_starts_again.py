@@ -1,7 +1,7 @@
 """A step that starts a container as an earlier one did: no Python starts on the node.
 
-Whether it does is seen by what the nodes become instead: the launcher, here with a script before
-it that notes each start.
+Where Python is needed, ce-node becomes the launcher. Here a script takes the launcher's place,
+records each start and executes it.
 """
 
 import os
@@ -21,7 +21,7 @@ from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
-# longer than files are young, whose next change might go unnoticed
+# A file that changed less long ago is not trusted: its next change might go unnoticed.
 _SETTLED_S = 2.2
 
 
@@ -39,7 +39,7 @@ def memos_of(user: str) -> Path:
 
 
 class Node:
-    """A node, and how often its launcher has been Python."""
+    """A node on which starts of Python are counted."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster, self.directory = cluster, directory
@@ -53,7 +53,7 @@ class Node:
 
     def __enter__(self) -> Self:
         self.conf.parent.mkdir(parents=True, exist_ok=True)
-        # whatever the site's is: Podman's starts are not repeated
+        # whatever the site has chosen: starts by Podman are not repeated without Python
         self._way.write_text('start = "crun"\n')
         self._launcher.rename(self._aside)
         text = _NOTING.format(noted=self._noted, launcher=self._aside)
@@ -192,7 +192,7 @@ def test_the_source_of_a_mount_that_is_replaced_starts_python(node: Node) -> Non
     source.mkdir()
     (source / "file").touch()
     edf = node.known(f"mounts = ['{source}:/there']\n")
-    # what is in it is nobody's business
+    # the directory's contents do not matter
     (source / "more").touch()
     assert not node.is_python(edf)
     source.rename(node.directory / "old")
@@ -256,7 +256,7 @@ def test_a_rule_for_images_is_asked_whatever_is_remembered(node: Node) -> None:
     assert done.returncode != 0
     assert "policy.site_images_only" in done.stderr
     node.configure('[policy]\nmount_sources = ["/usr"]\n')
-    # also where it has nothing against this environment
+    # even if the policy admits this environment
     assert node.is_python(edf)
     assert node.is_python(edf)
 
@@ -285,7 +285,7 @@ def test_a_memo_that_is_not_what_it_was_is_not_used(node: Node, damage: str) -> 
     assert node.is_python(edf)
     if damage == "directory":
         memo.parent.chmod(0o700)
-    # written again where it is the user's to write
+    # The memo has been written again, unless the directory was not private.
     assert not node.is_python(edf) or damage == "directory"
 
 
@@ -307,7 +307,7 @@ def test_a_start_that_asks_the_node_is_always_pythons(node: Node, text: str) -> 
 
 
 def test_a_container_that_is_saved_is_always_pythons(node: Node) -> None:
-    """The launcher stays until its end."""
+    """The launcher stays until the container ends, to save it."""
     saved = node.directory / "saved.sqsh"
     edf = node.cluster.edf(f"[annotations]\ncom.ce.container_save = '{saved}'\n")
     for _ in range(2):

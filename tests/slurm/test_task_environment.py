@@ -151,7 +151,7 @@ def test_of_its_own_the_engine_adds_what_identifies_environment_and_image(
     # By these variables Slurm tells the steps inside a step which option was given.
     options = {name for name in names(demo) if "SLURM_SPANK_" in name}
     added = names(demo) - names(None) - options
-    # of these Slurm 26.05 sets the second itself
+    # Slurm 26.05 sets I_MPI_HYDRA_BOOTSTRAP itself
     mpirun = {"HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP"} - names(None)
     assert added - {"CE_IMAGE_DIGEST"} == {"CE_ENVIRONMENT_NAME", "CE_IMAGE", *mpirun}
     assert _show(cluster, demo, "echo $CE_ENVIRONMENT_NAME") == [demo]

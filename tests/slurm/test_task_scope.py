@@ -15,9 +15,9 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 # with crun, as Podman makes one container for a node
 _SCOPE = '"com.ce.scope" = "task"\n"com.ce.start" = "crun"\n'
-# whether a task is another's container is seen by the numbers of namespaces
+# tasks are in different containers if the numbers of their namespaces differ
 _NAMESPACES = "readlink /proc/self/ns/mnt /proc/self/ns/user | tr '\\n' ' '"
-# all tasks of a step wait here for the others, by a directory of the host
+# each task of a step waits for the others, by files in a directory of the host
 _MEET = (
     "touch /meet/$SLURM_PROCID;"
     " until [ $(ls /meet | wc -l) -ge $SLURM_NTASKS ]; do sleep 0.05; done"
@@ -135,7 +135,7 @@ def test_a_part_that_is_killed_ends_all_containers_of_the_step(
     argv = ("srun", "-wn1", "-n4", "--overcommit", each, "sh", "-c", "echo up; exec sleep 300")
     with started(cluster, *argv) as job:
         job.wait_for_lines(4)
-        # of guards, the oldest is the session's
+        # the oldest guard is the session's
         pid = min(process.pid for process in helpers() if process.comm == victim)
         os.kill(pid, signal.SIGKILL)
         done = job.wait()

@@ -145,7 +145,7 @@ def test_a_batch_script_itself_runs_on_its_host_as_ever(place: Place, bare: str)
 def test_a_batch_script_that_the_site_wants_inside_runs_on_its_host(
     place: Place, bare: str, site: Site
 ) -> None:
-    """Without the site's task prolog; its sruns are stopped as always."""
+    """This is so without the engine's task prolog; the script's sruns are refused all the same."""
     site.configure('batch_script = "inside"\n')
     code, said = place.batch(bare, f"{place.ran}; srun {place.ran}")
     assert len(place.ran.where) == 1
@@ -176,7 +176,7 @@ def test_the_task_prolog_of_a_site_keeps_a_batch_script_from_a_host_without_it(
 def test_a_task_prolog_of_a_sites_own_needs_no_engine_to_keep_a_batch_script_from_a_host(
     cluster: Cluster, place: Place, n2: str, shared: Path, site: Site
 ) -> None:
-    """The one in the documentation, on a node from which the package has been removed."""
+    """The task prolog of the documentation, on a node from which the package has been removed."""
     page = (ROOT / "docs/admin/hooks.md").read_text()
     (text,) = re.findall(r"```sh\n(#!/bin/sh\n# /etc/slurm/task-prolog\n.*?)```", page, re.DOTALL)
     prolog = cluster.write(text.replace("/opt/", "/not/there/"), mode=0o755)
@@ -220,7 +220,7 @@ def test_an_environment_of_a_batch_host_without_it_is_refused_by_sbatch_within(
 
 @pytest.mark.parametrize("form", ["srun {command}", "srun --interactive {command}"])
 def test_a_shell_of_salloc_without_it_starts_no_step(place: Place, bare: str, form: str) -> None:
-    """For example one that salloc has started on a host with the plugin, and that moves on."""
+    """For example, a user takes the shell's variables from a host with the plugin to this one."""
     own = own_stack(place.cluster, place.shared, NONE)["SLURM_CONF"]
     inner = f"SLURM_CONF={own} {place.step(form)}"
     salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
@@ -237,8 +237,8 @@ def test_a_shell_of_salloc_without_it_starts_no_step(place: Place, bare: str, fo
     "form", [form for form in SRUNS.values() if "multi-prog" not in form and "bcast" not in form]
 )
 def test_a_node_without_it_does_not_run_the_command(place: Place, bare: str, form: str) -> None:
-    """srun runs where the plugin is, in the job of an salloc there."""
-    # without an option of its own, such a step is for the host everywhere
+    """srun runs on a host with the plugin, in a job of salloc."""
+    # without an option of its own, an interactive step runs on the host everywhere
     own = f"--interactive --environment={place.mounted}"
     inner = place.step(form.replace("--interactive", own))
     salloc = ["salloc", "-Q", f"--environment={place.mounted}", "-w", bare, "sh", "-c", inner]
@@ -261,7 +261,7 @@ UNMARKED = {
 def test_a_node_without_it_does_not_run_a_command_that_may_bear_no_mark(
     place: Place, bare: str, form: str
 ) -> None:
-    """The thread that comes first decides which component srun shows to the plugin."""
+    """srun has a thread for each component; the first one decides which the plugin sees."""
     inner = place.step(form.replace("{edf}", f"--environment={place.mounted}"))
     for _ in range(4):
         place.ran.file.unlink(missing_ok=True)
@@ -271,7 +271,7 @@ def test_a_node_without_it_does_not_run_a_command_that_may_bear_no_mark(
         assert NOT_LOADED in done.stderr
 
 
-# What a task prolog of a user's prints, that no task may come out of its container.
+# Output of a user's task prolog, which must not let a task out of its container.
 _SAYS = {
     "forgets everything": "for v in $(env | sed s/=.*//); do echo unset $v; done",
     "forges the container": "echo export CE_JOIN_CONTAINER=0 1 2 -1 1 -1 -1 -1 -1 /",
@@ -360,7 +360,7 @@ def test_a_step_of_a_job_runs_on_the_host_where_its_command_says_so(
 def test_an_interactive_step_runs_on_the_host_only_if_its_own_options_ask_for_nothing(
     cluster: Cluster, demo: str, words: list[str], where: str, said: str
 ) -> None:
-    """Salloc starts its shell so, with an option that is meant for the steps in it."""
+    """salloc starts its shell as such a step, and its option is meant for steps in the shell."""
     words = [word.replace("demo", demo) for word in words]
     env = {} if words else {"SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment": demo}
     command = ["sh", "-c", '[ -n "$CE_IMAGE" ] && echo inside || echo outside']

@@ -10,7 +10,7 @@ SOURCES = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session", autouse=True)
 def _directories_above_keep_their_modes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fail where a test opened a directory above its own, which may be somebody's home."""
+    """Fail if a test changed the mode of a directory above its own, maybe somebody's home."""
     above = tmp_path_factory.getbasetemp().parents
     before = {path: path.stat().st_mode for path in above}
     yield

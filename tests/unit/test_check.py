@@ -52,7 +52,7 @@ def summary(done: Completed) -> dict[str, str]:
 
 
 def has_ended(pid: str) -> bool:
-    """Return whether it is gone, or has only not been waited for."""
+    """Check whether the process is gone or a zombie."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -154,7 +154,7 @@ def test_a_row_may_set_the_terminal_that_the_check_was_started_from(tmp_path: Pa
 
 @pytest.mark.parametrize(("name", "of_rows"), [("INT", False), ("TERM", False), ("TERM", True)])
 def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str, *, of_rows: bool) -> None:
-    """Also with a signal that the shells of the rows get, too, as from `pkill -f tests/check`."""
+    """The rows' shells may get the signal, too, as from `pkill -f tests/check`."""
     make = tmp_path / "make"
     make.write_text(
         f"#!/bin/sh\ncase $2 in lint|unit) echo $$ >>{tmp_path}/rows; sleep 300;; esac\n"
@@ -199,7 +199,7 @@ def test_the_checks_are_targets_of_the_makefile() -> None:
 
 
 def test_nothing_that_is_given_on_the_command_line_is_a_variable_of_the_makefiles() -> None:
-    """Make would take it everywhere, also where it is meant to be the Makefile's own."""
+    """make would use the given value everywhere, even for a variable of the Makefile's own."""
     text = (ROOT / "Makefile").read_text()
     own = set(re.findall(r"^(\w+) :?= ", text, re.MULTILINE))
     shown = "".join(re.findall(r" ## .*", text)) + (ROOT / "CONTRIBUTING.md").read_text()

@@ -169,7 +169,7 @@ def _words(text: str, field: str) -> str:
 
 @pytest.mark.parametrize("message", sorted(set(messages()) - OF_OTHERS))
 def test_a_message_in_the_documentation_is_one_of_the_engine(message: str, sources: str) -> None:
-    """Compares each part between names, numbers and punctuation."""
+    """Compare each part between names, numbers and punctuation."""
     assert [part for part in _parts(message) if not _is_printed(part, sources)] == []
 
 
@@ -187,7 +187,7 @@ def _parts(message: str) -> list[list[str]]:
 
 
 def _is_printed(part: list[str], sources: str) -> bool:
-    """Say whether the sources have these words in a row; of three or more one may be filled in."""
+    """Check whether the sources have these words in a row; one of three may be filled in."""
     if f" {' '.join(part)} " in sources:
         return True
     filled = [[*part[:i], "{}", *part[i + 1 :]] for i in range(len(part)) if len(part) > 2]
@@ -209,7 +209,7 @@ def test_a_message_that_nobody_prints_would_be_found(message: str, sources: str)
         test_a_message_in_the_documentation_is_one_of_the_engine(message, sources)
 
 
-# What a page says that the engine prints, and a file of an environment that provokes it.
+# An environment file, and the message that it provokes and that a page quotes.
 SAID = {
     "image = ubuntu\n": "a string must be in quotes",
     '[env]\nimage = "a:1"\n': "'image' is below [env] and so belongs to it",

@@ -157,7 +157,7 @@ def test_a_caged_process_reads_and_maps_memory_and_nothing_else(probe: Path, *, 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="has one kind of system calls")
 def test_a_call_in_the_way_of_another_architecture_ends_a_caged_process(probe: Path) -> None:
-    """It would have another number there, such as one that is allowed here."""
+    """Its number there may be that of a call which is allowed here."""
     assert subprocess.run([str(probe), "foreign"]).returncode == -signal.SIGSYS
 
 

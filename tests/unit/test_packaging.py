@@ -14,7 +14,7 @@ LINE = "required /opt/container-engine/lib/slurm/container_engine.so prefix=/opt
 
 
 class Host:
-    """A root directory with a package database, and packages with nothing but the line."""
+    """A root directory with a package database, and packages that have only the plugin's line."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
@@ -82,7 +82,7 @@ def test_an_upgrade_asks_nothing_about_an_edited_line_and_keeps_it(host: Host) -
 
 
 def test_a_line_that_the_site_deleted_does_not_come_back(host: Host) -> None:
-    """It stands elsewhere then; loaded twice, the plugin would refuse every environment."""
+    """The site has it elsewhere then; loaded twice, the plugin would refuse every environment."""
     host.dpkg("-i", host.package("1"))
     host.line.unlink()
     host.dpkg("-i", host.package("2"))

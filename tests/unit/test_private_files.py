@@ -1,4 +1,4 @@
-"""A user's own files, which other users cannot put in place of theirs."""
+"""A user's own files, which other users cannot replace by theirs."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
 def test_a_directory_of_another_user_is_not_written_to(
     tmp_path: Path, as_nobody: Callable[[Path], None]
 ) -> None:
-    """Root could; and an access control list may let others."""
+    """Root could write there, and an access control list may let others do it."""
     (tmp_path / "d").mkdir(0o700)
     as_nobody(tmp_path / "d")
     with pytest.raises(PermissionError, match="is not this user's alone"):

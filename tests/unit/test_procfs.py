@@ -16,7 +16,7 @@ Start = Callable[..., int]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Return a function that starts a process of this name with variables and returns its pid."""
+    """Yield a function that starts a process of this name with variables and returns its pid."""
     monkeypatch.setenv("CE_SANDBOX_DIR", str(tmp_path))
 
     with ExitStack() as stack:

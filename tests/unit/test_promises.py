@@ -30,7 +30,7 @@ def test_the_page_has_every_test_that_was_written_for_it() -> None:
 
 
 def test_every_test_and_file_that_the_page_on_security_names_exists() -> None:
-    """A file may be named without its folder behind one of the same folder."""
+    """A file may be named without its folder after a file of the same folder."""
     page = ATTACKS.read_text()
     named = set(re.findall(r"`(test_\w+)`", page))
     assert len(named) > 35

@@ -1,4 +1,4 @@
-"""Removal of directories: what is mounted in them is not theirs."""
+"""Removal of directories: what is mounted in them stays."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from container_engine.remove_tree import remove_tree
 
 @pytest.fixture
 def bound(tmp_path: Path) -> Iterator[Path]:
-    """Return a directory below a tree on which another one, with a file, is mounted."""
+    """Yield a directory below a tree on which another one, with a file, is mounted."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home/letter").touch()
     place = tmp_path / "tree/a name \\ of/place"

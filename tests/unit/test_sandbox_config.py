@@ -29,7 +29,7 @@ def test_no_port_of_the_sandbox_is_one_of_a_system_slurm() -> None:
     for number in range(200):
         other = Layout(Path(f"/srv/{number}"))
         ports = (other.controller_port, other.first_node_port + MAX_NODES - 1)
-        # System Slurms have 6817 to 6819, connections what begins at 32768.
+        # A system's Slurm has ports 6817 to 6819; ephemeral ports begin at 32768.
         assert 17000 < ports[0] < ports[1] < 32768
 
 

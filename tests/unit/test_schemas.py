@@ -1,4 +1,4 @@
-"""The schemas judge as the engine does, as far as possible, by a validator of others."""
+"""Another project's validator judges by the schemas as the engine does, as far as they can."""
 
 import json
 import subprocess

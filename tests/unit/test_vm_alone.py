@@ -18,7 +18,7 @@ with alone(name):
     print("held", flush=True)
     sys.stdin.read()
 """
-# a number of which no machine is
+# a number that no machine has
 _NUMBER = 777
 
 

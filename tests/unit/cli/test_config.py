@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import Installed
 
 @pytest.fixture
 def site(installed: Installed) -> Iterator[Path]:
-    """Return the directory of the site's configuration, for an installation of its own."""
+    """Yield the directory of the site's configuration; remove its files at the end."""
     directory = installed.prefix / "etc/container-engine"
     (directory / "conf.d").mkdir(parents=True)
     yield directory

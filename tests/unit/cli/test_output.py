@@ -61,7 +61,7 @@ def test_text_keeps_its_lines_and_columns(content: str, capsys: pytest.CaptureFi
 def test_an_environment_that_is_printed_commands_no_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    """Nor is it another one: what is printed means what was written."""
+    """The printed document still means what was written."""
     escapes = r"red\u001b[31m\u007f\u009b2K\u202e\U000e0001größer"
     edf = tmp_path / "x.toml"
     edf.write_text(f'image = "{squashfs.make(tmp_path / "x.sqsh", {})}"\nenv.A = "{escapes}"\n')

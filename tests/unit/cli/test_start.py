@@ -10,7 +10,7 @@ import pytest
 
 import container_engine
 
-# A library that makes a file when it is loaded: a converter of text that converts none.
+# A library that creates a file when it is loaded as a converter of text.
 _LIBRARY = """
 #include <fcntl.h>
 #include <unistd.h>
@@ -95,18 +95,18 @@ def test_no_variable_chooses_a_library_of_ce_and_all_reach_the_command(
     command = [ce, "run", str(text), "--", "/usr/bin/printenv", name]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stdout) == (0, f"{env[name]}\n"), done.stderr
-    # one that computes checksums
+    # a verb that computes checksums
     done = subprocess.run([ce, "store", "check"], env=env, capture_output=True, text=True)
     assert "there is no store yet" in done.stderr
     assert not marker.exists()
 
 
-# It becomes what a build runs, which gets the environment of its own process.
+# It becomes a program of a build, which gets the environment of its process.
 _OF_BUILDS = "images/pack/fakeroot.py"
 
 
 def test_what_becomes_another_program_names_its_environment() -> None:
-    """The C library's has lost the variables that ce-start keeps from Python."""
+    """By default it would be the C library's, without the variables that ce-start takes away."""
     package = Path(container_engine.__file__).parent
     for file in package.rglob("*.py"):
         without = re.findall(

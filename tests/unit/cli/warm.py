@@ -1,7 +1,7 @@
 """A process that has imported the command line, and becomes a new `ce` for each command.
 
-Importing takes nine tenths of what a short command takes. What each one sees of its own is as for a
-program that was started: arguments, environment, directory, standard streams, exit code.
+Importing takes nine tenths of the time of a short command. Each command has its own arguments,
+environment, directory, standard streams and exit code, as if it had been started by itself.
 
 It is also the program itself: `python warm.py DESCRIPTOR`, where DESCRIPTOR is its end of a socket.
 """

@@ -157,7 +157,7 @@ def test_output_of_other_programs_is_no_answer(line: str) -> None:
 
 @pytest.mark.parametrize(("when", "apart"), [(1000, None), (1090, None), (960, "40"), (1140, "50")])
 def test_a_clock_is_wrong_by_what_no_slow_answer_explains(when: int, apart: str | None) -> None:
-    """All answers arrive after that of the slowest node, here after 90 seconds."""
+    """All answers arrive with that of the slowest node, here 90 seconds after the question."""
     lines = [json.dumps(["n1", when, *ok("kernel", "6.1.0")]), "said by a login script"]
     (answer,) = understood(lines, asked=1000, heard=1090)
     clocks = [finding.message for finding in answer.findings if finding.check == "clock"]

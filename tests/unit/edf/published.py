@@ -2,8 +2,8 @@
 
 - launches: validates, renders, plans
 - base: valid, renders, names no image, so that a launch refuses it
-- warned: the same, with the text beside the file
-- refused: with the text beside the file
+- warned: besides, has the warnings in the text beside the file
+- refused: has the errors in the text beside the file
 """
 
 OUTCOMES = {

@@ -40,7 +40,7 @@ def test_a_name_that_no_shell_expanded_begins_in_the_home_directory(tmp_path: Pa
     assert found("~/x.toml", tmp_path, HOME=home) == str(own)
     assert found("~/plain", tmp_path, HOME=home) == str(plain)
     assert found("~/${NAME:-x}.toml", tmp_path, HOME=home) == str(own)
-    # in a file, where no shell is expected, it is none
+    # in a file, where no shell would expand it, `~` is not the home
     base = write(tmp_path, "base.toml", 'base_environment = ["~/x.toml"]\n')
     loaded = load_edf(base, cwd=tmp_path, HOME=home)
     assert seen(loaded, tmp_path) == (

@@ -46,7 +46,7 @@ def test_a_program_is_run_without_a_temporary_file() -> None:
 
 @pytest.mark.parametrize("module", [container_engine.catalog.model, container_engine.site.model])
 def test_types_of_what_every_plan_reads_are_no_strings(module: ModuleType) -> None:
-    """Each that is one is compiled when a document is first read."""
+    """A type that is a string would be compiled when a document is first read."""
     models = [cls for cls in vars(module).values() if isinstance(cls, type(Model))]
     assert models
     types = [one for cls in models for one in inspect.get_annotations(cls).values()]

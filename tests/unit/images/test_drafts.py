@@ -1,4 +1,4 @@
-"""Directories of files being made: those of killed processes go with the next one."""
+"""Directories for files being made: the next one's creation removes those of killed processes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from container_engine.images.store import drafts, lease
 
 
 def left(place: Path, name: str = "", **owner: object) -> Path:
-    """Return a directory as it was left by a process that is described so."""
+    """Leave a directory behind as the process with these properties would; return it."""
     path = place / f".ce-save-{name or 'left'}"
     path.mkdir(mode=0o700)
     (path / "image").write_text("half an image")
@@ -22,7 +22,7 @@ def left(place: Path, name: str = "", **owner: object) -> Path:
 
 
 def remains(place: Path) -> set[str]:
-    """Return what is there while and after another one is made."""
+    """Make another directory; return the names of the others, during that and after it."""
     with drafts.directory(str(place), 60) as work:
         assert os.stat(work).st_mode & 0o777 == 0o700
         during = set(os.listdir(place)) - {os.path.basename(work)}

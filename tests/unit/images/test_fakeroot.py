@@ -1,4 +1,4 @@
-"""The filter for root of a single user: calls without effect in it, and those that still work."""
+"""The filter for root in a namespace of one user: calls that do nothing, and those that work."""
 
 import importlib.util
 import json

@@ -1,7 +1,7 @@
-"""A running container of a job, as steps that join it find it, without a container.
+"""A job's running container as steps that join it see it, made without a container.
 
-A fake guard stands at the door, another one is started by the step: it does nothing but write down
-what it is told. Both programs that join, the launcher and ce-node, are run on this stage.
+A fake guard answers at the door; the step starts another one, which only records what it is sent.
+Both programs that join, the launcher and ce-node, are run on this stage.
 """
 
 import json
@@ -92,7 +92,7 @@ os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 
 
 class Joined(NamedTuple):
-    """The answer of a step that joins, what the guard was told, and the trace."""
+    """The answer of a step that joins, what the guard was sent, and the trace."""
 
     texts: Sequence[str]
     fds: Sequence[str]
@@ -109,7 +109,7 @@ class Stage:
         self.image = home / "i.sqsh"
         self.image.write_text("image")
         self.traces = home / "traces"
-        # the step that started the container has written its own there
+        # the step that started the container has written its trace there
         self.traces.mkdir()
         self.node = {
             "SLURM_JOB_ID": "7",
@@ -219,7 +219,7 @@ class Stage:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Have a step that has started the container, and left what others need to join it."""
+        """Run the stage as after a step that started the container and left what others need."""
         node = {**self.node, "SLURM_STEP_ID": "1"}
         first = enter.enter(self.plan["kept"], self.plan, node)  # type: ignore[arg-type]
         first.records.note([str(self.image)])
@@ -254,7 +254,7 @@ class Stage:
                         break
 
     def joined(self, *, by_python: bool = False) -> Joined | None:
-        """Return what a step with this plan does; None if ce-node becomes the launcher."""
+        """Run a step with this plan; return its outcome, None if ce-node becomes the launcher."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, guards_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for name in ("told", "word"):

@@ -1,7 +1,7 @@
-"""A node on which an ordinary user starts containers of a step's own, without a container.
+"""A node on which an ordinary user starts containers of single steps, made without a container.
 
-As for steps that join (join_stage.py), with a user of its own whose home is on the stage: it
-has a mount namespace with another /etc and /var/tmp. So only root can make it.
+It is like the stage for steps that join (join_stage.py), but has a user of its own, whose home is
+on the stage, and a mount namespace with another /etc and /var/tmp. So only root can make it.
 """
 
 import os
@@ -95,7 +95,7 @@ class StartStage(Stage):
         return found
 
     def start(self, *, by_python: bool = False) -> Joined:
-        """Return what a step with this plan does."""
+        """Run a step with this plan and return its outcome."""
         (self.prefix / "argc").unlink(missing_ok=True)
         made = self.joined(by_python=by_python)
         assert made is not None

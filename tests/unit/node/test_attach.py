@@ -24,7 +24,7 @@ _TASK = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1", "SLURMD_NODENAME": "n1"}
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Return a function that starts a process, in a mount namespace of its own or in ours."""
+    """Yield a function that starts a process, in a mount namespace of its own or in ours."""
     with ExitStack() as running:
 
         def begin(*, inside: bool, program: str = "sleep", **variables: str) -> int:

@@ -27,7 +27,7 @@ from container_engine.private_files import write_private
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """Return a directory whose path leaves room for a socket's."""
+    """Yield a directory whose path leaves room for a socket's."""
     with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as directory:
         yield Path(directory)
 
@@ -371,7 +371,7 @@ def test_a_disk_without_room_for_a_directory_is_said_to_be_full(small: Path) -> 
 
 @pytest.fixture
 def small(short: Path) -> Iterator[Path]:
-    """Return a directory with little room."""
+    """Yield a directory with little room."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", short], check=True)
     yield short
     subprocess.run(["umount", "-l", short], check=True)

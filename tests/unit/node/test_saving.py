@@ -36,7 +36,7 @@ def test_a_place_without_a_file_is_refused_before_the_start(tmp_path: Path) -> N
 
 @pytest.fixture
 def roots() -> Iterator[Path]:
-    """Return a directory of root's that everybody may enter, unlike those above `tmp_path`."""
+    """Yield a directory of root's that everybody may enter, unlike those above `tmp_path`."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         os.chmod(directory, 0o755)
         yield Path(directory)
@@ -61,7 +61,7 @@ def test_a_directory_that_the_user_cannot_write_to_is_refused_before_the_start(
 
 @pytest.fixture
 def common() -> Iterator[Path]:
-    """Return a directory like /tmp, in which this process is an ordinary user."""
+    """Yield a directory like /tmp, in which this process is an ordinary user."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         os.chmod(directory, 0o1777)
         os.seteuid(61_001)

@@ -409,7 +409,7 @@ def test_every_doubt_is_left_to_the_launcher(
 def test_a_site_with_a_rule_never_starts_without_python(
     starts: StartStage, rule: str, system: bool, file: str
 ) -> None:
-    # a memo that someone has made up, too: this is not asked of the memo
+    # even with a forged memo: whether the site has rules is not read from the memo
     directory = "etc/container-engine"
     place = (starts.home if system else starts.prefix) / directory / file
     # where the step sees it
@@ -479,7 +479,7 @@ def test_a_damaged_memo_is_never_used(starts: StartStage) -> None:
     for text in damaged:
         memo.write_bytes(text)
         assert not starts.starts_without_python()
-        # which has written it again
+        # Python has written it again
         assert starts.memo.read_bytes() == whole
 
 
@@ -668,7 +668,7 @@ def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -
 
 
 def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -> None:
-    """It would choose what root runs; one that root owns is as good as root's."""
+    """It would choose what root runs, and here it even belongs to root."""
     _with_a_memo(starts)
     rewrite(starts.memo, lambda text: text.replace(b"54321 54322\0", b"0 0\0", 1))
     starts.place.parent.rename(starts.place.parent.with_name("ce-memos-0"))

@@ -71,7 +71,7 @@ class User:
         return None if done.stdout.decode() == f"{ANEW}\n" else (done.stderr, done.stdout)
 
     def installed(self) -> Path:
-        """Return the program that recalls plans, which is installed by this at first."""
+        """Install the program that recalls plans, unless that was done; return its path."""
         place = self.prefix / "libexec/container-engine"
         if not place.exists():
             place.mkdir(parents=True)

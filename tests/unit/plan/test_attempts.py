@@ -43,7 +43,7 @@ ENABLED = '[annotations]\ncom.hooks.h.enabled = "true"\n'
 
 
 class Attempt:
-    """An EDF against a site with that hook."""
+    """A site with that hook, against which EDFs are tried."""
 
     def __init__(self, site: Site, directory: Path) -> None:
         site.hook("h", HOOK)

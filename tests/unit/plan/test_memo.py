@@ -502,7 +502,7 @@ def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
 
 
 def test_no_damage_of_a_memo_changes_what_is_planned(user: User) -> None:
-    """Most damage is without consequence; no word of a plan is among it."""
+    """Most damage has no effect; none may change a word of the plan."""
     printed = user.plan()
     (file,) = user.memos()
     whole = fields_of(file)

@@ -105,7 +105,7 @@ def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, trace_dir: str)
 def test_of_a_step_only_ones_own_trace_counts(
     tmp_path: Path, as_nobody: Callable[[Path], None]
 ) -> None:
-    """In a common directory, another user can leave one for a job of the future."""
+    """In a directory of all users, another user can leave a trace for a future job."""
     as_nobody(_trace(tmp_path, "7.0", "/x.sqsh"))
     _trace(tmp_path, "7.1", "/x.sqsh").chmod(0o777)
     (tmp_path / "7.2").symlink_to(_trace(tmp_path / "own", "7.2", "/x.sqsh"))

@@ -91,7 +91,7 @@ def test_a_hook_that_depends_on_its_step_or_the_kernel_is_pythons(of: Mapping[st
 
 
 def test_a_hook_whose_variable_the_step_lacks_is_none_to_judge() -> None:
-    """Those conditions are kept beside, and the next step is asked for them."""
+    """Its condition is remembered, and the next step is asked for the variable."""
     assert _judged(hook(code="hook.py", automatic_when=["A"])) is not None
 
 
@@ -113,7 +113,7 @@ def test_a_variable_that_only_the_step_sets_must_be_absent(
     assert found is not None
     assert found.without == [name]
     assert _judged(hook(), edits=edits, node={name: "/own"}) is None
-    # where another sets it, the step's does not count
+    # if the EDF sets it, the step's variable does not count
     settled = _judged(hook(), edits=edits, node={name: "/own"}, edf={name: "/edf"})
     assert settled is not None
     assert settled.without == []

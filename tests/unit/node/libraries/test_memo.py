@@ -1,4 +1,4 @@
-"""A look into an image is remembered if the next one would certainly come to the same."""
+"""A look into an image is remembered if the next look would certainly find the same."""
 
 import errno
 import os
@@ -99,7 +99,7 @@ def test_what_has_not_changed_is_known(software: Software, how: str) -> None:
 def test_a_link_that_leads_to_another_name_of_the_same_file_is_noticed(
     software: Software, how: str
 ) -> None:
-    """Its dependencies are others, beside it: software is deployed with hard links."""
+    """Releases may share a file by hard links and differ in its dependencies beside it."""
     tree = Tree()
     _ASKING[how](tree, software.library)
     software.remember(tree)
@@ -252,7 +252,7 @@ def test_a_memo_is_only_taken_from_the_users_own_file(software: Software, fault:
 def test_a_memo_is_only_taken_from_directories_of_the_users_alone(
     software: Software, fault: str, which: str
 ) -> None:
-    """The first lies where everybody may make one."""
+    """The first of them is in a directory in which everybody may create one."""
     software.remember(Tree())
     assert software.is_known()
     place = Path(software.memos)
