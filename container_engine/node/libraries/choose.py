@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from container_engine.node.libraries.image import Image
 
 OWN_DIRECTORY = "/.container-engine/lib"
-# from the node, over the image's files or in a directory of our own; the image's; in neither
+# the node's, over the image's files; the node's, in a directory of ours; the image's; in neither
 REPLACE, BESIDE, KEEP, ABSENT = "replace", "beside", "keep", "absent"
 _NEWER, _EQUAL, _OLDER, _UNLIKE = "newer than", "as new as", "older than", "different from"
 
 
 class Decision:
-    """The decision on one library. `names` are those under which it is found beside the image's.
+    """The decision on one library.
 
-    `places` are files of the image that it replaces. `stays` is its path in the container if a
-    mount shows it there, empty if it is put into place.
+    `names` are the names of the node's library if it is put into OWN_DIRECTORY, `places` are the
+    image's files that it replaces. `stays` is its path in the container if it is not put anywhere
+    because a mount shows it there, else "".
     """
 
     __slots__ = ("action", "hook", "library", "lost", "name", "names", "places", "reason", "stays")
@@ -77,7 +78,7 @@ class Decider:
     def inject(self, hook: str, path: str, edit: Mapping[str, Any]) -> None:
         """Add the decisions on one library of the node and its dependencies, as `edit` wants them.
 
-        Raise RefusedError, without adding any.
+        `edit` is a LibraryEdit of the plan. Raise RefusedError, without having added any.
         """
         library = self._host.read(path)
         if library is None:
@@ -98,7 +99,10 @@ class Decider:
         self.decisions.update(found)
 
     def _root(self, hook: str, path: str, library: Library, place: str) -> Decision:
-        """Decide on the library that the hook names; it replaces the image's in all places."""
+        """Decide on the library that the hook names.
+
+        With the `place` REPLACE it replaces all the image's files of its name, if that is safe.
+        """
         file = os.path.basename(path)
         name = library.soname or file
         places = self._image.everywhere(name) if place == REPLACE else []
@@ -125,10 +129,10 @@ class Decider:
     # ---- dependencies -----------------------------------------------------------------------
 
     def _close(self, root: Decision, found: dict[str, Decision]) -> None:
-        """Decide on the dependencies.
+        """Decide on the dependencies of `root`, and add the decisions to `found`.
 
-        A decision only ever changes from the image's to the node's, because demands only grow, so
-        this ends.
+        This ends: a decision can only change from the image's library to the node's, because the
+        required symbol versions only become more.
         """
         demands: dict[str, dict[str, None]] = {}
         queue = [root]
@@ -163,7 +167,7 @@ class Decider:
         if library is None:
             return decision(KEEP, "the node does not have it")
         relation = compare(library, other)
-        # in a library without symbol versions the loader looks for none
+        # the loader requires no symbol versions of a library that has none
         lacking = [v for v in wanted if v not in other.defines] if other.defines else []
         if relation == _NEWER and self._may_replace(library) and not self._libc_problem(library):
             chosen = decision(REPLACE, f"the node's is {relation} the image's {real_name(other)}")
@@ -214,7 +218,7 @@ def real_name(library: Library) -> str:
 
 
 def compare(ours: Library, other: Library) -> str:
-    """Return how our library relates to another of the same name."""
+    """Return how the node's library `ours` relates to another of the same name, in words."""
     mine, others = set(ours.defines), set(other.defines)
     if mine != others:
         if mine > others:

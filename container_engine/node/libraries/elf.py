@@ -2,7 +2,7 @@
 
 It reads 64-bit ELF of both byte orders from the program headers alone, like the loader: section
 headers may have been stripped. Positions and sizes in the file are not trusted: everything is read
-within bounds, and chains end.
+within bounds, and no chain of entries is followed forever.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 
 _HASH = 4
 _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _BASE = 1  # flag of the definition of the file itself
-_MOST = 16 << 20  # larger than such a table in any library
+_MOST = 16 << 20  # larger than any table of a real library
 _FARTHEST = 1 << 62
 _MOST_ENTRIES = 1 << 16
-# names of symbols can be long, but not all of a library's together
+# limits for one name, since names of symbols can be long, and for all names of a library
 _LONGEST_NAME = 1 << 16
 _MOST_OF_NAMES = 64 << 20
 _MOST_SEGMENTS = 512
@@ -79,7 +79,7 @@ def read(path: str, tree: Tree) -> Library:
 def symbols(path: str, tree: Tree) -> tuple[set[str], set[str]]:
     """Return the names of the symbols that the library needs, and of those that it offers.
 
-    Raise the same errors as `read`.
+    Weak symbols are not counted as needed. Raise the same errors as `read`.
     """
     return _read(path, tree, _File.symbols)
 
@@ -117,7 +117,7 @@ class _File:
         self._tags: dict[int, int] = {}
         needed = self._dynamic(dynamic)
         self._strings = self._at(self._tags.get(_STRTAB, 0), self._tags.get(_STRSZ, 0))
-        # the total size of all names read, as many of them may share the same bytes
+        # the remaining size of names to read: any number of them may share the same bytes
         self._room = _MOST_OF_NAMES
         self._name(needed)
         self._versions()
@@ -126,7 +126,7 @@ class _File:
         return Struct(self._order + fields)
 
     def _program_headers(self, head: bytes) -> bytes:
-        """Return the dynamic section; record where the loaded segments lie in the file."""
+        """Return the dynamic section; record where the loaded segments are in the file."""
         start, size, count = (
             self._struct(fields).unpack_from(head, at)[0]
             for fields, at in (("Q", 32), ("H", 54), ("H", 56))
@@ -214,7 +214,7 @@ class _File:
                 self.library.defines.append(self._string(name))
 
     def _chain(self, where: int, how_many: int, next_at: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the places of the entries of a linked table, whose size is not in the file."""
+        """Yield a table of linked entries, whose size is not recorded, with each one's position."""
         count = self._tags.get(how_many, 0)
         if where not in self._tags or not count:
             return
@@ -243,7 +243,10 @@ class _File:
         return wanted, offered
 
     def _symbol_count(self) -> int:
-        """Count by the older hash table, else up to the string table, which linkers put next."""
+        """Return the number of symbols, from the older hash table if the library has one.
+
+        Otherwise they are counted up to the string table, which linkers put after them.
+        """
         if _HASH in self._tags:
             count: int = self._struct("II").unpack(self._at(self._tags[_HASH], 8))[1]
             return min(count, _MOST // 24)

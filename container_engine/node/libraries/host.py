@@ -1,4 +1,4 @@
-"""Libraries of the node and their dependencies, as the node's own loader finds them."""
+"""Find libraries of the node and their dependencies, as the node's own loader does."""
 
 from __future__ import annotations
 
@@ -113,5 +113,8 @@ class Host:
         yield from (f"{directory}/{name}" for directory in self._directories)
 
     def dependencies(self, library: elf.Library) -> dict[str, elf.Library | None]:
-        """Return a library's own needs, without the C library; None for those the node lacks."""
+        """Return the libraries that a library needs itself, by name, without the C library.
+
+        The value is None for those that the node lacks.
+        """
         return {name: self.find(name, library) for name in library.needed if not is_c_library(name)}

@@ -1,6 +1,6 @@
-"""The image's C library and libraries, as its own loader finds them.
+"""Find the image's C library and other libraries, as its own loader does.
 
-Later mounts over the image are included: a path below a mount is looked up on the node.
+Mounts over the image are taken into account: a path below one is looked up on the node.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ODD_PLACES = (
 class Image:
     """The libraries of the image.
 
-    `kind` is the C library: glibc, musl, or none if no loader for this machine is found.
+    `kind` is the C library: glibc, musl, or none if the image has neither for this machine.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Image:
         return next((libc for path in listed if (libc := self.read(path))), None)
 
     def _different(self, directories: Sequence[str]) -> list[str]:
-        """Drop directories that a symlink makes the same: each look into an image takes time."""
+        """Return the directories without those that symlinks make equal: each look takes time."""
         return list({self.tree.real(path): path for path in reversed(directories)}.values())[::-1]
 
     def _look_for_musl(self) -> None:
@@ -128,11 +128,11 @@ class Image:
         return bool(self.entries(path))
 
     def find(self, name: str) -> list[str]:
-        """Return the image's files of this name, in the order in which the loader tries them."""
+        """Return the image's own files of this name, in the order of the loader."""
         return self._distinct(list(self._found(name, ())))
 
     def first(self, name: str, own: Sequence[str] = ()) -> str | None:
-        """Return the path that the loader takes for this name or path.
+        """Return the path that the loader takes for this name or path, None if there is none.
 
         `own` are directories named by the library that needs it.
         """
@@ -158,7 +158,7 @@ class Image:
         return self._distinct([*self.find(name), *(path for path in odd if self.read(path))])
 
     def _distinct(self, paths: Sequence[str]) -> list[str]:
-        """Return the image's distinct files, without mounts, which cannot be replaced in it."""
+        """Return one path for each file of the image itself; files below mounts are left out."""
         own = [path for path in paths if not self.mounts.locate(path)[0]]
         by_file: dict[str, str] = {}
         for path in own:

@@ -1,7 +1,7 @@
 """Look into the image for a launch's hooks; print operations for the guard (guard_inspect.c).
 
-Runs as the user in the session's namespaces, after the overlay is mounted and before Podman. Files
-of the image are changed only in the overlay's upper layer, which ends with the session.
+This runs as the user in the session's namespaces, after the overlay is mounted and before the
+container is created. Files of the image are changed only in the overlay's upper layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONFIGURATIONS = "/etc/ld.so.conf.d"
 
 
 def main(argv: Sequence[str]) -> int:
-    """inject REQUEST: a file written by hooks/run.py."""
+    """Run as inject REQUEST, which is a file written by hooks/run.py. Return the exit code."""
     with open(argv[0], encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     request = parse_json(text)
@@ -52,10 +52,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Work:
-    """One request. `operations` are for the guard, in order.
+    """The work on one request. `operations` are for the guard, in order.
 
-    `changes` are what has been done to the image: the paths of files with their new content, None
-    for a file that was removed.
+    `changes` were made to the image: paths of files with the new content, None for a removed file.
     """
 
     def __init__(self, request: Mapping[str, Any]) -> None:
@@ -75,7 +74,7 @@ class _Work:
 
     @property
     def is_clean(self) -> bool:
-        """Check that another start does the same: nothing refused, and each change made."""
+        """Check that another start would do the same: no failure, and no uncertain answer."""
         is_certain = self._tree.is_certain and self._host.tree.is_certain
         return is_certain and not self._errors and not self._failed
 
@@ -177,7 +176,7 @@ class _Work:
             self._write_for_loader(directories)
         except OSError as error:
             self._failed = True
-            # the image may have anything there; tasks, and likely their children, work without
+            # the image may have anything in the way; with the variable at least the tasks work
             before = self._request["library_path"]
             path = ":".join([*directories, before] if before else directories)
             self._note(env={"LD_LIBRARY_PATH": path})

@@ -1,4 +1,4 @@
-"""Resolve symlinks, once for each directory: the libraries of a hook lie in very few."""
+"""Resolve symlinks, each directory only once: the libraries of a hook are in very few."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _LONGEST_CHAIN = 20
 
 
 class Links:
-    """Symlinks of the caller's file system, which must not change meanwhile."""
+    """The resolved symlinks of the file system, which must not change while this is used."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def real(self, path: str) -> str:
-        """Return the path without symlinks, as os.path.realpath; it must be absolute."""
+        """Return what os.path.realpath does, for a path that must be absolute."""
         if path not in self._known:
             self._known[path] = self._look(path)
         return self._known[path]

@@ -2,9 +2,9 @@
 
 The format is that of glibc since 2.2 ("glibc-ld.so.cache1.1"), which may follow the older one
 ("ld.so-1.7.0"); a file with only the older one is read as well, and written in the newer one.
-Offsets count from the head of the newer part. Entries are sorted downwards, with numbers inside a
-name compared as numbers. The loader uses binary search: entries out of order are not found. Among
-entries of one name the first that fits the machine is taken.
+Offsets count from the head of the newer part. Entries are in descending order, with numbers inside
+a name compared as numbers. The loader uses binary search: entries out of order are not found. Among
+entries of one name it takes the first that fits the machine.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Cache:
         )
 
     def _within(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Leave out entries beyond the end of the file: moved, they might not even fit a number."""
+        """Return the entries without those whose offsets are beyond the end of the file.
+
+        When all entries are moved, such an offset might exceed 32 bits.
+        """
         size = len(self._data)
         return [entry for entry in entries if entry[1] < size and entry[2] < size]
 
@@ -133,7 +136,7 @@ class Cache:
         return _file(merged, bytes(strings), [base + where for where in self._hwcaps()])
 
     def _place(self, kept: Sequence[Entry], name: bytes) -> int:
-        """Return the index in the downward order of `kept` for this name, before its equals."""
+        """Return the index in `kept`, in descending order, at which to insert the name."""
         wanted = order(name)
         low, high = 0, len(kept)
         while low < high:
@@ -145,7 +148,10 @@ class Cache:
         return low
 
     def _hwcaps(self) -> list[int]:
-        """Return the offsets of the processor levels' names; entries have their index (2.33)."""
+        """Return the offsets of the names of processor levels, since glibc 2.33.
+
+        Entries refer to a name by its index in this list.
+        """
         if not self._extension or len(self._data) < self._extension + _EXTENSION_HEAD.size:
             return []
         magic, count = _EXTENSION_HEAD.unpack_from(self._data, self._extension)
@@ -175,7 +181,7 @@ def _new_part(content: bytes) -> int | None:
 def order(name: bytes) -> list[tuple[int, int, bytes]]:
     """Return a sort key with the order of the loader: digits after all else, numbers by value.
 
-    A number is represented by its length and digits: an image may have one with any number of them.
+    A number is represented by its length and digits, because int() refuses very long ones.
     """
     key: list[tuple[int, int, bytes]] = []
     digits = b""

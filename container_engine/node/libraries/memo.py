@@ -1,11 +1,11 @@
-"""Remember what looking into an image for hooks came to, for the next start on this node.
+"""Remember the result of looking into an image for hooks, for the next start on this node.
 
-Looking takes a process of Python that reads the loader's caches and dozens of libraries. Its result
-follows from the request, the image's files, which are read-only, and those of the node's files that
-it asked for. The request has the images' signatures, and all else is looked at again before the
-result is used: a start for which anything differs looks into the image itself. The memo is a file
-of the user's own for this node, and has only operations that the user could have the guard do
-without it.
+Looking takes a Python process that reads the loader's caches and dozens of libraries. Its result
+depends on the request, on the image's files, which are read-only, and on files of the node. The
+request has the images' signatures, and the signatures of the node's files are compared before the
+result is used; if anything differs, the start looks into the image itself. The memo is a private
+file of the user for this node. It cannot give the user any power: users can have the guard execute
+all operations that it contains.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from container_engine.node.start.container import Operation
 
-# beside the memos: what is written into images, mostly the loader's cache
+# beside the memos: the files that are written into images, mostly the loader's cache
 _FILES = "files"
-# of one user
+# the most memos and files of one user, and the most bytes of a memo
 _MOST, _MOST_FILES, _LONGEST = 16, 32, 1 << 20
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -37,9 +37,9 @@ _BOOT = "/proc/sys/kernel/random/boot_id"
 def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | None:
     """Return the guard's operations, and the looks on which they depend.
 
-    None if the result is not known or no longer right.
+    Return None if there is no memo of this request, or it is no longer right.
     """
-    # the first of them is where anybody could have made it
+    # the directory above is in /var/tmp, where any user could have made it
     if not all(map(is_own_directory, (os.path.dirname(directory), directory))):
         return None
     try:
@@ -51,16 +51,16 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
         steps = [_operation(words) for words in memo["operations"]]
         named = {f"f{arguments[0]}" for name, arguments in steps if name == "root-copy"}
         for look in named:
-            # whatever the look says of its owner: this is mounted into the container
+            # the signature has no owner, and this file is mounted into the container
             _own(look[1:]).close()
-        # files that are named by their content cannot be too young
+        # the content of files that are named after it does not change, even if they are young
         return steps, [f"p{look[1:]}" if look in named else look for look in memo["looks"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _operation(words: Sequence[Any]) -> Operation:
-    """Return an operation of a memo. Raise ValueError for what is none."""
+    """Return an operation of a memo. Raise ValueError for anything else."""
     if not isinstance(words, list) or any(type(w) is not str or "\0" in w for w in words):
         raise ValueError("not an operation")
     name, *arguments = words
@@ -74,17 +74,18 @@ def remember(
     changes: Sequence[tuple[str, bytes | None]],
     operations: Sequence[Sequence[str]],
 ) -> None:
-    """Write the memo, unless what it depends on cannot be judged. Failure is not an error.
+    """Write the memo, if all that it depends on can be checked later.
 
-    `asked` are looks at the node's files that the result depends on, and at the images, with
-    what was there before they were read. `changes` have been made to the image: paths with the
-    new content, or None for what was removed.
+    `text` is the `request` as it arrived. `asked` are the looks at the images and the node's files
+    that the result depends on, with their signatures before they were read. `changes` were made to
+    the image: paths with the new content, None for a removed file. A memo that cannot be written is
+    not an error.
     """
     directory = request["memos"]
     try:
         if any(file_signatures.is_of_kernel(look[1:], "/dev/") for look in asked):
             return
-        # what has changed since it was asked will not be recalled
+        # `recall` will notice a file that has changed since it was read
         if not file_signatures.are_settled(asked):
             return
         files = os.path.join(os.path.dirname(directory), _FILES)
@@ -100,7 +101,7 @@ def remember(
 
 
 def _again(change: tuple[str, bytes | None], root: str, files: str) -> list[str]:
-    """Return the operation that makes a change, whose content all nodes have in one file."""
+    """Return the operation that makes a change again, from a file that all memos share."""
     path, content = change
     if content is None:
         return ["root-remove", root, path]
@@ -141,7 +142,10 @@ def _about(request: str) -> Mapping[str, str]:
 
 
 def _name(request: str) -> str:
-    """Return the name of the file. Another request with that name only costs time."""
+    """Return the file name of the memo.
+
+    Two requests with the same name only cost time: the memo has the request, which is compared.
+    """
     return f"{crc32(os.fsencode(request)):08x}.{len(request)}"
 
 

@@ -1,6 +1,6 @@
-"""Find out from an MPI library's file how it learns its ranks, and if `srun --mpi=` can start it.
+"""Find out from an MPI library's file whether programs that use it can be started by `srun --mpi=`.
 
-Only certain results are reported: a library that is not known here is assumed to speak everything.
+Only certain results are reported: an unknown library is assumed to support everything.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# MPICH and its derivatives, whose own client speaks PMI 1 and 2; Open MPI 4 and 5
+# MPICH and its derivatives, whose own client supports PMI 1 and 2; Open MPI 4 and 5
 _MPICH, _OPEN_MPI = ("libmpi.so.12", "libmpich.so.12"), ("libmpi.so.40",)
 LIBRARIES = (*_MPICH, *_OPEN_MPI)
-# Open MPI's parts for PMI 1 and 2 are files of their own, or built into this library below it
+# Open MPI's parts for PMI 1 and 2 are files of their own, or built into this library that it needs
 BELOW = "libopen-pal."
 COMPONENTS = ("openmpi*/mca_pmix_s[12].so", "openmpi/lib/openmpi*/mca_pmix_s[12].so")
 # strings in an MPI that loads PMIx or another library for it, or has PMIx built in; the name
@@ -22,7 +22,7 @@ _NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
 
 
 def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_components: bool) -> str:
-    """Return a message for a library that does not speak `speech` (pmix or pmi2), or "".
+    """Return a message if the library does not support `speech` (pmix or pmi2), else "".
 
     `holds` searches for bytes in the library's file and in those BELOW it.
     """

@@ -16,7 +16,7 @@ _C_LIBRARY = frozenset(
         *("libmvec", "libthread_db", "libBrokenLocale", "libpcprofile", "libmemusage", "libcidn"),
     ]
 )
-# Every image has its own, which its programs fit.
+# Images have these in the versions that their programs were built for.
 _RUNTIME = frozenset(["libgcc_s", "libstdc++", "libz"])
 _LOADERS = ("ld-linux", "ld64.so", "ld.so", "ld-musl-", "libc.musl-", "linux-vdso", "libnss_")
 _ABI = "GLIBC_"
@@ -50,7 +50,7 @@ def c_version(versions: Iterable[str]) -> Version:
 
 
 def numbers(text: str) -> Version:
-    """Parse `2.3.4` into a tuple; the first part that is not a number ends it."""
+    """Parse `2.3.4` into a tuple, which ends before the first part that is not a number."""
     found = []
     for part in text.split("."):
         if not _is_number(part):

@@ -1,4 +1,4 @@
-"""Pre-flight checks: report before the tasks start what would only show as slowness or a crash.
+"""Check, before the tasks start, for faults that would show only as slowness or as a crash.
 
 Each check returns a sentence, or "" if nothing is wrong.
 """
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Container:
     """The image with the libraries that hooks add, as the loader of a task will see it.
 
-    `search` maps the names of libraries that hooks make known to the loader to their paths. `path`
-    is the tasks' search path for programs.
+    `search` has the paths of libraries that hooks make known to the loader, by name. `path` is the
+    tasks' search path for programs.
     """
 
     def __init__(
@@ -87,7 +87,10 @@ class Container:
     # ---- checks ------------------------------------------------------------------------------
 
     def loadable(self, subject: str) -> str:
-        """Check that this library, or the hooks' one that matches, loads with all dependencies."""
+        """Check that a library loads with all dependencies.
+
+        A pattern means the first library of the hooks that matches.
+        """
         if has_wildcard(subject):
             given = [name for name in self._injected if matches(name, subject)]
             return self.loadable(given[0]) if given else f"no hook provides {subject}"
@@ -123,7 +126,7 @@ class Container:
     def _version_problems(
         self, by: str, parent: Library, name: str, found: Library
     ) -> Iterator[str]:
-        """Yield missing symbol versions; in a library without any the loader looks for none."""
+        """Yield missing symbol versions; the loader requires none of a library that has none."""
         if not found.defines or self.image.kind != "glibc":
             return
         for version in parent.needs.get(name, ()):

@@ -25,7 +25,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_LINKS = 40
 _MOST_OPEN = 128
-# errors that tell of a file and its path, and will again
+# errors that have their cause in the file or its path, and will therefore occur again
 _OF_FILES = frozenset(
     [
         *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP),
@@ -37,8 +37,9 @@ _OF_FILES = frozenset(
 class Tree:
     """The node's files. Every path is absolute.
 
-    `asked` are looks at all that answers depend on, with what was there before the answer.
-    `is_certain` is False once an answer had reasons that another process may not have.
+    `asked` has the looks (file_signatures.py) at everything that answers depend on, with the
+    signatures before the answers. `is_certain` becomes False with the first answer that also
+    depends on something else, such as a lack of memory.
     """
 
     def __init__(self) -> None:
@@ -52,11 +53,11 @@ class Tree:
                 continue
             try:
                 self.asked[look] = signature(look, self._links.real)
-            except ValueError:  # a path that is relative to a directory nobody knows
+            except ValueError:  # not an absolute path
                 self.is_certain = False
 
     def judge(self, error: Exception) -> None:
-        """Give up certainty for an error that says nothing about the file: a lack of memory."""
+        """Clear `is_certain` for an error that does not depend on the file: a lack of memory."""
         self.is_certain &= isinstance(error, OSError) and error.errno in _OF_FILES
 
     def _tried(self, call: Callable[..., T], *args: Any, **more: Any) -> T:  # noqa: ANN401
@@ -117,7 +118,7 @@ class ImageTree(Tree):
     def __init__(self, root: str) -> None:
         super().__init__()
         self._root = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
-        # descriptors by path, which has no symlinks; "" is the root
+        # descriptors of directories below the root, by their path without symlinks
         self._open: dict[str, int] = {}
         # targets of all paths looked at; None if not a symlink
         self._targets: dict[str, str | None] = {}
@@ -156,9 +157,9 @@ class ImageTree(Tree):
             os.close(fd)
 
     def replace(self, path: str, content: bytes) -> str:
-        """Put a new file in place of the image's, which is not copied first; return where it is.
+        """Put a new file in the place of the image's, and return the path where symlinks led.
 
-        Raise OSError.
+        The old file is not copied into the upper layer first. Raise OSError.
         """
         directory, _slash, name = self._end(path).rpartition("/")
         self._make(directory)
@@ -174,7 +175,7 @@ class ImageTree(Tree):
         return f"{directory}/{name}"
 
     def remove(self, path: str) -> str:
-        """Remove the file to which a path leads through all symlinks, and return where it was.
+        """Remove the file to which a path leads through all symlinks, and return its real path.
 
         Raise OSError.
         """
@@ -186,7 +187,7 @@ class ImageTree(Tree):
         return f"{directory}/{name}"
 
     def _end(self, path: str) -> str:
-        """Return the end of a path, or its own last symlink if the symlinks form a loop."""
+        """Return the path with symlinks resolved; if they form a loop, its last one stays."""
         try:
             return self._resolve(path)
         except OSError:
@@ -212,7 +213,10 @@ class ImageTree(Tree):
         return True
 
     def _resolve(self, path: str) -> str:
-        """Return the path without symlinks, "" for the root, as far as it exists."""
+        """Return the path with its symlinks resolved as far as it exists; "" for the root.
+
+        Raise OSError if they form a loop.
+        """
         here = ""
         links = 0
         pending = path.split("/")[::-1]
