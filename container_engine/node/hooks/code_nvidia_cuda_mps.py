@@ -1,4 +1,4 @@
-"""NVIDIA's MPS on a node: directories for its pipes and logs that no other step can see."""
+"""Give NVIDIA's MPS directories for its pipes and logs that no other step can see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
-# as in the variables of hooks/nvidia_cuda_mps/hook.toml
+# must match the variables in hooks/nvidia_cuda_mps/hook.toml
 _DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
 
 
@@ -26,7 +26,7 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
 
 
 def _share(name: str, directory: str, edits: HookEdits) -> None:
-    """Let a daemon of the user's or of another step serve that directory; it is not stopped."""
+    """Accept the daemon of the user or of another step for the directory, and do not stop it."""
     for service in edits.services:
         if service.get("hook") == name:
             service.update(ready=f"{directory}/control", stop=[])

@@ -1,4 +1,4 @@
-"""PMIx: the directory in which Slurm lets the clients of a step keep their own files.
+"""Mount the directory in which Slurm's PMIx server lets the clients of a step keep files.
 
 Slurm's server makes TmpFS/spmix_appdir_UID_JOB.STEP and has its clients use it. In a read-only
 container they could not create it, and Open MPI would end in MPI_Init. No variable has its path.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 _DEFAULT = "/tmp"  # Slurm's own default
-# A client of another release may have other defaults than the server, which says what it does in
-# the task's variables on the right.
+# A client of another release than the server may have other defaults: each task copies the server's
+# choices from the variables on the right.
 PER_TASK = {
     "PMIX_MCA_gds": "PMIX_GDS_MODULE",
     "PMIX_MCA_psec": "PMIX_SECURITY_MODE",

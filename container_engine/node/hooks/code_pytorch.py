@@ -34,7 +34,7 @@ def first_host(nodes: str) -> str:
 
 
 def port(node: Mapping[str, str]) -> str:
-    """Return a port: the same on all nodes of a step, mostly another for other steps and jobs."""
+    """Return a port that is the same on all nodes of a step and differs for most other steps."""
     job, step = (node.get(f"SLURM_{what}_ID", "0") for what in ("JOB", "STEP"))
     numbers = [int(number) if number.isdecimal() else 0 for number in (job, step)]
     return str(_FIRST_PORT + (numbers[0] * _STEPS_APART + numbers[1]) % _PORTS)

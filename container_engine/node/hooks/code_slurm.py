@@ -1,4 +1,4 @@
-"""Slurm's programs in the container: the host's files they need besides the system directories.
+"""Mount the host's files that Slurm's programs in the container need besides system directories.
 
 Each is mounted below HOST, at its own path; spank_plugin/programs/host.c puts it into
 place for these programs.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 HOST = "/.container-engine/host"
 PROGRAMS = "/.container-engine/slurm"
-# The hook's data mounts these whole.
+# The hook's data already mount these.
 _SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
-# Here the programs see the container's directory: its own, the host's, or part of an image.
+# For these top-level directories, the programs see what the container has there.
 _CONTAINERS = frozenset(
     (
         *("boot", "dev", "home", "lost+found", "media", "mnt", "opt"),

@@ -1,4 +1,4 @@
-"""The changes that hooks request for one container, collected before it exists. Pure."""
+"""Collect the changes that hooks request for one container, before it exists. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class HookEdits:
     """The combined changes of all hooks.
 
-    `tree` are the hooks that need to see the image's files, `operations` what the guard does
-    between the image's overlay and Podman, at `root`. `per_task` maps a variable to the task's
-    own variable from which it is copied. `cdi` maps each CDI device to the hook that requests
-    it, and `cdi_if_there` those that a node may lack. `warnings` are lines for the user.
-    `lacks` are the reasons why the container cannot start, each with the name of the hook, or
-    "" for a CDI device of the environment.
+    `tree` are the hooks that need to see the image's files. `operations` are for the guard, after
+    it has mounted the image at `root` and before it creates the container. `per_task` maps a
+    variable to the task's own variable from which it is copied. `cdi` maps each CDI device to the
+    hook that requests it, and `cdi_if_there` those that a node may lack. `warnings` are lines for
+    the user. `lacks` are the reasons why the container cannot start, each with the name of the
+    hook, or "" for a CDI device of the environment.
     """
 
     def __init__(self, libexec: str, *, for_each: bool = False) -> None:
@@ -69,9 +69,9 @@ class HookEdits:
 
 
 def join_path(directories: Sequence[str], rest: str) -> str:
-    """Put directories before a colon-separated list, each once.
+    """Return the colon-separated list `rest` with directories before it, each once.
 
-    An empty list gets no empty element, which a loader would take for the working directory.
+    An empty `rest` does not become an empty element, which loaders take for the working directory.
     """
     words = [*directories, *(word for word in rest.split(":") if word not in directories)]
     return ":".join(words if rest else directories)

@@ -21,9 +21,9 @@ DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 class Place:
     """The container in which services run, and the environment of its tasks.
 
-    The descriptors belong to the caller. `entered` are the user namespace and other namespaces of
-    the container's own, but for the mount namespace. Other steps of the job may be in it if it
-    `is_kept`.
+    The descriptors belong to the caller. `entered` are the container's user namespace and its other
+    own namespaces, except the mount namespace. If the container `is_kept`, other steps of the job
+    may be in it.
     """
 
     def __init__(  # noqa: PLR0913  # one for each field
@@ -123,9 +123,10 @@ class Process:
         )
 
     def program(self) -> int:
-        """Return the id of the program's process.
+        """Return the ID of the program's process.
 
-        It is a child where the container has PIDs of its own (spank_plugin/common/pid_namespace.h).
+        If the container has its own PID namespace, it is a child of ce-exec, which stays outside
+        (spank_plugin/common/pid_namespace.h).
         """
         try:
             with open(f"/proc/{self.pid}/comm", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Select the devices and mounts of a hook that exist on this node."""
+"""Select the devices and mounts of a hook that exist on this node, and run its checks of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
-    """Add the devices; one that is missing and not optional becomes a lack."""
+    """Add the hook's devices to `edits`; a missing one is a lack unless it is optional."""
     for device in hook.get("devices", ()):
         if device.get("optional") and not known(device["path"], node):
             continue
@@ -36,7 +36,7 @@ def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> Non
 
 
 def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
-    """Add the mounts; one whose source is missing and that is not optional becomes a lack."""
+    """Add the hook's mounts to `edits`; a missing source is a lack unless it is optional."""
     for mount in hook.get("mounts", ()):
         if mount.get("optional") and not known(mount["source"], node):
             continue
@@ -100,7 +100,7 @@ ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
 def _target(path: str, target: str, source: str) -> str:
     if not target:
         return path
-    # a pattern can match several paths: they go into the target; a single file is mounted on it
+    # paths that a pattern matches go into the target, a path without wildcards is mounted on it
     return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
 
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def applies(when: Mapping[str, Any], annotations: Mapping[str, str], command: str) -> bool:
-    """Decide as Podman does: there is a condition, and all hold. A container always has mounts."""
+    """Decide as Podman does: a hook applies if it has conditions and all of them hold.
+
+    `hasBindMounts` needs no check, because every container has bind mounts.
+    """
     conditions = []
     if "always" in when:
         conditions.append(bool(when["always"]))

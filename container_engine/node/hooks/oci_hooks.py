@@ -1,6 +1,6 @@
 """The site's OCI hooks (oci-hooks(5)) on this node: check them, and report which one failed.
 
-crun runs those that apply at their stages, but from wrapped copies: it fails when a hook ends
+crun runs those that apply at their stages, but each in a shell of ours: crun fails when a hook ends
 before it has read the state ("writing to pipe: Broken pipe", crun 1.8), and reports neither which
 hook failed nor its output.
 """
@@ -38,15 +38,15 @@ _WRAPPER = (
 _TO_FILE = 'exec 2>>"$1"; shift; '
 _KEYS = ("path", "args", "env", "timeout")
 _ALWAYS = {"always": True}
-# crun never reaches this stage: the kernel ends a session all at once
+# crun never reaches this stage, because the kernel ends a session all at once
 _AFTER = "poststop"
-# Hooks of all stages get the same state of a container: a hook of ours keeps what crun passes.
+# Hooks of that stage get the container's state, too: a hook of ours saves what crun passes to it.
 _KEEP_STATE = '/bin/cat > "$1"'
 _TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
 _POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
-# a program of the image, which may lack a shell
+# hooks of this stage are programs of the image, which may lack a shell
 _UNWRAPPED = "startContainer"
-# of oci-hooks(5); the first is Podman's own
+# the stages of oci-hooks(5); the first is Podman's own
 _STAGES = (
     *("precreate", "prestart", "createRuntime", "createContainer"),
     *("startContainer", "poststart", "poststop"),
@@ -69,7 +69,7 @@ class Hook:
         return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
 
     def definition(self, number: int, stderr: str) -> dict[str, Any]:
-        """Return the definition of the wrapped hook. The hook's args[0] becomes its path.
+        """Return the definition of the hook in its shell, where args[0] is the path of the program.
 
         `stderr` is the file into which crun writes the stderr of hooks.
         """
@@ -123,7 +123,7 @@ class OciHooks:
             container.oci_hooks.append(_definition(ours, "createRuntime"))
 
     def last_operations(self, paths: Paths) -> list[Operation]:
-        """Return the operations that send the launcher the state that the hooks got."""
+        """Return the operations that send the container's state to the launcher, if it needs it."""
         words = ["/bin/sh", "-c", _TELL_STATE, "sh", paths.at(_STATE_FILE)]
         return [("more", words)] if self._after else []
 
@@ -137,7 +137,7 @@ class OciHooks:
     def attend(self, plan: LaunchPlan, guard: int, mount_ns: int, done: int, libexec: str) -> None:
         """Start the process that runs the hooks of the stage poststop, if any apply.
 
-        It holds the descriptor `done` until they have run.
+        The process holds the descriptor `done` until they have run.
         """
         if not self._after:
             return
@@ -159,7 +159,7 @@ class OciHooks:
             attend(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:
-        """Return the error for the guard's report, as failure.explain, with more about hooks."""
+        """Return the error for the guard's report, with the OCI hook that failed, if one did."""
         marked, _mark, printed = report.partition("\f")
         lines = [line.strip() for line in printed.split("\n") if line.strip()]
         failed = [line for line in lines if line.startswith(_MARK)]
@@ -230,7 +230,7 @@ def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
 
 
 def _check_runs(stages: Sequence[str], when: Mapping[str, Any]) -> None:
-    """Raise ValueError for what nothing would ever run: a mandatory hook must not be lost so."""
+    """Raise ValueError for a hook that would never run: a mandatory one must not be lost."""
     if not isinstance(stages, list) or not stages:
         raise ValueError("stages must be an array with at least one stage")
     for kind, names, known in (("stage", stages, _STAGES), ("condition", when, _CONDITIONS)):

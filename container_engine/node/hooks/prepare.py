@@ -75,7 +75,7 @@ def _in_tree(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> dict[s
 
 
 def _chose_mpi(node: Mapping[str, str]) -> bool:
-    """Check whether there are ranks that could miss one another.
+    """Check whether the user chose how MPI starts, and there are several ranks to connect.
 
     A program that a site starts with PMIx by default need not be an MPI program.
     """
@@ -89,7 +89,7 @@ def _libraries(
     libraries: Mapping[str, Any],
     node: Mapping[str, str],
 ) -> list[str]:
-    """Return the node's files; a pattern that matches none and is not optional becomes a lack."""
+    """Return the node's files; a pattern without a match is a lack unless it is optional."""
     found = []
     for file in libraries["files"]:
         pattern = fill(file, hook, node)

@@ -1,7 +1,7 @@
-"""Judge whether the next start on this node can do what hooks did without Python.
+"""Decide whether the next start on this node can repeat, without Python, what hooks did.
 
-It can if their data say everything: what they asked the node is looked at again by ce-node, and
-nothing else of the step has a part in it.
+It can if the hooks consist of data, and the data depend on nothing of the step but files of the
+node: ce-node compares the signatures of these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
-# what a check of these kinds finds depends on the step or its user
+# kinds of checks whose result depends on the step or its user
 _OF_STEP = frozenset(["group", "variable", "mpi"])
 _SEARCHED = "LD_LIBRARY_PATH"
 
@@ -46,7 +46,7 @@ def repeatable(
     edf: Mapping[str, str | None],
     looked: Sequence[str],
 ) -> Repeatable | None:
-    """Return what a repetition depends on, None if only Python can tell.
+    """Return what a repetition depends on, None if it needs Python.
 
     `looked` are the looks on which the result of looking into the image depends.
     """
@@ -83,7 +83,7 @@ def _is_data(hook: HookUse) -> bool:
 
 
 def _open_ends(plan: LaunchPlan, edits: HookEdits, edf: Mapping[str, str | None]) -> list[str]:
-    """Return the variables that would be the step's own, because nothing else sets them."""
+    """Return variables whose value would be the step's: neither image, hooks nor EDF set them."""
     wanted = [*edits.prepend, *([_SEARCHED] if edits.tree else [])]
     known = {**plan["image"]["env"], **edits.env, **edf}
     return [name for name in dict.fromkeys(wanted) if name not in known]
@@ -99,7 +99,7 @@ def _patterns(hook: HookUse) -> Iterator[str]:
 def _asked(pattern: str) -> dict[str, None]:
     """Return looks at all paths that matching a pattern depends on.
 
-    What is in a file is nobody's business here: `looked` has the libraries.
+    The content of a file does not matter here: that of libraries is in `looked` of `repeatable`.
     """
     asked: dict[str, None] = {}
 

@@ -1,4 +1,4 @@
-"""The hooks of one launch on this node, from the plan to the tasks' environment."""
+"""Apply the hooks of one launch on this node, from the plan to the tasks' environment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
 
-# of OCI hooks: what Podman does before, and what we do after, for the one container of a node
+# stages of OCI hooks that are run only for the one container of a node: by Podman, and by ce-attend
 _OF_NODE = ("precreate", "poststop")
 
 
@@ -67,7 +67,7 @@ class HooksOnNode:
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._heard: dict[str, str | None] = {}
-        # what a look into the image depended on, None if there must be another look
+        # the looks on which a remembered result depends, None if the image must be looked into
         self._looked: Sequence[str] | None = ()
         self._node = node
         self._place: Place | None = None
@@ -82,7 +82,8 @@ class HooksOnNode:
     def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
         """Add devices, mounts and OCI hooks. Return the variables of EDF and hooks.
 
-        If an EDF and a hook mount on the same target, the EDF's mount wins.
+        If an EDF and a hook mount on the same target, the EDF's mount wins. Raise LaunchError if
+        two hooks do.
         """
         edits = self._edits
         container.devices = [*container.devices, *_new(edits.devices, container.devices)]
@@ -91,7 +92,7 @@ class HooksOnNode:
         return self._settings
 
     def check_each_task(self) -> None:
-        """Raise LaunchError for what there is once for a node, where each task has a container."""
+        """Raise LaunchError for services and OCI hooks that need one container for all tasks."""
         found = [service["hook"] for service in self._edits.services]
         found += [str(hook) for hook in self._oci.hooks if hook.stage in _OF_NODE]
         if found:
@@ -122,9 +123,9 @@ class HooksOnNode:
         self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
 
     def operations(self, paths: Paths, *, has_rules: bool = False) -> list[Operation]:
-        """Return what the guard does for hooks between the image's overlay and the container.
+        """Return the guard's operations between mounting the image and creating the container.
 
-        Where the site has rules for mounts, nothing counts that the user could have written.
+        If the site `has_rules` for mounts, no memo is used: the user could have written it.
         """
         edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
@@ -134,13 +135,13 @@ class HooksOnNode:
             found = memo.recall(asked["memos"], text)
             more = ("more", [f"{edits.libexec}/inject", request])
             steps += found[0] if found else (("file", [request, text]), more)
-            # what such an operation says is for Python to hear
+            # notes need Python, which receives them
             says = found is None or any(name == "note" for name, _arguments in found[0])
             self._looked = None if found is None or says else found[1]
         return steps
 
     def repeatable(self) -> Repeatable | None:
-        """Return on what a repetition of these operations depends, None if only Python can tell."""
+        """Return what a repetition of these operations depends on, None if it needs Python."""
         if self._looked is None or self._plan["settings"].get("devices_if_there"):
             return None
         from container_engine.node.hooks.repeat import repeatable
@@ -148,7 +149,7 @@ class HooksOnNode:
         return repeatable(self._plan, self._node, self._edits, self._edf, self._looked)
 
     def last_operations(self, paths: Paths) -> list[Operation]:
-        """Return what the guard does between the creation and its report."""
+        """Return the guard's operations between creating the container and its report."""
         return self._oci.last_operations(paths)
 
     def explain(self, report: str) -> LaunchError:
@@ -171,16 +172,16 @@ class HooksOnNode:
             "mounted": [mount.target for mount in self._edits.mounts],
             "explain": self._explain,
             "images": {f"f{path}": signature(f"f{path}") for path in images},
-            # who may read what
+            # decide which files can be read
             "groups": [os.getgid(), *os.getgroups()],
             "memos": memos,
             "hooks": self._edits.tree,
         }
 
     def _memos(self) -> str:
-        """Return the directory of what is remembered, "" where nothing is.
+        """Return the directory of memos, "" if none can be used.
 
-        What earlier steps wrote into the container of a job, only a look can tell.
+        For a container of a job none can: earlier steps may have changed files of the image in it.
         """
         if self._explain or self._plan.get("kept"):
             return ""
@@ -189,7 +190,7 @@ class HooksOnNode:
         return memo_directory.place("libraries")
 
     def hear(self, note: str) -> None:
-        """Process a line of the program that looks into the image. Raise LaunchError for errors."""
+        """Process a note from the operations for hooks. Raise LaunchError if it has an error."""
         if self._oci.hear(note):
             return
         content = parse_json(note)
@@ -263,7 +264,7 @@ class HooksOnNode:
         return services.variables(self._edits.services)
 
     def abandon(self) -> None:
-        """Remove leftovers of a failed start, which may have ended before anything else could."""
+        """Remove files of services after a failed start, in which ce-attend may not have run."""
         if self._edits.services:
             from container_engine.node.hooks import services
 
@@ -285,7 +286,7 @@ class HooksOnNode:
         return self._end
 
     def _of_tasks(self, changes: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the environment of tasks, without what each of them has for itself."""
+        """Return the environment of tasks, without variables for slurmstepd and the plugin."""
         whole = apply(self._node, changes)
         return {name: v for name, v in whole.items() if not name.startswith(_FOR_SLURMSTEPD)}
 

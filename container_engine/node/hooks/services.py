@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from container_engine.node.start.container import Operation
 
     class Server(Protocol):
-        """A service that needs code. A hook's code puts it into the entry `server`."""
+        """A service that needs code. A hook's code puts it into the key `server` of a service."""
 
         variables: Mapping[str, str | None]
 
@@ -134,7 +134,7 @@ def _ready(process: Process, path: str, place: Place) -> int | None:
 def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, libexec: str) -> None:
     """Start a process that runs these operations of ce-attend when the container has ended.
 
-    It holds the descriptor `done` until then.
+    The process holds the descriptor `done` until they have run. Raise LaunchError.
     """
     specification = memory_file("ce-services", encode(steps))
     _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification, done), {})
@@ -142,7 +142,7 @@ def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, lib
 
 
 def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
-    """Start the process that ends the services with the container."""
+    """Start the process that ends the services with the container, and return as `start` does."""
     steps: list[Operation] = [
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
     ]

@@ -91,7 +91,8 @@ def _can_listen(family: int, port: int) -> bool:
 def listeners(process: Callable[[], int], port: int) -> tuple[bool, bool]:
     """Return whether the process listens on the port, and whether another one of this node does.
 
-    The id is asked for after the sockets are known: a program that listens has its last id.
+    `process` returns its ID, and is called after the sockets are known: until the program listens,
+    its ID may change (exec_inside.Process.program).
     """
     inodes = {inode for table in _TABLES for inode in _listening(table, port)}
     own = inodes & _sockets(process()) if inodes else inodes

@@ -1,6 +1,6 @@
-"""Records of how the ssh servers of a user's steps are reached.
+"""Write and read the records of how the ssh servers of a user's steps are reached.
 
-A directory per job, with one per step in it, lies in the user's cache directory, which login and
+A directory per job, with one per step in it, is in the user's cache directory, which login and
 compute nodes share. Only the user can read it. It has names, ports and public keys, but no secret.
 """
 
@@ -38,10 +38,10 @@ def of_step(environment: Mapping[str, str]) -> str:
 
 
 def prepare(directory: str, node: str) -> bool:
-    """Make the step's directory; return False if that fails or another user owns it.
+    """Make the step's directory; return False if that fails or other users can write to it.
 
-    A user who may write there could redirect the owner's logins. A file of this node keeps the
-    directory: the end of another node's container removes an empty one.
+    They could redirect the owner's logins. The directory gets a file of this node, since the end of
+    another node's container removes an empty one.
     """
     for _ in range(_TRIES):
         try:

@@ -28,8 +28,8 @@ _STEP_S = 0.01
 _NAMES_PER_LINE = 40
 # bytes sent to a client before it must acknowledge them; a small window makes scp slow
 _WINDOW = "1048576"
-# The image's ssh_config comes after it: of what it could name to be executed or loaded for these
-# hosts, nothing is, but the command of a `Match exec`.
+# These settings precede the image's ssh_config: nothing that it names is executed or loaded for
+# these hosts, except the command of a `Match exec`.
 _IDENTITY = f"""\
     IdentityFile {JOB}/id_ed25519
     UserKnownHostsFile {JOB}/known_hosts
@@ -154,7 +154,10 @@ class SshServer:
         raise LaunchError(message, see="hook-service")
 
     def _serve(self, place: exec_inside.Place, port: int) -> bool:
-        """Start the server on this port; return False if another process has taken the port."""
+        """Start the server on this port; return False if another process has taken the port.
+
+        Raise LaunchError if the server fails for any other reason.
+        """
         terminals = os.open("/dev/ptmx", os.O_PATH)
         os.set_inheritable(terminals, True)
         words = [f"{BUNDLE}/bin/dropbear", "-F", "-E", "-s", "-W", _WINDOW]
