@@ -26,18 +26,19 @@
 /* read-ahead requests that may be pending at the same time */
 #define BACKGROUND 64
 #define IDLE_THREADS 4
-/* More threads than the node has processors would not decompress faster. */
+/* As many threads as the node has processors, within these limits: more would not decompress faster. */
 #define LEAST_THREADS 10
 #define MOST_THREADS 64
 /* zstd needs more memory for each block than malloc keeps by default, which would map it again each time. */
 #define MAP_FROM_BYTES (1 << 20)
 
-/* Longer than a program's start pauses between two files. */
+/* Caches are freed after this time without a request. It is longer than a program's start pauses between two
+ * files. */
 #define REST_AFTER_S 1
 
 #define DEVICE "/dev/fd/"
 
-/* The kernel uses 1 for the root, and 0 for none. */
+/* The first number for a node of FUSE: the kernel uses 0 for none, and 1 for the root. */
 #define FIRST_NODE 2
 
 static struct squash *image_of(fuse_req_t req)
@@ -65,8 +66,8 @@ static void image_init(void *data, struct fuse_conn_info *connection)
 	connection->max_background = BACKGROUND;
 }
 
-/* If a file is gone, a task would only see EIO or SIGBUS, now or hours later: the guard reports the reason and
- * ends the step. */
+/* Reply with an error, unless the image's file is gone. A task would then only see EIO or SIGBUS, now or hours
+ * later; instead, end with an exit code by which the guard reports the reason and ends the step. */
 static void reply_error(fuse_req_t req, int error)
 {
 	if (error == EIO && squash_is_gone(image_of(req)))
@@ -150,11 +151,11 @@ struct listed {
 	struct squash *image;
 	char *buffer;
 	size_t size, used;
-	int plus;   /* with the attributes that a lookup of each entry would return */
+	int plus;   /* whether each entry has the attributes that its lookup would return */
 	off_t next; /* number of the next entry: ".", "..", then those of the file */
 };
 
-/* Return 1 if the buffer has no room. */
+/* Put an entry into the buffer. Return 0, or 1 if there is no room. */
 static int put(struct listed *listed, const char *name, const struct fuse_entry_param *entry)
 {
 	char *place = listed->buffer + listed->used;
@@ -250,7 +251,7 @@ static void image_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, si
 	struct squash *image = image_of(req);
 	char *value = NULL;
 
-	/* so that the kernel never asks again */
+	/* ENOSYS: then the kernel never asks again */
 	int length = !squash_has_xattrs(image) ?
 			     -ENOSYS :
 			     squash_xattr(image, inode_of(image, node), name, &value);
@@ -328,8 +329,8 @@ static int answer(struct fuse_session *session, long processors)
 #endif
 }
 
-/* Let libfuse believe that the kernel has greeted it: it does that once for a connection, and has done so with
- * another server. Of the answer, which the kernel does not expect, libfuse drops the error. */
+/* Give libfuse the kernel's first request, FUSE_INIT, which the kernel sends once for a connection and has sent
+ * to another server. The kernel refuses libfuse's reply, and libfuse ignores that. */
 static void greet(struct fuse_session *session)
 {
 	struct {
@@ -367,9 +368,9 @@ static int load(struct squash *image, const char *file)
 	return why ? complain(file, why) : 0;
 }
 
-/* Mount and enter the cage. A device needs nothing more from the system, so no byte of the file is read
- * before. A directory is mounted by another program, and the caller waits for errors in the file: there, its
- * tables are read before, and nothing else. */
+/* Mount the image and confine this process. With a device, no byte of the file is read before that. With a
+ * directory, the file's tables are read before, and nothing else: another program mounts it, which the cage
+ * would not allow, and the caller waits for errors in the file. Return 0, or -1 after a message. */
 static int start(struct fuse_session *session, struct squash *image, const char *file,
 		 const char *place)
 {
@@ -388,7 +389,7 @@ static int start(struct fuse_session *session, struct squash *image, const char 
 static int serve(struct squash *image, char **words)
 {
 	const char *file = words[1], *place = words[2];
-	long processors = sysconf(_SC_NPROCESSORS_ONLN); /* reads files, so before the cage */
+	long processors = sysconf(_SC_NPROCESSORS_ONLN); /* reads files, which the cage does not allow */
 	char options[] = "-oro,subtype=ce-image";
 	char *argv[] = { words[0], options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);

@@ -106,7 +106,7 @@ static void add(struct program *program, struct sock_filter step)
 	program->code[program->size++] = step;
 }
 
-/* Allow a call only without these bits in an argument, or only with them. */
+/* Allow a call only if no bit of `bits` is set in an argument, or, with `wanted`, only if one is. */
 static void add_call(struct program *program, uint32_t call, uint32_t argument, uint32_t bits,
 		     int wanted)
 {
@@ -155,7 +155,7 @@ static int leave_root(void *unused)
 	_exit(chroot("/proc/self/fdinfo") == 0 && chdir("/") == 0 ? 0 : 1);
 }
 
-/* Leave the root directory; without that right, or without /proc, the filter must suffice. */
+/* Leave the root directory, if possible: without the right to, or without /proc, the filter must suffice. */
 static void empty_root(void)
 {
 	static char stack[16384] __attribute__((aligned(16)));

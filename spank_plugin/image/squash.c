@@ -87,8 +87,9 @@ static int look(int place, int flags, struct statx *found)
 	return statx(place, "", AT_EMPTY_PATH | flags, STATX_SIZE | STATX_MTIME, found);
 }
 
-/* What a failed read returns does not tell: for a file that NFS has lost, pread may fail with ESTALE, EIO or EBADF,
- * and a file that was overwritten is read as a damaged one. So ask the server what the file is now. */
+/* A failed read does not tell whether the file is gone: for a file that NFS has lost, pread may fail with
+ * ESTALE, EIO or EBADF, and a file that was overwritten is read as a damaged one. So ask the server what the
+ * file is now. */
 int squash_is_gone(const struct squash *squash)
 {
 	const struct statx *opened = &squash->opened;

@@ -20,12 +20,12 @@ struct squash *squash_file(const char *path, const char **why);
 const char *squash_load(struct squash *squash);
 void squash_close(struct squash *squash);
 
-/* From now on, free what is cached once there was no question for so many seconds, or up to twice as many; the next
- * one is answered as the first was. Without a thread for that, nothing is freed. */
+/* Start a thread that frees all caches once there has been no request for `seconds`, or up to twice as long.
+ * The next request then reads the file again. If no thread can be started, nothing is freed. */
 void squash_rest_after(struct squash *squash, unsigned seconds);
 
-/* Return 1 if the file is no longer what was opened: its server has lost it, or somebody has written to it. May wait
- * for a file server. */
+/* Return 1 if the file is no longer what was opened: its server has lost it, or somebody has written to it.
+ * This may wait for a file server. */
 int squash_is_gone(const struct squash *squash);
 
 /* Return the root's inode reference: 48 bits, its position in the inode table. */

@@ -174,9 +174,9 @@ static bool is_spent(const struct block *block)
 	return block->state == READY && block->given >= block->length;
 }
 
-/* Return a block that has no user: one that is spent, whose memory takes the next one, so that no more memory is
- * used than blocks are read in part; else an empty one; else the least recently used. A temporary one if all have
- * users. */
+/* Return a block that has no user: if possible one that is spent, so that no more memory is used than there are
+ * partly read blocks; else an empty one; else the least recently used. If all have users, return a temporary
+ * one, NULL without memory. */
 static struct block *choose(struct blocks *blocks)
 {
 	struct block *oldest = NULL;
@@ -193,7 +193,7 @@ static struct block *choose(struct blocks *blocks)
 	return oldest ? oldest : make_loose(blocks);
 }
 
-/* begin and leave: call with the lock held. */
+/* Choose a block and begin to fill it; NULL without memory. Call this, and leave, with the lock held. */
 static struct block *begin(struct blocks *blocks, uint64_t position)
 {
 	struct block *block = choose(blocks);

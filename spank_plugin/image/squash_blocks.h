@@ -22,7 +22,7 @@ void blocks_destroy(struct blocks *blocks);
 int blocks_get(struct blocks *blocks, uint64_t position, uint32_t word, struct block **block);
 void blocks_put(struct blocks *blocks, struct block *block, uint32_t given);
 
-/* Free all blocks that nobody holds, and what has read them. */
+/* Free the memory of all blocks that nobody holds, and the idle compressors. */
 void blocks_give_back(struct blocks *blocks);
 
 const uint8_t *block_data(const struct block *block);

@@ -4,8 +4,9 @@
 
 #include "squash_inner.h"
 
-/* A start reads a lot, and the program that it started may then compute for days: what was cached would stay for as
- * long. The kernel keeps what has been read, so the next question costs one block to be read again. */
+/* A start reads a lot, and the program that it started may then compute for days: what was cached would stay
+ * for as long. The kernel keeps the pages that it has read, so the next request only has to read one block
+ * again. */
 
 /* Call with the lock held; it is released meanwhile, as malloc_trim takes a while. */
 static void give_back(struct squash *squash)
@@ -20,7 +21,7 @@ static void give_back(struct squash *squash)
 	pthread_mutex_lock(&squash->lock);
 }
 
-/* Wait for the end, or for the time in which nobody may have asked. */
+/* Wait until the file is closed, or for the time without requests after which caches are freed. */
 static void wait_idle(struct squash *squash)
 {
 	struct timespec until;

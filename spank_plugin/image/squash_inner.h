@@ -1,4 +1,4 @@
-/* Shared by the parts of squash.h. */
+/* Internal to the files that implement squash.h. */
 #ifndef CE_SQUASH_INNER_H
 #define CE_SQUASH_INNER_H
 
@@ -59,17 +59,17 @@ struct squash {
 	struct kept_inode small[KEPT_INODES], large[KEPT_LARGE];
 	struct listing *listings[LISTINGS];
 	uint64_t listing_uses;
-	uint64_t asked; /* how often this lock was taken for a question */
+	uint64_t asked; /* how many requests have taken this lock */
 	struct {
 		pthread_t thread;
 		pthread_cond_t changed;
 		unsigned idle_s;
 		bool is_running, is_ending;
-		bool is_waiting; /* for the next question, with nothing cached */
+		bool is_waiting; /* for the next request, with nothing cached */
 	} rest;
 };
 
-/* Take the lock for a question. */
+/* Take the lock for a request. */
 static inline void squash_enter(struct squash *squash)
 {
 	pthread_mutex_lock(&squash->lock);
@@ -85,7 +85,8 @@ void squash_stop_resting(struct squash *squash);
 
 /* ---- with the lock ----------------------------------------------------------------------------- */
 
-/* Read an inode; the result is valid until the next call. Return 0, or a negative errno. */
+/* Read an inode, or take it from the cache. Return 0, or a negative errno. The result is valid until the next
+ * call. */
 int squash_know(struct squash *squash, uint64_t inode, const struct kept_inode **known);
 int squash_facts(struct squash *squash, uint64_t inode, const sqfs_inode_generic_t **facts);
 

@@ -8,9 +8,10 @@
 #include "squash_error.h"
 #include "squash_inner.h"
 
-/* The kernel accepts no longer name. */
+/* The kernel accepts no longer names. */
 #define LONGEST_NAME 255
-/* A file of one megabyte can claim some hundred million, and all are read before a name is found. */
+/* The most names in a directory: a file of one megabyte can claim some hundred million, and all are read before
+ * one is found. */
 #define MOST_NAMES ((size_t)1 << 22)
 /* memory of all cached directories except the one used last */
 #define KEPT_LISTING_BYTES ((size_t)128 << 20)
@@ -114,7 +115,7 @@ static int add(struct listing *listing, const sqfs_dir_entry_t *entry, uint32_t 
 	return 0;
 }
 
-/* Return 1 for an entry, 0 at the end. */
+/* Read the next entry of a directory. Return 1, 0 at the end, or a negative errno. */
 static int read_entry(struct squash *squash, sqfs_readdir_state_t *state, struct listing *listing)
 {
 	sqfs_dir_entry_t *entry = NULL;
@@ -189,7 +190,7 @@ static size_t bytes_of(const struct listing *listing)
 	return listing ? listing->names_room * sizeof *listing->names + listing->text_room : 0;
 }
 
-/* Drop all listings if they are too large; the next one starts an empty cache. */
+/* Drop all listings if they need too much memory: the cache then starts empty. */
 static void make_space(struct squash *squash)
 {
 	size_t bytes = 0;

@@ -14,8 +14,8 @@
 /* The file may claim any number, and a reader would hold the lock for all of them; no kernel has set so
  * many. */
 #define MOST_XATTRS 4096
-/* names that a file system lists for root alone: who sees one without being able to read it, as an overlay does that
- * copies a file to write to it, takes that for an error */
+/* The prefix of names that a file system lists only for root. They are not listed here: an overlay that copies
+ * a file to write to it takes a listed attribute that it cannot read for an error. */
 #define ROOTS "trusted."
 
 int squash_open_xattrs(struct squash *squash)
@@ -76,7 +76,7 @@ static int append(struct wanted *wanted, const void *bytes, size_t size)
 	return 0;
 }
 
-/* Return 1 once the wanted attribute has been found. */
+/* Read the next attribute. Return 1 if it is the wanted one, 0 to go on, or a negative errno. */
 static int take(struct squash *squash, struct wanted *wanted)
 {
 	CE_AUTO_FREE sqfs_xattr_entry_t *key = NULL;
