@@ -1,23 +1,23 @@
 /*
- * epilog: kills what is left of a job's containers on this node. Add it to Epilog= in slurm.conf, or call it
- * from the site's own epilog. Slurm starts it as root with SLURM_JOB_ID and SLURM_JOB_UID.
+ * epilog: kills and removes what is left of a job's containers on this node. Add it to Epilog= in slurm.conf,
+ * or call it from the site's own epilog. Slurm starts it as root with SLURM_JOB_ID and SLURM_JOB_UID.
  *
- * Ordinarily nothing is left: all of a container is in its step, which Slurm ends. The exception is a killed
+ * Ordinarily no process is left: all of a container is in its step, which Slurm ends. The exception is a killed
  * slurmstepd: the tasks' first processes were killed with it, but what those had started lives on. Only
- * processes are touched that carry this job's id in their environment AND whose root file system is an
- * overlay of ours; other jobs, and this job's processes outside containers, are left to Slurm. Likewise for
- * the image store of a step with EDF_IMAGESTORE=void, if srun and the process that waits for its end were
- * killed together: it is removed on the host where srun ran, which the store's file `owner` identifies by its
- * boot id.
+ * processes are killed that have this job's id in their environment AND whose root file system is an overlay of
+ * ours; other jobs, and this job's processes outside containers, are left to Slurm. Likewise, the image store
+ * of a step with EDF_IMAGESTORE=void is left if srun and the process that waits for its end were killed
+ * together. It is removed on the host where srun ran, which the store's file `owner` identifies by its boot id.
  *
- * What containers have written that live with their job (container_engine/node/kept/directories.py) is removed, too:
- * below /tmp, or below the directory that is the one argument, the site's kept_dir.
+ * What containers that live with their job have written (container_engine/node/kept/place.py) is also removed,
+ * below /tmp, or below the directory that is the only argument, the site's kept_dir.
  *
- * A child that becomes the user, without execve, does all of it: users control their processes' environments,
- * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
- * no other user through it. It holds nothing of slurmd's, so slurmd does not wait for it, and it has three
- * seconds; a second one removes what containers have written, and has ten. Root itself looks at nothing of the
- * user's, which might never answer. The exit code is 0 in any case: a failing epilog would drain the node.
+ * Children that become the user, without execve, do all of this: users control their processes' environments,
+ * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm no
+ * other user through it. A child holds nothing of slurmd's, so slurmd does not wait for it. The first one ends
+ * processes and removes image stores, and has three seconds; the second one removes what containers have
+ * written, and has ten. Root itself looks at nothing of the user's, which might never answer. The exit code is
+ * 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -45,8 +45,8 @@ struct job {
 	const char *id;
 	uid_t uid;
 	gid_t gid;
-	const char *node; /* NULL if Slurm does not say */
-	const char *kept; /* the directory of the site's kept_dir */
+	const char *node; /* Slurm's name for this node; NULL if it is not set */
+	const char *kept; /* the site's kept_dir */
 	char home[PATH_MAX];
 };
 
@@ -88,8 +88,8 @@ static int is_in_container(int process)
 	return 0;
 }
 
-/* Open the pidfd first: what is then read by the pid belongs to this process, or the kill finds no
- * process. */
+/* Kill the process if it belongs to the user and is left of the job's containers. The pidfd is opened first:
+ * what is then read by the pid belongs to this process, or the kill finds no process. */
 static void end_if_left(int proc, const char *number, const struct job *job)
 {
 	struct stat st;
@@ -163,8 +163,8 @@ static void remove_stores(const struct job *job)
 
 /* ---- containers that lived with the job ---------------------------------------------------------- */
 
-/* Open a directory of the user's containers, -1 without one. One that anybody else has made, or could enter, is
- * none: whatever is in it may be moved there to be removed by its owner. */
+/* Open a directory with containers of the user's. Return -1 if there is none, or if another user has made it or
+ * could enter it: then anything of this user's may have been moved into it, to be removed. */
 static int open_kept(int parent, const char *name, const struct job *job)
 {
 	struct stat st;
@@ -199,8 +199,10 @@ static int remove_below(int parent, const char *name, const struct job *job)
 	return found;
 }
 
-/* If another user took the name of the user's directory first, the job has one with a suffix
- * (container_engine/node/kept/directories.py): that is the job's alone, and goes with it. The user's own name comes first, as what others call like that may not answer. */
+/* Remove what the job's containers have written. If another user took the name of the user's directory first,
+ * the job has one with a suffix (container_engine/node/kept/place.py); that belongs to the job alone and is
+ * removed with it. The directory without a suffix comes first, because others with such names, if they are not
+ * the user's, may not answer. */
 static void remove_kept(const struct job *job)
 {
 	char own[64];

@@ -90,7 +90,8 @@ static int become(struct ce_container *container, int count, char **command, str
 			    strerror(errno));
 }
 
-/* Read the container that the plugin has left in the environment, and remove it from there. */
+/* Read the container that the plugin has left in the environment, and remove it from there. Return 0, or -1
+ * with the error. */
 static int take_container(struct ce_container *container, struct ce_error *err)
 {
 	const char *text = getenv(CE_JOIN_CONTAINER);
@@ -128,7 +129,8 @@ static void take_news(struct news *news)
 	unsetenv(CE_JOIN_NEWS);
 }
 
-/* Join the container and execute the command. argv[0] is its full path, as Slurm passes it. */
+/* Join the container and execute the command, with its full path as argv[0], as Slurm does. Return -1 with the
+ * error if that fails. */
 static int become_task(const char *command, char **argv, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };

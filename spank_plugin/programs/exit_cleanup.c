@@ -26,7 +26,7 @@
 #include "common/sweep.h"
 
 enum { GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
-/* the numbers at which descriptors are kept; all others, which may be the caller's pipes, are closed */
+/* the numbers to which the given descriptors are moved; all others, which may be the caller's pipes, are closed */
 enum { COMMAND = 3, GUARD, MOUNT_NS, FIRST_CLOSED };
 
 static int keep_only(char **numbers, int count)
@@ -65,7 +65,8 @@ static void work(void)
 	ce_ignore_step_signals();
 	while (poll(&command, 1, -1) <= 0)
 		;
-	/* once its image is gone, the command cannot go on starting programs from it */
+	/* first wait for the guard's end: without the image, what the command has left cannot start programs
+	 * from it */
 	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
 	ce_sweep(MOUNT_NS);
 }

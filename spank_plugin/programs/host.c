@@ -1,8 +1,8 @@
 /*
  * ce-host: runs a program of the host inside a container, under the name by which it is called (srun, sbatch,
- * squeue …). If such programs' libraries were brought into the container, they would clash with the image's;
- * a container with another libc, or without one, could not run them at all. So the program gets a root of its
- * own: the container's, with the host's system directories in place of the image's.
+ * squeue …). If the libraries of such a program were mounted in the container, they would clash with the
+ * image's; a container with another libc, or without one, could not run it at all. So the program gets a root
+ * directory of its own: the container's, with the host's system directories in place of the image's.
  *
  * The hook mounts the required paths of the host below HOST, each at its own path: HOST/usr, HOST/etc,
  * HOST/run/munge. This program makes a user and a mount namespace and a new root with everything in the

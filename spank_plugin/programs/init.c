@@ -4,14 +4,15 @@
  * another libc. The guard knows that a start is complete when this program's name appears in /proc/PID/comm:
  * only then is /proc/PID/environ that of the container.
  *
- * `ce-init --await PATH` ends when PATH exists: with it, the launcher, which is outside, notices that a
- * service inside is ready.
+ * `ce-init --await PATH` ends when PATH exists: with it, the launcher, which is outside, notices that a service
+ * inside is ready.
  *
- * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to
- * stop a daemon that takes commands there, in an image that has no shell.
+ * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to stop
+ * a daemon that takes commands there, in an image that has no shell.
  *
- * `.ce-root PROGRAM ARG…`, another name of it, becomes PROGRAM with the filter for root in a container
- * (common/fakeroot.h): so the entrypoint has it. The guard knows ce-init by its name, and this is not yet the first process.
+ * `.ce-root PROGRAM ARG…` becomes PROGRAM with the filter for root in a container (common/fakeroot.h), for the
+ * image's entrypoint. It is this program by another name, because the guard would take one called ce-init for
+ * the first process.
  *
  * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: with it, the
  * start-up steps of an environment file pass on their changes, in an image that has no env(1).
@@ -74,7 +75,7 @@ static int say(const char *text, char **command)
 
 static void complain(const char *text)
 {
-	/* there is nobody to tell that this failed */
+	/* a failure of this cannot be reported */
 	if (write(2, text, strlen(text)) < 0)
 		return;
 }

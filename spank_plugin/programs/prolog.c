@@ -1,11 +1,11 @@
 /*
- * ce-prolog: the task prolog of a step whose command may bear no mark (plugin/plugin_prolog.h).
+ * ce-prolog: the task prolog of a step whose command cannot be marked (plugin/plugin_prolog.h).
  * task-prolog, a link to it: the site's TaskProlog, which Slurm runs before batch scripts, too.
  *
- * On a node that does not load the plugin, nobody has taken the plan out of the step's environment. Then this
- * program ends by a signal, because Slurm prints what such a prolog has said, and does not start the task. On
- * all others ce-prolog becomes the user's own task prolog, if there is one; task-prolog leaves that to Slurm. Slurm
- * passes argv[0] as srun or slurm.conf names it.
+ * On a node that does not load the plugin, the plan is still in the environment of the step, from which the
+ * plugin would have removed it. Then this program ends by a signal, because Slurm prints the output of such a
+ * prolog, and does not start the task. On all other nodes ce-prolog becomes the user's own task prolog, if
+ * there is one; task-prolog leaves that to Slurm. Slurm passes argv[0] as srun or slurm.conf names it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,13 +27,14 @@ static int has_plan(void)
 	return text != NULL && strncmp(text, CE_WORD_HOST, strlen(CE_WORD_HOST)) != 0;
 }
 
-/* Slurm puts words of its own before the text. */
+/* Print the reason, in the first task of the node, and end by a signal. The text begins with a newline, because
+ * Slurm puts words of its own before it. */
 static void refuse(void)
 {
 	const char *task = getenv("SLURM_LOCALID");
 
 	if (task != NULL && strcmp(task, "0") != 0)
-		_exit(125); /* the first task of the node says it */
+		_exit(125); /* the first task of the node prints it */
 	puts("\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN_CONFIGURATION);
 	fflush(stdout);
 	raise(SIGKILL);
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
 		refuse();
 	if (argc < 1 || ce_is_called(argv[0], "task-prolog"))
 		return 0;
-	/* the plugin has restored the variable where it took out the plan */
+	/* where the plugin has removed the plan, it has also restored SLURM_TASK_PROLOG */
 	if (own == NULL && named != NULL && strcmp(named, argv[0]) != 0)
 		own = named;
 	if (argc != 1 || own == NULL || own[0] == '\0')

@@ -1,21 +1,21 @@
 /*
- * ce-attend: stops what hooks run in a container beside its tasks (an ssh server, a daemon of a GPU).
+ * ce-attend: stops what hooks run in a container beside its tasks (an ssh server, a daemon for GPUs).
  *
  * ce-attend GUARD MOUNT_NS END SPECIFICATION DONE     (open descriptors; END and DONE may be -1)
  *
- * Services are started by the launcher and live in the host's PID namespace, as tasks do, so the
- * kernel does not end them with the guard. This process outlives the guard for a moment: it waits for
- * GUARD, a pidfd, and then kills every process in the container's mount namespace, whatever its session,
- * process group or parent (sweep). It is started before the first service. END is a socket to the guard, which
- * closes it when the session ends cleanly: services are then stopped by their own commands, while
- * their image is still served, and the guard waits for that. DONE is the end of a pipe that closes with
- * this process: slurmstepd waits for it before Slurm kills what is left of the step.
+ * Services are started by the launcher and live in the host's PID namespace, as tasks do, so the kernel does
+ * not end them with the guard. This process is started before the first service and outlives the guard for a
+ * moment: it waits for GUARD, a pidfd, and then kills every process in the container's mount namespace,
+ * whatever its session, process group or parent (sweep). END is a socket to the guard, which closes it when the
+ * session ends cleanly: services are then stopped by their own commands, while their image is still served, and
+ * the guard waits for that. DONE is the end of a pipe that closes with this process: slurmstepd waits for it
+ * before Slurm kills what is left of the step.
  *
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
- *   stop PROGRAM ARG…       stops a service cleanly
- *   sweep WHAT              kills every process in the container (left out if other steps may be in it)
- *   remove PATH             removes a file, or an empty directory, that marks the services as running
- *   poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
+ *    stop PROGRAM ARG…       stops a service cleanly
+ *    sweep WHAT              kills every process in the container (left out if other steps may be in it)
+ *    remove PATH             removes a file, or an empty directory, that marks the services as running
+ *    poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 	self.mount_ns = ce_descriptor(argv[2]);
 	self.end = ce_descriptor(argv[3]);
 	int specification = ce_descriptor(argv[4]);
-	/* programs executed from here must not hold it */
+	/* make it close-on-exec: the programs that are executed from here must not hold it open */
 	(void)ce_descriptor(argv[5]);
 	self.text = ce_read_all(specification, MAX_SPECIFICATION, &self.size);
 	if (self.guard < 0 || self.mount_ns < 0 || self.text == NULL)
