@@ -1,5 +1,5 @@
 /*
- * libce-account.so: the answers that a container's ssh server gets about the machine it runs on.
+ * libce-account.so: replaces functions of the C library in a container's ssh server.
  *
  * Dropbear asks the C library for the account that logs in, for the valid shells, and for a terminal. In a
  * container the answers would come from an image that does not know this user, does not list its shells, and
@@ -79,8 +79,8 @@ EXPORT void endusershell(void)
 	shells_told = 0;
 }
 
-/* Return no entry, of the terminal's group or any other: the C library would read the image's nsswitch.conf, and load
- * a library of the image that this names. */
+/* Return no entry, whether for the terminal's group or any other: to look one up, the C library would read the
+ * image's nsswitch.conf and load a library of the image that this file names. */
 EXPORT struct group *getgrnam(const char *wanted)
 {
 	(void)wanted;
@@ -96,7 +96,7 @@ EXPORT int getgrouplist(const char *user, gid_t group, gid_t *groups, int *count
 	return *count = 1;
 }
 
-/* Do nothing: called only for users who are root in their containers, where only one group is mapped. */
+/* Do nothing. This is called only for users who are root in their containers, where only one group is mapped. */
 EXPORT int initgroups(const char *user, gid_t group)
 {
 	(void)user, (void)group;
@@ -147,7 +147,7 @@ static int is_terminal(const char *path)
 }
 
 /* Leave terminals alone: they come with the right owner and mode from the host's devpts. The server would
- * give them to the image's group `tty`, whose number has no meaning here, and end if that fails. */
+ * change their group to the image's `tty`, whose number has no meaning here, and end if that fails. */
 EXPORT int chown(const char *path, uid_t owner, gid_t group)
 {
 	return is_terminal(path) ? 0 : fchownat(AT_FDCWD, path, owner, group, 0);

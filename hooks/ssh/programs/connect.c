@@ -3,8 +3,8 @@
  *
  * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE in STEP, or in any
  * step, and passes the connected socket to the client through standard output. PORT is the requested one; if
- * that was taken, NODE has written another into the directory that all nodes of the job share. The other
- * container may start later than this one: this program waits for that, but not forever.
+ * that was in use, the server listens at another, which NODE has recorded in a directory that all nodes of the
+ * job share. The other container may start later than this one: this program waits for it for a minute.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,10 +25,10 @@ enum { PATIENCE_S = 60, PAUSE_MS = 100, RECORD_PATIENCE_S = 15 };
 
 struct place {
 	char port[16];
-	char address[256]; /* the node's name for itself; Slurm's name for it is not always a host name */
+	char address[256]; /* the node's own host name, "" if it is not recorded; Slurm's name for a node is not always a host name */
 };
 
-/* Read the record NODES/STEP/NODE.port: "PORT ADDRESS". */
+/* Read the record NODES/STEP/NODE.port: "PORT ADDRESS" or "PORT". Return whether there is one. */
 static int read_record(const char *node, const char *step, struct place *place)
 {
 	char path[512], text[300] = "";
@@ -42,7 +42,7 @@ static int read_record(const char *node, const char *step, struct place *place)
 	return n > 0 && sscanf(text, "%15[0-9] %255s", place->port, place->address) >= 1;
 }
 
-/* Find the record of `step`, or of any step if it is NULL. */
+/* Find the node's record of `step`, or of any step if it is NULL. Return whether there is one. */
 static int find_record(const char *node, const char *step, struct place *place)
 {
 	int found = 0;
@@ -57,7 +57,7 @@ static int find_record(const char *node, const char *step, struct place *place)
 	return found;
 }
 
-/* Return whether this node could write its own record. */
+/* Return whether this node has a directory for records, and so have the other nodes of the job. */
 static int is_shared(void)
 {
 	return access(SHARED, F_OK) == 0;
@@ -104,8 +104,8 @@ static int hand_over(int fd)
 	return sendmsg(STDOUT_FILENO, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Connect to the node, retrying for a minute. Another job may hold the requested port, so where records are
- * shared, wait for the record first. */
+/* Connect to the node, retrying for a minute. Return the socket, or -1 with the reason in *why. Another job may
+ * use the requested port, so where records are shared, wait 15 seconds for the record first. */
 static int reach(const char *node, const char *port, const char *step, const char **why)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };

@@ -48,7 +48,8 @@ static int write_all(int fd, const char *data, size_t size)
 	return 0;
 }
 
-/* Read a descriptor to its end, followed by NUL, on the heap; NULL with errno. */
+/* Read a descriptor to its end, but no more than MAX_SIZE, into heap memory with a NUL after it. Return NULL with
+ * errno on failure. */
 static char *read_all(int fd, size_t *size)
 {
 	size_t room = 64 * 1024;
@@ -129,8 +130,8 @@ static int make_files(const char *directory)
 
 static const char *const shells[] = { "/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh" };
 
-/* Print the user's own shell if the image has it. The ssh client runs commands with
- * SHELL, and so do many programs. */
+/* Print the user's own shell if the image has it, else another one of the image, else this program. The ssh
+ * client runs commands with SHELL, and so do many programs. */
 static int print_shell(void)
 {
 	const char *found = getenv("SHELL");
@@ -205,7 +206,8 @@ static void run_shell(const char *shell, const char *command)
 		execv(shell, (char *const *)words);
 }
 
-/* Run a command in an image without any shell, if it has no characters that a shell would interpret. */
+/* Run a command in an image without any shell, if it has no characters that a shell would interpret. Return the
+ * exit code if that fails. */
 static int run_words(char *command)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -232,8 +234,8 @@ static int run_words(char *command)
 	return code;
 }
 
-/* Become the server of sftp, which runs no command of the user's: nothing of the tasks' environment, which has the
- * image's variables, may decide what it loads. */
+/* Become the sftp server. It gets none of the tasks' environment but a few harmless variables: the image's variables
+ * must not decide which libraries it loads. Return if it cannot be executed. */
 static void serve_files(void)
 {
 	static const char *const kept[] = { "HOME", "USER", "LOGNAME", "TZ", "SSH_CONNECTION", "SSH_CLIENT" };
@@ -256,7 +258,7 @@ static int log_in(char *command)
 
 	if (failed != 0)
 		return failed;
-	/* descriptors of the server: the host's ptmx, for one */
+	/* descriptors of the server, such as the host's ptmx */
 	close_range(3, ~0U, 0);
 	take_umask();
 	go_home();
@@ -267,7 +269,7 @@ static int log_in(char *command)
 	if (own != NULL && own[0] == '/' && strcmp(own, SELF) != 0)
 		run_shell(own, command);
 	for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
-		/* programs that open terminals read SHELL */
+		/* programs that open terminals start what SHELL names */
 		if (access(shells[i], X_OK) == 0)
 			setenv("SHELL", shells[i], 1);
 		run_shell(shells[i], command);
