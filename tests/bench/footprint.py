@@ -13,7 +13,7 @@ from tests.bench.user import ROOT, BenchError, User
 
 _MAX_PROCESSES = 3
 MAX_MIB = 4
-# ce-image gives back what it has cached after two seconds, at the latest, without a question
+# ce-image frees its cache two seconds after the last request, at the latest
 REST_S = 3.0
 _MAX_OPENS = 2
 _FIRST_USER = 1000

@@ -1,9 +1,9 @@
 """Cost of hooks per node, with the node's libfabric and a plugin put into the image.
 
-Taken from the traces of real steps, alternately with and without hooks: how much later the launcher
-answers, as no single phase shows the cost. The
-libraries are the node's own libfabric with its closure, and a plugin that needs it, as for NCCL.
-Both starts are remembered after the first two.
+The cost is how much later the launcher answers, by the traces of real steps that run alternately
+with and without hooks; no single phase shows it. The libraries are the node's own libfabric with
+its closure, and a plugin that needs it, as for NCCL. Both kinds of starts are remembered after the
+first two.
 """
 
 import json

@@ -22,7 +22,7 @@ com.ce.scope = "task"
 
 
 def measure(user: User, here: Place) -> list[Row]:
-    """Measure with the launcher's answer, as tasks get it, since Slurm alone takes longer."""
+    """Measure the launcher's answers to tasks without Slurm, which alone takes longer."""
     environment = here.dir / "each.toml"
     environment.write_text(_ENVIRONMENT)
     environment.chmod(0o644)

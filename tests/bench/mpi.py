@@ -2,10 +2,10 @@
 
 The run outside uses the very same files: the image unpacked, with its own loader and libraries.
 Both run at once, with their ranks bound to the same CPUs, and take turns of some milliseconds
-(mpi-probe bench). A ratio is that of two successive turns, with either of the two first
-alternately. A figure is the median over the turns of each start, and then over the starts. Where a
-start's memory lies changes the time of a small message by a tenth or more, so a control with both
-outside runs beside it.
+(mpi-probe bench). A ratio compares two successive turns; the sides alternate in going
+first. A figure is the median over the turns of each start, and then over the starts. The addresses
+of a start's memory change the time of a small message by a tenth or more, so a control with both
+sides outside runs beside it.
 """
 
 import os

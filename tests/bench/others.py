@@ -37,7 +37,7 @@ def podman_by_hand(here: Place) -> Way:
 
 
 def crun_by_hand(here: Place) -> Way:
-    """Return the same with the runtime alone in place of Podman."""
+    """Return namespaces, squashfuse and overlay by hand, then crun without Podman."""
     at = str(here.session)
     crun = ("crun", f"--root={at}/crun", "--cgroup-manager=disabled")
     return [*_by_hand(here), *crun, "run", "-d", "-b", str(here.bundle), "bench"], {}

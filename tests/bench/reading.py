@@ -1,7 +1,7 @@
 """`make bench-reading`: time programs that read from an image, beside a directory.
 
 The image is that of `tests.bench.tree`, packed as an import packs it. As in a container, an overlay
-lies on the mount: that of ce-image, as in a step, of squashfuse_ll and of the kernel. Cold means a
+is above the mount, which is ce-image's, as in a step, squashfuse_ll's or the kernel's. Cold means a
 new mount; the image's file is in the page cache, since the disk would be the same for all. Needs
 root, for mounts and chroot. RUNS (default 5) is the number of rounds.
 """

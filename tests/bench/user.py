@@ -71,7 +71,7 @@ class User:
         return {name: answer[name] for name in ("single", "at_once")}
 
     def many_ended(self) -> float:
-        """End them, and return the time that this took."""
+        """End the containers of `many`, and return the time that this took."""
         return self._seconds("ended")
 
     def step(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:

@@ -120,8 +120,8 @@ _held: list[Callable[[], None]] = []
 def many(request: dict[str, Any]) -> dict[str, Any]:
     """Start containers of tasks, `single` of them in turn and then `count` at once.
 
-    Return two lists: how long each of the first took, and when each of the others was there. They
-    stay until `ended`.
+    Return two lists: how long each of the first took, and when each of the others was there. The
+    containers stay until `ended`.
     """
     answer, fds, end = _launched(request)
     _held.append(end)
@@ -188,7 +188,7 @@ def _ask(asks: socket.socket, pidfd: int) -> socket.socket:
 
 
 def _check(asked: socket.socket) -> None:
-    """Raise OSError unless the report is that of a container; the kernel closes what came along."""
+    """Raise OSError unless the report is a container's; the kernel closes its descriptors."""
     asked.settimeout(_ENOUGH_S)
     report = asked.recv(65536)
     asked.close()

@@ -1,4 +1,4 @@
-"""Tries each promise for GPUs and prints what held, in the root directory of tests/gpu/run."""
+"""Try each promise for GPUs and print what held, in the root directory of tests/gpu/run."""
 
 import json
 import os

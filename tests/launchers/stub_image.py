@@ -27,10 +27,11 @@ set -eu
 echo "task $SLURM_PROCID on $SLURMD_NODENAME in $ID as $(id -u)"
 echo "$SLURM_PROCID of $SLURM_NTASKS" >"/results/task-$SLURM_PROCID"
 """
-# What a step prints that joins a container in which `ray start` ran.
+# Prints where a step runs that joins a container, and what `ray start` left there.
 REPORT = '. /etc/os-release; echo "task 0 on $SLURMD_NODENAME in $ID"; cat /var/tmp/ray'
-# `ray` as the script of NeMo-RL calls it. Real ones cannot serve: `ray stop`, which each node calls
-# first, ends all of a host, and both nodes are one host. A unit is a file that both see.
+# `ray` as the script of NeMo-RL calls it. The real one cannot be used: `ray stop`, which each node
+# calls first, ends Ray on the whole host, and both nodes are one host. A unit is a file that both
+# see.
 _RAY = """\
 #!/bin/bash
 case "$*" in

@@ -43,7 +43,7 @@ def test_hydra_launches_its_jobs_in_containers(user: User) -> None:
 
 
 def test_torchx_which_can_pass_nothing_heeds_the_variable(user: User) -> None:
-    # the sandbox's Slurm keeps no accounts, and without them torchx cannot ask for a job's state
+    # the sandbox's Slurm has no accounting, without which torchx cannot ask for a job's state
     user.command("sacct", "echo 'JobID|JobName|State'")
     env = {"CE_ENVIRONMENT": user.environment("torchx")}
     torchx = str(installed("torchx") / "bin/torchx")

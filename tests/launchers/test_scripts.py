@@ -114,7 +114,7 @@ def test_a_script_that_starts_ray_can_be_attached_to(user: User, stub: Path, scr
         "CPUS_PER_WORKER": "2",
         "COMMAND": "",
     }
-    # these stand in the script, for its user to fill in
+    # options that a user of the script fills in there
     own = ("--account=none", "--partition=sandbox", f"-N{_NODES}", "--output=log")
     job = user.run("sbatch", "--parsable", *own, "ray.sub", env=env).strip()
     attach = user.directory / f"{job}-attach.sh"

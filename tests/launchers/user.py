@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.slurm.cluster import Cluster
 
 PROGRAMS = Path(__file__).parent / "programs"
-# In every line that a task prints: its container's system, its node, its number.
+# What each task prints: its number, its node, its container's system.
 _REPORT = re.compile(r"task (\d+) on (n\d+) in (\S+)")
 # What a task prints where it needs no Python.
 SAY = (
@@ -39,7 +39,7 @@ class User:
         return self.cluster.image("demo")
 
     def mounts(self, launcher: str) -> str:
-        """Return what the image needs to run what a launcher starts: files it brings, and ours."""
+        """Return the mounts that tasks of a launcher need: its installation, and our directory."""
         return f"{installed(launcher)},{self.directory}"
 
     def environment(self, launcher: str) -> str:

@@ -38,9 +38,9 @@ _HERE = Path(__file__).parent
 _RESULTS = _HERE.parents[1] / "build/pyxis"
 # Limits in seconds: of a test, of a file.
 _TEST_S, _FILE_S = "600", 2400
-# What a site sets that comes from pyxis: sbatch_support, ENROOT_ROOTFS_WRITABLE, ENROOT_REMAP_ROOT.
+# The site's settings in place of sbatch_support, ENROOT_ROOTFS_WRITABLE and ENROOT_REMAP_ROOT.
 _SITE = 'batch_script = "inside"\npyxis_writable = true\nroot_remap = true\n'
-# What a site sets that lets root of a container use Slurm's PMIx.
+# Slurm's setting that lets root of a container use its PMIx.
 _MPI = "PMIxEnv=PMIX_MCA_psec=none\n"
 # `wait` alone also waits for the process by which bats limits a test, so such a file goes without.
 _WAITS = re.compile(r"^\s*wait$", re.MULTILINE)

@@ -65,7 +65,7 @@ static int squashing_readdir(const char *path, void *buffer, fuse_fill_dir_t fil
 	return 0;
 }
 
-/* Also creates, where the flags say so. */
+/* Open a file, and create it if fi->flags say so; squashing_open uses it, too. */
 static int squashing_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 {
 	int fd = openat(real, below(path), fi->flags, mode);

@@ -104,7 +104,7 @@ _VERBS = {
     "down": _down,
 }
 
-# The others are for machines that a test run uses, too.
+# Commands that must not run beside a test run; the others may.
 _ALONE = {"up", "install", "down"}
 
 if __name__ == "__main__":

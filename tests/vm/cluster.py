@@ -98,7 +98,7 @@ class Cluster:
         return [(row[0], row[1]) for row in rows if row[1:] != [""] and row[0] not in _OF_LOGINS]
 
     def outside(self, machine: Machine) -> list[tuple[str, str]]:
-        """Return those that are in no step of a job."""
+        """Return alice's processes that are in no step of a job, as `placed` does."""
         return [process for process in self.placed(machine) if "/step_" not in process[1]]
 
     def left(self, machine: Machine) -> str:

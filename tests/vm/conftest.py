@@ -56,7 +56,7 @@ def gated(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def each(cluster: Cluster, gated: str) -> Iterator[str]:
-    """Yield such an environment in which each task has a container of its own."""
+    """Yield an environment like `gated` in which each task has a container of its own."""
     name, scope = f"{gated}-each", 'writable = true\n[annotations]\n"com.ce.scope" = "task"\n'
     for machine in cluster.pair.machines:
         write(machine, f"/etc/edf/{name}.toml", gated_edf("debian") + scope)

@@ -196,7 +196,7 @@ class Machine:
         return subprocess.call(master, stdin=quiet, stdout=quiet, stderr=quiet) == 0
 
     def copy(self, file: Path, target: str) -> None:
-        """Write a file of this machine there."""
+        """Copy a file of this host to the path `target` on the virtual machine."""
         with file.open("rb") as source:
             done = subprocess.run(
                 self.ssh_argv(f"cat > {shlex.quote(target)}"),
@@ -247,7 +247,7 @@ def until(what: str, ask: Callable[[], object], within_s: float, pause_s: float 
 
 
 def _user_of(forwarded: str) -> str:
-    """Say which other tree's machine has this port, "" if none is found."""
+    """Return a clause that names the virtual machine with this port, "" if none is found."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             options = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")

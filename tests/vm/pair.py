@@ -12,12 +12,12 @@ from tests.vm.machine import Machine, MachineError, until
 
 ROOT = Path(__file__).resolve().parents[2]
 _DISK = ROOT / "tests/vm/disk"
-# The second one's is what is tested.
+# The tests are about the second machine's architecture.
 ARCHITECTURES = ("amd64", os.environ.get("CE_VM_SECOND") or "amd64")
 # Allows for an emulated processor that others use, too.
 BOOT_S = 1200
 _INSTALL_S = 900
-# directories of disks: what is in brackets is the recipe
+# names of directories of disks; the first group identifies the recipe
 _MADE = re.compile(r"(vm-[0-9a-f]{16})(-[a-z0-9]+)?")
 _INSTALL = """
 set -e

@@ -1,4 +1,4 @@
-"""Starts with a hook that earlier ones have shown, where homes and software are on NFS."""
+"""Repeated starts with a hook, where homes and software are on NFS."""
 
 import re
 import time
@@ -29,7 +29,7 @@ _LOOK = (
     "hostname; echo $MINE; sha256sum $(/sbin/ldconfig -p | awk '/libxxhash/ { print $NF; exit }');"
     " sha256sum /etc/ld.so.cache"
 )
-# longer than a file is young, and than a client of NFS takes a file for unchanged by default
+# longer than a file counts as young, and than an NFS client caches attributes by default
 _SETTLED_S, _CACHED_S = 3, 61
 
 

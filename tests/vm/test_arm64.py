@@ -105,7 +105,7 @@ def test_c_tests(cluster: Cluster, sources: str) -> None:
 
 
 def test_unit_tests(cluster: Cluster, sources: str) -> None:
-    # Debian's pytest is older than the configuration of this tree wants.
+    # Debian's pytest is older than this tree's configuration requires.
     options = f"-q -c /dev/null --rootdir={sources} --import-mode=importlib -p no:cacheprovider"
     command = f"{_PYTHON} -m pytest {options} {shlex.join(_UNITS)}"
     done = cluster.second.ssh(f"cd {sources} && CE_TEST_ELF_EACH=200 {command}", timeout=1800)

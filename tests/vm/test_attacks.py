@@ -51,7 +51,7 @@ def _running(cluster: Cluster, name: str, script: str) -> Iterator[Job]:
 
 def test_no_process_is_made_in_another_cgroup(cluster: Cluster, gated: str) -> None:
     write(cluster.second, "/gate/into", _INTO)
-    # as a login of alice does it; that cgroup is hers
+    # as a login of alice does; this cgroup belongs to her
     cluster.root(cluster.second, "systemctl start user@1000")
     places = f"/sys/fs/cgroup {_OWN} {_OWN}/mine"
     with _running(cluster, gated, f"mkdir -p {_OWN}/mine; perl /gate/into {places}") as job:

@@ -103,7 +103,7 @@ def test_a_step_does_not_notice_that_slurmd_is_restarted(cluster: Cluster, gated
         assert (job.wait(), job.out, errors(job.err)) == (3, "up\ndone\n", [])
 
 
-# All that is left, what is reserved for root as well; --container-name needs room, a step does not.
+# Fills the disk, even what is reserved for root; --container-name needs room, a step does not.
 _FILL = "fallocate -l $(df --output=avail -B1 / | tail -1) /full; cat /dev/zero >/full.rest; true"
 _IN_FULL = """
 echo up; while [ ! -e /gate/go ]; do sleep 1; done
@@ -123,7 +123,7 @@ def test_a_step_of_a_job_starts_on_a_node_whose_disk_is_full(cluster: Cluster) -
     with _changed(cluster, cluster.second, _FILL, undo):
         cluster.root(cluster.second, "touch /gate/go")
         until("the job's end", lambda: cluster.state(job) == "COMPLETED", 600)
-    # Slurm has drained the node as soon as it could not write itself.
+    # Slurm drained the node when it could not write either.
     cluster.first.ssh("scontrol update nodename=vm2 state=resume")
     text = cluster.root(cluster.first, f"{said}; rm -f /srv/home/alice/*full*")
     assert text.startswith("up\nmine\n"), text

@@ -5,7 +5,7 @@ from collections import Counter
 from tests.vm.cluster import DROP_CACHES, READS, Cluster, errors
 
 _TASKS = ["-wvm2", "-n3", "--overcommit"]
-# of guards, one is the session's
+# one guard is the session's
 _OURS = {"ce-guard": 4, "ce-image": 1, ".ce-init": 3, "sleep": 6}
 
 

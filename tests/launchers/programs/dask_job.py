@@ -1,4 +1,4 @@
-"""Run functions on workers of dask-jobqueue: `dask_job.py PYTHON`, a command with srun in it."""
+"""Run functions on workers of dask-jobqueue: `dask_job.py PYTHON`, a command that has srun."""
 
 import platform
 import sys

@@ -1,7 +1,7 @@
-"""Stands for PyTorch: as much of it as the quick start uses, without GPUs.
+"""A stand-in for PyTorch: as much of it as the quick start uses, without GPUs.
 
 `init_process_group` meets the other ranks as PyTorch's own does: rank 0 listens at MASTER_ADDR and
-MASTER_PORT, all come there, and nobody goes on before all have come.
+MASTER_PORT, all connect to it, and none goes on before all have connected.
 """
 
 import os

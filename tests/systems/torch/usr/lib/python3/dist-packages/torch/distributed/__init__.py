@@ -1,4 +1,4 @@
-"""Stands for torch.distributed: the meeting of the ranks, over TCP."""
+"""A stand-in for torch.distributed: the meeting of the ranks, over TCP."""
 
 import os
 import socket
