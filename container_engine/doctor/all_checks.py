@@ -11,7 +11,7 @@ from container_engine.doctor import (
     installation,
     kernel,
     programs,
-    site_content,
+    site_hash,
     site_values,
     storage,
     trial,
@@ -51,7 +51,7 @@ def _node(
     yield from installation.look(prefix, context.env)
     yield from installation.look_at_slurm(prefix, context.env, settings, is_node=is_node)
     yield configuration
-    yield ok("rules", site_content.rules(settings))
+    yield ok("rules", site_hash.rules(settings))
     yield from _files(settings)
     yield from storage.look_at_sites(settings.image_stores)
     yield trial.start(f"{prefix}/bin/ce", context.env, settings.image_stores)
@@ -80,7 +80,7 @@ def site_and_finding(context: Context) -> tuple[SiteConfig, Finding]:
     if wrong := [*checked.faults, *checked.notes]:
         remedy = "ce config check on this host lists all errors, with their lines"
         return settings, warning("configuration", located(wrong[0], configuration.origins), remedy)
-    return settings, ok("configuration", site_content.settings(settings))
+    return settings, ok("configuration", site_hash.settings(settings))
 
 
 def _files(settings: SiteConfig) -> Iterator[Finding]:

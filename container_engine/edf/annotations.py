@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import did_you_mean, nearest
-from container_engine.edf.check import describe, misplaced, scalar_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.foreign_names import PYXIS
 from container_engine.edf.hook_values import judge, rule_of
-from container_engine.edf.report import key_text
+from container_engine.edf.problems import key_text
+from container_engine.edf.value_types import describe, misplaced, scalar_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from container_engine.edf.hook_values import HookRule, HookRules
-    from container_engine.edf.report import Report
+    from container_engine.edf.problems import Report
     from container_engine.toml_positions import Path
 
 _HOOKS = "com.hooks."

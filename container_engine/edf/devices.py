@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.edf.deferred_text import Text, Variable
 from container_engine.edf.model import Device
-from container_engine.edf.text import Text, Variable
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:

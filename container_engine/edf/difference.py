@@ -11,8 +11,8 @@ from container_engine.secrecy import Secrecy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import Edf, Origin
-    from container_engine.edf.text import Text
 
 
 _OPEN = Secrecy(shows=True)

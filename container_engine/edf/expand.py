@@ -17,7 +17,7 @@ from container_engine.deferred import (
     WORD,
     chosen,
 )
-from container_engine.edf.text import Text, Variable, join
+from container_engine.edf.deferred_text import Text, Variable, join
 from container_engine.edf.tokens import ExpandError, Expansion, Fault, scan
 
 TYPE_CHECKING = False  # avoids the import of typing; type checkers know the name

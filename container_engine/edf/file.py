@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from container_engine.edf.check import TomlFloat, check
 from container_engine.edf.expand import Scope
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Problem
-from container_engine.edf.report import Report
+from container_engine.edf.problems import Report
 from container_engine.edf.source import SourceError, read_source
 from container_engine.edf.syntax import syntax_problem
+from container_engine.edf.value_types import TomlFloat, check
 from container_engine.edf.values import Reader
 from container_engine.toml_positions import TooDeepError, find_positions
 

@@ -16,11 +16,11 @@ from container_engine.secrecy import HIDDEN, Secrecy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Scope
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Item, Layer, Sourced
     from container_engine.edf.model import Edf, Mount, Origin
-    from container_engine.edf.text import Text
     from container_engine.edf.tokens import Expansion
 
     # Text, except for the two keys whose value is true or false.

@@ -11,7 +11,7 @@ from container_engine.edf.file import read_file
 from container_engine.edf.layer import Layer, merge
 from container_engine.edf.locate import NotFoundError, is_path, locate
 from container_engine.edf.model import Problem
-from container_engine.edf.report import clip
+from container_engine.edf.problems import clip
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin, Problem
-    from container_engine.edf.text import Text
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from container_engine.edf.expand import Scope, deferred_names, expand
 from container_engine.edf.inherit import Family
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Edf, Loaded, Problem
-from container_engine.edf.pyxis_options import NO_OPTIONS, Overlay, apply
+from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, apply
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:

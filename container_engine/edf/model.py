@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from container_engine.edf.text import Text
+from container_engine.edf.deferred_text import Text
 from container_engine.model import Model, about
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Piece
     from container_engine.edf.model import Edf, Severity
-    from container_engine.edf.text import Text
 
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _SEE = "container-option"

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # avoids the import of typing; type checkers know the nam
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from container_engine.edf.text import Operator
+    from container_engine.edf.deferred_text import Operator
 
 Fault = tuple["str", "str | None"]
 

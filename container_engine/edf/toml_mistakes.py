@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from container_engine.edf.document import KEYS
 from container_engine.edf.placeholders import find_placeholder
-from container_engine.edf.report import key_text
+from container_engine.edf.problems import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

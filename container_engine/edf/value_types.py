@@ -10,7 +10,7 @@ from container_engine.edf.foreign_names import COUNTERPARTS, FOREIGN_KEYS
 from container_engine.model import MisfitError
 
 if TYPE_CHECKING:
-    from container_engine.edf.report import Report
+    from container_engine.edf.problems import Report
     from container_engine.toml_positions import Path
 
 _SWITCHES = ("entrypoint", "writable")

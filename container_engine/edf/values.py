@@ -12,18 +12,18 @@ from container_engine.edf.layer import Base, Sourced, add_mount, image_item
 from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
-from container_engine.edf.report import key_text
+from container_engine.edf.problems import key_text
 from container_engine.edf.tokens import ExpandError, names, scan
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
-    from container_engine.edf.check import Checked
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Scope
     from container_engine.edf.hook_values import HookRules
     from container_engine.edf.layer import Item
     from container_engine.edf.model import Device, Mount, Origin
-    from container_engine.edf.report import Report
-    from container_engine.edf.text import Text
+    from container_engine.edf.problems import Report
+    from container_engine.edf.value_types import Checked
     from container_engine.toml_positions import Path
 
 # For these, the value of the host is hardly ever what the container needs.

@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from container_engine.errors import UserError
-from container_engine.images import config
+from container_engine.images import image_config
 from container_engine.images.pack import squashfs
 from container_engine.images.pack.unsquashfs import unsquashfs
-from container_engine.images.store import companions
+from container_engine.images.store import files_beside
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.model import Excerpt, MisfitError
 
@@ -72,8 +72,8 @@ def of_file(path: str) -> Details:
     """
     squashfs.check(path)
     texts = (
-        companions.read(name, path) or b"{}"
-        for name in (config.beside(path), path + MANIFEST_SUFFIX)
+        files_beside.read(name, path) or b"{}"
+        for name in (image_config.beside(path), path + MANIFEST_SUFFIX)
     )
     return of_documents(*texts)
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from container_engine.edf.image_text import looks_like_file
 from container_engine.errors import SiteError, UserError
-from container_engine.images import config
+from container_engine.images import image_config
 from container_engine.images.pack import squashfs
 from container_engine.images.store import identity
-from container_engine.images.store.companions import read as read_beside
+from container_engine.images.store.files_beside import read as read_beside
 from container_engine.plan.model import Image, Part
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LONG_PAST = 1.0  # the next launch retries what could not be found out now
 # what images say inside, for verbs that ask more than once: each time costs two programs
-_INSIDE: dict[tuple[str | int, ...], config.ImageConfig] = {}
+_INSIDE: dict[tuple[str | int, ...], image_config.ImageConfig] = {}
 
 
 class Stored(NamedTuple):
@@ -88,13 +88,13 @@ def from_file(
 ) -> Resolved:
     """Return the image in the SquashFS file `path`, which the user calls `name`."""
     squashfs.check(path)
-    beside = config.beside(path)
+    beside = image_config.beside(path)
     notices: tuple[str, ...] = ()
     text = read_beside(beside, path)
     if text is None:
         facts, notices = _from_inside(path, tools_env)
     else:
-        facts = config.from_document(text, beside)
+        facts = image_config.from_document(text, beside)
     image = Image(
         path=path,
         name=name,
@@ -121,7 +121,7 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
     image, env = base.image, dict(base.image.env)
     for part in (one.image for one in above):
         own = part.env if part.source else {}
-        default = own.get("PATH") == config.DEFAULT_PATH
+        default = own.get("PATH") == image_config.DEFAULT_PATH
         env.update({name: own[name] for name in own if name != "PATH" or not default})
         image = replace(
             image,
@@ -144,7 +144,7 @@ def configuration(paths: Sequence[str], env: Mapping[str, str]) -> bytes:
     Raise CeError.
     """
     image = stacked([from_file(path, path, env) for path in paths]).image
-    beside = read_beside(config.beside(paths[0]), paths[0])
+    beside = read_beside(image_config.beside(paths[0]), paths[0])
     document: dict[str, Any] = json.loads(beside) if beside else {}
     kept = {key: document[key] for key in ("architecture", "os", "variant") if key in document}
     run = {**(document.get("config") or {})}
@@ -160,13 +160,13 @@ def _part(image: Image) -> Part:
 
 def _from_inside(
     path: str, tools_env: Mapping[str, str]
-) -> tuple[config.ImageConfig, tuple[str, ...]]:
+) -> tuple[image_config.ImageConfig, tuple[str, ...]]:
     status = os.stat(path)
     version = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     try:
         if version not in _INSIDE:
-            _INSIDE[version] = config.from_files(path, tools_env)
+            _INSIDE[version] = image_config.from_files(path, tools_env)
         return _INSIDE[version], ()
     except SiteError as error:
-        nothing = config.ImageConfig({"PATH": config.DEFAULT_PATH})
+        nothing = image_config.ImageConfig({"PATH": image_config.DEFAULT_PATH})
         return nothing, (f"the image's own environment is unknown: {error}",)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from container_engine.lint.gpus import gpus
 from container_engine.lint.mounts import exposure
 from container_engine.lint.network import network
-from container_engine.lint.paths import paths
 from container_engine.lint.pinning import pinning
 from container_engine.lint.quoted_values import quoted_values
+from container_engine.lint.search_paths import paths
 from container_engine.lint.secrets import secrets
 from container_engine.lint.shell_variables import host
 from container_engine.lint.slurm_variables import slurm_variables

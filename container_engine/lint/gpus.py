@@ -10,9 +10,9 @@ from container_engine.lint.subject import advice
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.history import History
     from container_engine.edf.model import Problem
-    from container_engine.edf.text import Text
     from container_engine.lint.subject import Subject
 
 _GPU = "nvidia.com/gpu"

@@ -26,8 +26,8 @@ from container_engine.plan.site_entries import add
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import Device, Edf, Mount, Origin
-    from container_engine.edf.text import Text
     from container_engine.plan.offer import Offer
     from container_engine.plan.overrides import Chosen
 

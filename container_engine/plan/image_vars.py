@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from container_engine.deferred import MISSING, VALUE, WORD, chosen
+from container_engine.edf.deferred_text import Variable, join
 from container_engine.edf.model import Problem
-from container_engine.edf.text import Variable, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import Origin
-    from container_engine.edf.text import Text
     from container_engine.plan.model import Image
 
 PREFIX = "image:"

@@ -19,8 +19,8 @@ from container_engine.catalog.model import (  # noqa: TC001  # msgspec evaluates
     OciHook,
     Service,
 )
+from container_engine.edf.deferred_text import Text  # noqa: TC001  # msgspec evaluates it
 from container_engine.edf.model import Device, Mount  # noqa: TC001  # msgspec evaluates them
-from container_engine.edf.text import Text  # noqa: TC001  # msgspec evaluates it
 from container_engine.model import END, Model, about
 from container_engine.secrecy import WORDS
 from container_engine.site.model import Namespace  # noqa: TC001  # msgspec evaluates it

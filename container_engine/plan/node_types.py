@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hin
 
 from msgspec.structs import fields
 
+from container_engine.edf.deferred_text import Text, Variable
 from container_engine.edf.model import Origin
-from container_engine.edf.text import Text, Variable
 from container_engine.model import Model
 from container_engine.plan import model
 from container_engine.plan.model import LaunchPlan

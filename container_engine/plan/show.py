@@ -11,8 +11,8 @@ from container_engine.text_layout import aligned, with_origin
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from container_engine.edf.deferred_text import Text, Variable
     from container_engine.edf.model import Mount
-    from container_engine.edf.text import Text, Variable
     from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan
 
 _USUAL = Secrecy()

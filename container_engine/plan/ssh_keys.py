@@ -23,10 +23,10 @@ SECRET = "@new@"
 def with_keys(
     plan: LaunchPlan, edf: Edf, read: Callable[[str], Judged]
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """Add the public key to the plan, and a place for the launch's secret (see submit/recall.py).
+    """Add the public key to the plan, and a place for the secret of each launch.
 
-    `read` judges the user's key file here, so that nodes need not see it. A plan without the ssh
-    hook is returned unchanged.
+    submit/plan_output.py fills in the secret. `read` judges the user's key file here, so that nodes
+    need not see it. A plan without the ssh hook is returned unchanged.
     """
     if not any(use.code == CODE for use in plan.hooks):
         return plan, ()

@@ -15,7 +15,7 @@ from container_engine.edf.layer import Sourced
 from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Origin, Problem
-from container_engine.edf.pyxis_options import NO_OPTIONS, Overlay, alone, no_container, read
+from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, alone, no_container, read
 from container_engine.errors import UserError
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from container_engine.errors import SiteError, UserError
-from container_engine.images import config, lock
-from container_engine.images.pull import Pull
+from container_engine.images import image_config, lock
+from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import (
     Resolved,
@@ -218,7 +218,7 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
 
     check_platform(image, document, _architecture(settings))
     rules(context, settings).admit_size(image.name, remote.size)
-    facts = config.from_document(document, f"{image.name}, its registry")
+    facts = image_config.from_document(document, f"{image.name}, its registry")
     known = Image(
         path=NOT_KEPT,
         name=image.name,

@@ -1,4 +1,7 @@
-"""Returns the plan of an earlier launch if none of its inputs has changed, else a new one."""
+"""Returns what a planner prints: a remembered plan that is still valid, else a new one.
+
+Whether one is valid is decided in spank_plugin/start/plan_memo.c, for all planners.
+"""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from container_engine import __version__, message_text
 from container_engine.edf.model import Loaded, Origin
-from container_engine.edf.pyxis_options import with_pytorch
+from container_engine.edf.pyxis_overlay import with_pytorch
 from container_engine.errors import UserError
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.plan.ssh_keys import SECRET
-from container_engine.submit import container_names, memo
+from container_engine.submit import container_names, plan_memo
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
@@ -82,7 +82,7 @@ def in_parts(text: str) -> list[str]:
 class _Inputs(NamedTuple):
     """The inputs of a plan, recorded while it is made."""
 
-    environment: memo.Recorder
+    environment: plan_memo.Recorder
     files: list[str]
 
 
@@ -92,7 +92,7 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     `words` are options of pyxis over it, or over nothing if `name` is None. Raise RefusedError with
     every problem of the EDF, and CeError for all else.
     """
-    inputs = _Inputs(memo.Recorder(context.env), [])
+    inputs = _Inputs(plan_memo.Recorder(context.env), [])
 
     def load(asking: Context, whole: Offer) -> Loaded:
         if name is not None:
@@ -107,8 +107,8 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
         inputs.files.extend(container_names.record(name, words, inputs.environment, context.cwd))
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
-        remembered = memo.Memo(
-            memo.key(name, context.cwd, context.prefix, words),
+        remembered = plan_memo.Memo(
+            plan_memo.key(name, context.cwd, context.prefix, words),
             tuple(inputs.files),
             inputs.environment.asked,
             context.started_ns,
@@ -117,7 +117,7 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
             prepared.parts,
             prepared.not_after,
         )
-        memo.remember(remembered, context.env, context.uid)
+        plan_memo.remember(remembered, context.env, context.uid)
     return prepared
 
 
@@ -137,7 +137,9 @@ def _judged_early(
 def prepare_image(image: str, context: Context) -> Prepared:
     """Plan the environment that has only this image, and remember nothing. Raise CeError."""
     alone = Loaded(image_alone(image), (), ())
-    return _plan(lambda _asking, _whole: alone, context, _Inputs(memo.Recorder(context.env), []))
+    return _plan(
+        lambda _asking, _whole: alone, context, _Inputs(plan_memo.Recorder(context.env), [])
+    )
 
 
 def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images.fetch import short_names
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 from container_engine.images.store.store import architecture
 from container_engine.submit.stores import asking, pull_policy, rules, stores
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from container_engine.errors import LaunchError, SiteError, UserError
 from container_engine.images.fetch.listener import Quiet
 from container_engine.images.policy import Rules
-from container_engine.images.pull import Pull
-from container_engine.images.store.companions import owner
+from container_engine.images.pull_policy import Pull
+from container_engine.images.store.files_beside import owner
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.submit.site import configuration, node_rules
 
@@ -86,7 +86,7 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 @contextlib.contextmanager
 def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Skopeo]:
     """Yield a registry client with the login for the image's registry, for queries only."""
-    from container_engine.images.fetch.netrc import logged_in
+    from container_engine.images.fetch.enroot_logins import logged_in
     from container_engine.images.fetch.registry import Skopeo
 
     limit = settings.registry_timeout_s

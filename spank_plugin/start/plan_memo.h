@@ -1,6 +1,6 @@
 /*
  * Remembered plans: with one, no Python starts. Python writes a memo of a plan that it has made, with
- * everything that the plan was made from (container_engine/submit/memo.py).
+ * everything that the plan was made from (container_engine/submit/plan_memo.py).
  *
  * Its fields (common/memo_file.h): version of the engine, uid, key (name, directory, prefix, options), expiry
  * in seconds since 1970 (0: never), number of files, path and signature of each, number of variables, name and

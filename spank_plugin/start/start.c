@@ -9,7 +9,7 @@
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives
  * the prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c); without one it becomes
  * `plan-anew`. Python of the same version asks with `--remembered=VERSION` for a remembered plan alone
- * (container_engine/submit/recall.py). Runs as the user. Exit code: 125 for a failure of the engine, 2 for a
+ * (container_engine/submit/plan_output.py). Runs as the user. Exit code: 125 for a failure of the engine, 2 for a
  * wrong command line, 1 if no plan is remembered and Python has asked.
  */
 #define _GNU_SOURCE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import CeError, UserError
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import RegistryImage
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.integration.engine import Engine

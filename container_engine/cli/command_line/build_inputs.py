@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
 from container_engine.errors import UserError
-from container_engine.images.pack.base import Base
 from container_engine.images.pack.build import Recipe, find_containerfile
+from container_engine.images.pack.build_base import Base
 from container_engine.images.pack.containerfile_lines import (
     INSTRUCTIONS,
     UNKNOWN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 
 if TYPE_CHECKING:
     import argparse

@@ -14,14 +14,14 @@ from container_engine import __version__, slurm
 from container_engine.cli.jobs.running_steps import trace_directory
 from container_engine.cli.printing.messages import log_directory
 from container_engine.doctor import cluster
-from container_engine.doctor.look import look
+from container_engine.doctor.all_checks import look
 from container_engine.errors import CeError, UserError
 from container_engine.images.lock import SUFFIX
 from container_engine.plan.model import from_json
 from container_engine.plan.show import show
 from container_engine.process import output, reason
 from container_engine.secrecy import Secrecy
-from container_engine.submit import recall
+from container_engine.submit import plan_output
 from container_engine.submit.site import with_faults
 from container_engine.trace import record, table
 
@@ -224,7 +224,7 @@ def _plan(path: str, subject: Subject) -> str:
     context = subject.context
     if context.uid != subject.owner:
         raise UserError("the plan depends on the job's user: ce report as that user has it")
-    _notices, _head, text = recall.plan_of(path, context, "never")
+    _notices, _head, text = plan_output.plan_of(path, context, "never")
     if not text:
         return "no container: this environment runs on the host"
     plan = from_json(text)

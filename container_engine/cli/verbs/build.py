@@ -13,7 +13,7 @@ from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.pack.build import Builder
 from container_engine.images.pack.containerfile_lines import without_effect
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     LOCAL_REGISTRY,
     FileImage,

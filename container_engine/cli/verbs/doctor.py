@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli.printing import output
-from container_engine.doctor import cluster, site_content
+from container_engine.doctor import cluster, site_hash
+from container_engine.doctor.all_checks import look, site_and_finding
 from container_engine.doctor.finding import Finding, State, ok
-from container_engine.doctor.look import look, site_and_finding
 from container_engine.errors import UserError
 from container_engine.text_layout import aligned
 
@@ -81,7 +81,7 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
     answers, busy = cluster.ask(groups, ce, arguments.srun, context.env)
     folded = [*absent, *busy, *cluster.fold(answers)]
     settings, _configuration = site_and_finding(context)
-    folded += cluster.unlike(folded, ok("rules", site_content.rules(settings)))
+    folded += cluster.unlike(folded, ok("rules", site_hash.rules(settings)))
     findings = [entry.finding for entry in folded]
     if arguments.json:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]

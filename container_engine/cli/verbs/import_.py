@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from container_engine import process
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     PODMAN,
     FileImage,

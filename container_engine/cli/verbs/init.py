@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from container_engine import message_text
-from container_engine.cli.command_line.pyxis_options import add_container_options
+from container_engine.cli.command_line.container_options import add_container_options
 from container_engine.cli.printing import messages, output
+from container_engine.edf.deferred_text import Variable
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import Problem
 from container_engine.edf.render import to_toml, toml_string
-from container_engine.edf.text import Variable
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit.environment import load_effective
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import EnvEntry
-    from container_engine.edf.text import Text
     from container_engine.submit.context import Context
 
 DEFAULT_NAME = "./env.toml"

@@ -6,12 +6,15 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine.cli.command_line.container_options import (
+    add_container_options,
+    refuse_nothing,
+)
 from container_engine.cli.command_line.pull_option import add_pull
-from container_engine.cli.command_line.pyxis_options import add_container_options, refuse_nothing
 from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
-from container_engine.submit import recall
+from container_engine.submit import plan_output
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +80,7 @@ def _refuse_inside(text: str) -> None:
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
     # for Slurm's commands ce-start has found nothing remembered, or this process would not be
-    make = recall.new_plan_of if arguments.caller else recall.plan_of
+    make = plan_output.new_plan_of if arguments.caller else plan_output.plan_of
     notices, head, text = make(arguments.name, context, arguments.pull, arguments.container_options)
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine.cli.command_line.pull_option import add_pull
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.submit.mistaken_names import with_environment_hint

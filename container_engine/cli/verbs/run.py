@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from container_engine import message_text
 from container_engine.cli.command_line import default_shell
+from container_engine.cli.command_line.container_options import add_container_options, names_image
 from container_engine.cli.command_line.foreign_options import add_foreign, refuse_foreign
 from container_engine.cli.command_line.pull_option import add_pull
-from container_engine.cli.command_line.pyxis_options import add_container_options, names_image
 from container_engine.cli.printing import messages
 from container_engine.cli.printing.messages import refuse
 from container_engine.errors import UserError
 from container_engine.process import reason
-from container_engine.submit import recall
+from container_engine.submit import plan_output
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
@@ -227,11 +227,11 @@ def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
     if arguments.container_options:
-        notices, _head, text = recall.plan_of(
+        notices, _head, text = plan_output.plan_of(
             name, context, arguments.pull, arguments.container_options
         )
     elif name is None:
-        notices, _head, text = recall.plan_of_image(arguments.image, context, arguments.pull)
+        notices, _head, text = plan_output.plan_of_image(arguments.image, context, arguments.pull)
     else:
         notices, _head, text = _plan_of(name, context, arguments.pull)
     messages.say(notices)
@@ -243,7 +243,7 @@ def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> 
 
 def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str, str]:
     try:
-        return recall.plan_of(name, context, pull)
+        return plan_output.plan_of(name, context, pull)
     except RefusedError as refused:
         raise _with_image_hint(refused, name) from None
 

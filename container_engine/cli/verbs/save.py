@@ -14,7 +14,7 @@ from container_engine.cli.printing.progress import listener
 from container_engine.edf.locate import is_path
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
-from container_engine.images.pack import entered
+from container_engine.images.pack import session_files
 from container_engine.images.pack.free_space import FULL
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
@@ -120,7 +120,7 @@ def _save(session: attach.Session, request: _Request, context: Context) -> tuple
     document = configuration(session.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     parent = os.path.dirname(request.target)
-    files = entered.Files(
+    files = session_files.Files(
         session.guard,
         session.directory,
         session.kept,
@@ -134,7 +134,7 @@ def _save(session: attach.Session, request: _Request, context: Context) -> tuple
         with drafts.directory(parent, packer.timeout_s) as work:
             made = os.path.join(work, "image")
             block = packer.pack_archive(
-                made, lambda out: entered.write(files, out, difference=request.difference)
+                made, lambda out: session_files.write(files, out, difference=request.difference)
             )
             if not install(made, document, request.target, replaces=request.force):
                 raise _exists(request)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.cli.command_line.container_options import names_image
 from container_engine.cli.command_line.foreign_options import refuse_foreign
-from container_engine.cli.command_line.pyxis_options import names_image
 from container_engine.cli.printing import messages
 from container_engine.cli.verbs import run
 

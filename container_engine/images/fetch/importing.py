@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, SiteError, UserError
-from container_engine.images.fetch.netrc import logged_in
+from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.pack import free_space
 from container_engine.images.policy import NO_RULES
-from container_engine.images.pull import Pull
+from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
 from container_engine.images.store.files import fresh_directory, sha256, size_text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.errors import CeError
 from container_engine.images.fetch.blobs import widen
-from container_engine.images.fetch.proxy import Proxy, ProxyError
+from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError
 from container_engine.images.pack.free_space import FULL
 
 if TYPE_CHECKING:

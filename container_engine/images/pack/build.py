@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
-from container_engine.images.fetch.netrc import auth_files
+from container_engine.images.fetch.enroot_logins import auth_files
 from container_engine.images.pack import apt
-from container_engine.images.pack.base import write_layout
+from container_engine.images.pack.build_base import write_layout
 from container_engine.images.pack.build_failure import Output, failure
 from container_engine.images.pack.containerfile_lines import with_after_from
 from container_engine.images.pack.namespaces import OWN_NAMESPACES
@@ -35,7 +35,7 @@ from container_engine.secrecy import is_secret_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.images.pack.base import Base
+    from container_engine.images.pack.build_base import Base
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
 # Podman keeps files here that must not outlive its processes, and needs a path that is short and

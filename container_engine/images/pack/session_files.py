@@ -11,7 +11,7 @@ import os
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError
-from container_engine.images.pack import written
+from container_engine.images.pack import container_archive
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -65,7 +65,7 @@ def _in_child(files: Files, out: int, errors: int, *, difference: bool) -> int:
     try:
         selection = _enter(files)
         with open(out, "wb", buffering=_BUFFER, closefd=False) as archive:
-            written.write(_roots(files), selection, archive, difference=difference)
+            container_archive.write(_roots(files), selection, archive, difference=difference)
     except BrokenPipeError:
         return 1  # the program that packs has ended, and says why
     except BaseException as error:  # noqa: BLE001  # nothing may reach the parent's code
@@ -75,7 +75,7 @@ def _in_child(files: Files, out: int, errors: int, *, difference: bool) -> int:
     return 0
 
 
-def _enter(files: Files) -> written.Selection:
+def _enter(files: Files) -> container_archive.Selection:
     namespaces = [
         os.open(f"/proc/{files.guard}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt")
     ]
@@ -86,7 +86,7 @@ def _enter(files: Files) -> written.Selection:
     _check(libc.unshare(_NEW_MOUNTS))
     _check(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None))
     os.chdir(files.directory)
-    return written.Selection(_starts(files), files.places, files.lines)
+    return container_archive.Selection(_starts(files), files.places, files.lines)
 
 
 def _starts(files: Files) -> list[tuple[int, int]]:
@@ -114,7 +114,7 @@ def _ctime(path: str) -> int:
         return 0
 
 
-def _roots(files: Files) -> written.Roots:
+def _roots(files: Files) -> container_archive.Roots:
     libc = ctypes.CDLL(None, use_errno=True)
     if files.images > 1:
         names = [f"image{number or ''}" for number in reversed(range(files.images))]
@@ -123,7 +123,7 @@ def _roots(files: Files) -> written.Roots:
         _check(libc.mount(b"overlay", b"image", b"overlay", flags, options))
     alone = _check(libc.syscall(_OPEN_TREE, _HERE, b"root", _CLONE))
     flags = os.O_RDONLY | os.O_DIRECTORY
-    return written.Roots(
+    return container_archive.Roots(
         os.open("image", flags),
         os.open(f"{files.kept or '.'}/changes", flags),
         os.open(".", flags, dir_fd=alone),

@@ -17,7 +17,7 @@ def unsquashfs(
 
     It runs with a single thread: the memory of more, on a large host, would not fit into its limit.
     """
-    from container_engine.images.pack.cage import Cage  # only for images without a description
+    from container_engine.images.pack.confine import Cage  # only for images without a description
 
     argv = ["unsquashfs", "-processors", "1", *words]
     return process.output(argv, env, timeout_s, most, Cage().close)

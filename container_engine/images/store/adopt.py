@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.images import config
+from container_engine.images import image_config
 from container_engine.images.fetch.importing import Waiting, unusable
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.pack import free_space, squashfs
 from container_engine.images.pack.pack import Packer
 from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.reference import LocalImage, plain_name
-from container_engine.images.store.companions import read as read_beside
 from container_engine.images.store.files import fresh_directory, sha256, size_text
+from container_engine.images.store.files_beside import read as read_beside
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
 
@@ -75,15 +75,15 @@ class Adopter(NamedTuple):
         """Write the image to `made` and return its configuration."""
         if os.path.isdir(path):
             pack(path, made, Packer(self.env, self.timeout_s), self.listener)
-            return _document(config.from_files(made, self.env), arch)
+            return _document(image_config.from_files(made, self.env), arch)
         squashfs.check(path)
         _check_tables(path, self.env)
         self._copy(path, made)
-        beside = config.beside(path)
+        beside = image_config.beside(path)
         text = read_beside(beside, path)
         if text is None:
-            return _document(config.from_files(made, self.env), arch)
-        config.from_document(text, beside)
+            return _document(image_config.from_files(made, self.env), arch)
+        image_config.from_document(text, beside)
         if "architecture" in json.loads(text):  # a configuration written by hand may lack it
             check_platform(LocalImage(path, "file", path), text, arch)
         return text
@@ -160,7 +160,7 @@ def _check_tables(path: str, env: Mapping[str, str]) -> None:
         ) from None
 
 
-def _document(facts: config.ImageConfig, arch: str) -> bytes:
+def _document(facts: image_config.ImageConfig, arch: str) -> bytes:
     run: dict[str, object] = {"Env": [f"{name}={value}" for name, value in facts.env.items()]}
     if facts.entrypoint:
         run["Entrypoint"] = list(facts.entrypoint)

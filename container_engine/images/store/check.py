@@ -8,11 +8,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import config
+from container_engine.images import image_config
 from container_engine.images.pack import squashfs
 from container_engine.images.store import identity, inventory, lease
-from container_engine.images.store.companions import small
 from container_engine.images.store.files import files_of, is_older, now_at, publish, sha256
+from container_engine.images.store.files_beside import small
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name
@@ -76,7 +76,7 @@ class Checker:
         broken = self._content_problem(item)
         if broken:
             return Damage(item.path, broken, belongings(item.path))
-        path = config.beside(item.path)
+        path = image_config.beside(item.path)
         broken = self._config_problem(item.path, path)
         if not broken:
             return None
@@ -104,7 +104,7 @@ class Checker:
     def _config_problem(self, image: str, path: str) -> str | None:
         try:
             text = small(path)
-            config.from_document(text, "its configuration")
+            image_config.from_document(text, "its configuration")
         except FileNotFoundError:
             return "its configuration is missing"
         except UserError as error:

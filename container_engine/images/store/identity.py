@@ -11,7 +11,7 @@ import os
 from typing import NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.store import companions
+from container_engine.images.store import files_beside
 from container_engine.images.store.files import publish, sha256
 
 SUFFIX = ".sha256"
@@ -85,7 +85,7 @@ def note(path: str, digest: str) -> None:
 def sums(path: str) -> Sums | None:
     """Return the sums recorded for the image `path`, None if they cannot be read or trusted."""
     try:
-        text = companions.read(path + SUFFIX, path)
+        text = files_beside.read(path + SUFFIX, path)
         lines = text.decode("ascii").splitlines() if text else []
     except (UserError, UnicodeDecodeError):
         return None

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import config
+from container_engine.images import image_config
 from container_engine.images.store import identity, publish
-from container_engine.images.store.companions import small
 from container_engine.images.store.files import duration_text, files_of, is_older, now_at
+from container_engine.images.store.files_beside import small
 from container_engine.images.store.publish import Use, belongings
 from container_engine.images.store.store import CLOCKS_S, Ref, read_ref, ref_name
 
@@ -93,7 +93,7 @@ def _item(path: str, digest: str, arch: str, names: tuple[str, ...]) -> Item:
     read = status.st_atime if is_read else 0
     imported = _credible(noted.imported, status.st_mtime)
     used = max(_credible(noted.used, noted.imported, status.st_mtime), _credible(read, 0))
-    created = _created(config.beside(path)) or imported
+    created = _created(image_config.beside(path)) or imported
     return Item(path, digest, arch, names, status.st_size, created, imported, used)
 
 

@@ -9,10 +9,10 @@ import time
 from typing import NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import config
+from container_engine.images import image_config
 from container_engine.images.store import identity
-from container_engine.images.store.companions import small
 from container_engine.images.store.files import publish
+from container_engine.images.store.files_beside import small
 
 MANIFEST_SUFFIX = ".manifest"  # as in the registry: the image's name is its digest
 USED_SUFFIX = ".used"  # the time of the import, and of the last launch that used the image
@@ -39,7 +39,7 @@ def install(made: str, configuration: bytes, path: str, *, replaces: bool = True
     digest = _finished(made)
     if not replaces and os.path.lexists(path):
         return False
-    publish(config.beside(path), configuration)
+    publish(image_config.beside(path), configuration)
     if replaces:
         os.replace(made, path)
     elif not appear(made, path):
@@ -58,7 +58,7 @@ def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) 
     if os.path.lexists(path):
         return False
     digest = _finished(made)
-    publish(config.beside(path), configuration)
+    publish(image_config.beside(path), configuration)
     publish(path + MANIFEST_SUFFIX, manifest)
     identity.record(path, digest, configuration, made)
     note_use(path, Use(time.time(), time.time()))

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from container_engine.errors import UserError
 from container_engine.images.reference import ARCHITECTURES
-from container_engine.images.store import companions
+from container_engine.images.store import files_beside
 from container_engine.images.store.files import publish
 from container_engine.model import END, Excerpt, MisfitError
 
@@ -107,7 +107,7 @@ class Store(NamedTuple):
             status = os.stat(path)
         except OSError:
             return False
-        companions.check_stored(path, status)
+        files_beside.check_stored(path, status)
         return stat.S_ISREG(status.st_mode)
 
     def find(self, image: Imported) -> Ref | None:
@@ -169,8 +169,8 @@ def read_ref(path: str) -> Ref | None:
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         with open(os.open(path, flags), "rb", buffering=0) as file:
-            companions.check_stored(path, os.fstat(file.fileno()))
-            ref = Ref.of_json(companions.content(file))
+            files_beside.check_stored(path, os.fstat(file.fileno()))
+            ref = Ref.of_json(files_beside.content(file))
     except (OSError, MisfitError):
         return None
     latest = time.time() + CLOCKS_S

@@ -64,7 +64,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         *of_root,
         *_root(paths, container),
         *hooks,
-        # `ce save` leaves out what was written before these files (images/pack/written.py)
+        # container_archive.py leaves out of a saved image what was written before these files
         *(("file", [path, ""]) for path in paths.begun),
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME, *pids]),

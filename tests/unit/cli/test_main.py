@@ -17,7 +17,7 @@ from container_engine.cli.command_line.parser import build, help_of
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
 from container_engine.faults.catalogue import FAULTS
-from container_engine.submit import recall
+from container_engine.submit import plan_output
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
@@ -384,7 +384,7 @@ def test_a_mistake_of_ours_is_one_line_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(recall, "plan_of", lambda *_anything: 1 / 0)
+    monkeypatch.setattr(plan_output, "plan_of", lambda *_anything: 1 / 0)
     monkeypatch.delenv("CE_DEBUG", raising=False)
     assert main(["plan", "e"]) == 1
     [log] = (tmp_path / "container-engine/errors").iterdir()
@@ -423,7 +423,7 @@ def test_a_limit_that_is_reached_is_no_mistake_of_ours(
         raise error
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(recall, "plan_of", fail)
+    monkeypatch.setattr(plan_output, "plan_of", fail)
     assert main(["plan", "e"]) == 1
     cause, hint, _details, see = capsys.readouterr().err.splitlines()
     assert cause == f"ce: error: {said}"

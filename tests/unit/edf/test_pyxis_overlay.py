@@ -11,7 +11,7 @@ from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.pyxis_names import OPTIONS, VARIABLES, VARIABLES_COUNT
-from container_engine.edf.pyxis_options import Overlay, apply, read
+from container_engine.edf.pyxis_overlay import Overlay, apply, read
 from container_engine.node.start import container
 
 HOME = "/home/me"

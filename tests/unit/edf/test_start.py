@@ -54,7 +54,7 @@ def test_types_of_what_every_plan_reads_are_no_strings(module: ModuleType) -> No
 
 
 def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_slowly() -> None:
-    loaded = imported_by("container_engine.submit.recall")
+    loaded = imported_by("container_engine.submit.plan_output")
     assert not loaded & {"container_engine.submit.prepare", "msgspec", "subprocess", "json"}
 
 

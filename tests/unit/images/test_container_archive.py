@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.pack import written
-from container_engine.images.pack.written import Roots, Selection
+from container_engine.images.pack import container_archive
+from container_engine.images.pack.container_archive import Roots, Selection
 
 Saved = dict[str, tarfile.TarInfo]
 
@@ -41,7 +41,7 @@ class Container:
         flags = os.O_RDONLY | os.O_DIRECTORY
         fds = [os.open(self.root / name, flags) for name in ("lower", "upper", "merged")]
         out = io.BytesIO()
-        written.write(Roots(*fds), selection, out, difference=difference)
+        container_archive.write(Roots(*fds), selection, out, difference=difference)
         for fd in fds:
             os.close(fd)
         out.seek(0)
@@ -179,7 +179,7 @@ def test_a_file_that_becomes_shorter_meanwhile_is_filled_up(container: Container
     flags = os.O_RDONLY | os.O_DIRECTORY
     fds = [os.open(container.root / name, flags) for name in ("lower", "upper", "merged")]
     out = Shortened(lambda: os.truncate(path, 10))
-    written.write(Roots(*fds), NOTHING_BEFORE, out, difference=True)
+    container_archive.write(Roots(*fds), NOTHING_BEFORE, out, difference=True)
     out.seek(0)
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
         file = archive.extractfile("log")

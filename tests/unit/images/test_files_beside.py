@@ -9,7 +9,7 @@ from container_engine.errors import UserError
 from container_engine.images import lock
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.images.resolve import from_file
-from container_engine.images.store import companions, identity
+from container_engine.images.store import files_beside, identity
 from container_engine.images.store.store import Store, Stores
 from tests.unit import squashfs
 
@@ -28,17 +28,17 @@ def owned(path: Path, uid: int, text: str = "{}") -> Path:
 
 def refused(path: Path, main: Path) -> str:
     with pytest.raises(UserError) as caught:
-        companions.read(str(path), str(main))
+        files_beside.read(str(path), str(main))
     assert caught.value.see == "untrusted-file"
     return caught.value.message
 
 
 def test_the_owner_of_the_main_file_and_root_have_a_say_and_nobody_else(tmp_path: Path) -> None:
     main, said = owned(tmp_path / "x.sqsh", OTHER), tmp_path / "x.sqsh.json"
-    assert companions.read(str(said), str(main)) is None
+    assert files_beside.read(str(said), str(main)) is None
     for uid in (OTHER, 0):
         owned(said, uid, "good")
-        assert companions.read(str(said), str(main)) == b"good"
+        assert files_beside.read(str(said), str(main)) == b"good"
     owned(said, THIRD)
     assert refused(said, main) == f"{said}: owned by user {THIRD}, and {main} by user {OTHER}"
     owned(said, OTHER).chmod(0o666)
@@ -49,7 +49,7 @@ def test_a_link_is_followed_if_its_owner_may_say_where(tmp_path: Path) -> None:
     main, link = owned(tmp_path / "x.sqsh", OTHER), tmp_path / "x.sqsh.json"
     link.symlink_to(owned(tmp_path / "y.json", OTHER, "good"))
     os.chown(link, OTHER, OTHER, follow_symlinks=False)
-    assert companions.read(str(link), str(main)) == b"good"
+    assert files_beside.read(str(link), str(main)) == b"good"
     os.chown(link, THIRD, THIRD, follow_symlinks=False)
     assert f"{link}: owned by user {THIRD}" in refused(link, main)
 
@@ -58,13 +58,13 @@ def test_what_is_no_file_or_huge_is_refused_and_nobody_waits(tmp_path: Path) -> 
     main, said = owned(tmp_path / "x.sqsh", 0), tmp_path / "x.sqsh.json"
     os.mkfifo(said)
     with pytest.raises(UserError, match="not a regular file"):
-        companions.read(str(said), str(main))
+        files_beside.read(str(said), str(main))
     said.unlink()
-    said.write_bytes(bytes(companions.MOST))
-    assert companions.read(str(said), str(main)) == bytes(companions.MOST)
-    said.write_bytes(bytes(companions.MOST + 1))
+    said.write_bytes(bytes(files_beside.MOST))
+    assert files_beside.read(str(said), str(main)) == bytes(files_beside.MOST)
+    said.write_bytes(bytes(files_beside.MOST + 1))
     with pytest.raises(UserError, match="larger than 4 MiB"):
-        companions.read(str(said), str(main))
+        files_beside.read(str(said), str(main))
 
 
 def test_a_configuration_or_a_lock_of_somebody_else_decides_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.config import DEFAULT_PATH, from_document, parse_environment, parse_rc
+from container_engine.images.image_config import (
+    DEFAULT_PATH,
+    from_document,
+    parse_environment,
+    parse_rc,
+)
 from container_engine.images.resolve import from_file, refuse_bare_file
 from tests.unit import squashfs
 

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Edf, EnvEntry, Origin
-from container_engine.edf.text import Operator, Variable
 from container_engine.plan.build import Built
 from container_engine.plan.judge import judge
 from container_engine.plan.model import Image

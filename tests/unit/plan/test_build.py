@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Annotation, Device, Mount, Origin
-from container_engine.edf.text import Operator, Variable
 from container_engine.plan.build import missing_image
 from container_engine.plan.model import Image, LaunchPlan, Part, from_json
 from container_engine.site import SiteConfig

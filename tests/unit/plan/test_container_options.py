@@ -7,7 +7,7 @@ import pytest
 from container_engine.images import lock
 from container_engine.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
-from container_engine.submit import memo
+from container_engine.submit import plan_memo
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -156,7 +156,7 @@ def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None
 
 def test_no_two_requests_have_the_same_key() -> None:
     keys = {
-        memo.key(*request)
+        plan_memo.key(*request)
         for request in (
             (None, "/", "/p", ["a"]),
             ("", "/", "/p", ["a"]),

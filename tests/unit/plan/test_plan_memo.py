@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import container_engine
-from container_engine.submit import memo, prepare, recall
+from container_engine.submit import plan_memo, plan_output, prepare
 from tests.memo_file import fields_of, rewrite, write_fields
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
@@ -35,14 +35,14 @@ def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
     # without the program, as in an installation of Python's packages alone, nothing is remembered
-    assert recall.plan_of("e", user.context(), None) == ("", *divided(printed))
+    assert plan_output.plan_of("e", user.context(), None) == ("", *divided(printed))
     user.plan()
     rewrite(memo_file, lambda text: text.replace(b'"/scratch/me"', b'"/remembered"'))
     user.installed()
     for make, pull, expected in (
-        (recall.plan_of, None, remembered_plan),
-        (recall.plan_of, "missing", printed),
-        (recall.new_plan_of, None, printed),
+        (plan_output.plan_of, None, remembered_plan),
+        (plan_output.plan_of, "missing", printed),
+        (plan_output.new_plan_of, None, printed),
     ):
         assert make("e", user.context(), pull) == ("", *divided(expected)), (make, pull)
 
@@ -391,10 +391,10 @@ def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
 
 def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
     directory = user.home / "directory"
-    key = memo.key("e", str(user.cwd), str(user.prefix))
+    key = plan_memo.key("e", str(user.cwd), str(user.prefix))
     files = (f"{directory}/file",)
-    made = memo.Memo(key, files, {}, time.time_ns() + 10**10, "", prepare.HOST, [])
-    assert memo.remember(made, user.env, os.geteuid())
+    made = plan_memo.Memo(key, files, {}, time.time_ns() + 10**10, "", prepare.HOST, [])
+    assert plan_memo.remember(made, user.env, os.geteuid())
     assert user.recalled() == prepare.HOST
     directory.touch()
     assert user.recalled() is None
@@ -420,28 +420,28 @@ def test_memos_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) ->
 def test_only_the_newest_memos_are_kept(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True, mode=0o700)
-    for age in range(memo.MAX_MEMOS):
+    for age in range(plan_memo.MAX_MEMOS):
         old = place / f"old{age}"
         old.touch()
         os.utime(old, (1000 - age, 1000 - age))
     user.plan()
     names = {file.name for file in user.memos()}
-    assert len(names) == memo.MAX_MEMOS
-    assert f"old{memo.MAX_MEMOS - 1}" not in names
+    assert len(names) == plan_memo.MAX_MEMOS
+    assert f"old{plan_memo.MAX_MEMOS - 1}" not in names
     assert user.recalled() is not None
 
 
 def test_nothing_can_depend_on_the_whole_environment() -> None:
     with pytest.raises(TypeError):
-        dict(memo.Recorder({"A": "1"}))
+        dict(plan_memo.Recorder({"A": "1"}))
 
 
 def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
     user.plan()
-    key = memo.key("e", str(user.cwd), str(user.prefix))
-    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.HOST, [])
+    key = plan_memo.key("e", str(user.cwd), str(user.prefix))
+    made = plan_memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.HOST, [])
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
-        assert memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
+        assert plan_memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
         assert (user.recalled() == prepare.HOST) == expected
 
 
@@ -466,8 +466,8 @@ def test_the_program_finds_the_memo_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
 ) -> None:
     user.env["LD_LIBRARY_PATH"] = "/none"
-    made = memo.Memo(
-        memo.key(name, str(user.cwd), str(user.prefix), words),
+    made = plan_memo.Memo(
+        plan_memo.key(name, str(user.cwd), str(user.prefix), words),
         (str(user.image), "/nowhere", "relative", ""),
         {"LD_LIBRARY_PATH": "/none", "NONE": None, "": None, "A=B": None},
         time.time_ns() + 10**10,
@@ -475,7 +475,7 @@ def test_the_program_finds_the_memo_of_each_request(
         facts + prepare.PLAN,
         ["{}\n"],
     )
-    assert memo.remember(made, user.env, os.geteuid())
+    assert plan_memo.remember(made, user.env, os.geteuid())
     rest: list[str | bytes] = ["--", *([] if name is None else [os.fsencode(name)])]
     callers: list[list[str]] = [[], ["--for", "srun"], ["--for", "sbatch"]]
     for caller in callers:
@@ -487,9 +487,9 @@ def test_the_program_finds_the_memo_of_each_request(
 
 def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
     parts = ['{"a":{"secret":"', '"},"b":"@new@","secret":"', '"}\n']
-    key = memo.key("e", str(user.cwd), str(user.prefix))
-    made = memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.PLAN, parts)
-    assert memo.remember(made, user.env, os.geteuid())
+    key = plan_memo.key("e", str(user.cwd), str(user.prefix))
+    made = plan_memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.PLAN, parts)
+    assert plan_memo.remember(made, user.env, os.geteuid())
     secrets = set()
     for _ in range(3):
         told = user.told(["--for", "srun", "e"])

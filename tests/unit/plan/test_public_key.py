@@ -4,7 +4,7 @@ import pytest
 
 from container_engine.plan.public_key import judge
 from container_engine.plan.ssh_keys import SECRET
-from container_engine.submit import recall
+from container_engine.submit import plan_output
 from container_engine.submit.prepare import in_parts
 
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIEYlR/1leMZ/tnNZ1pHLTCwKAastzVEBflRVxX4d+X5U"
@@ -41,6 +41,6 @@ def test_what_is_no_public_key_is_refused_with_the_reason(text: str, message: st
 def test_each_launch_gets_a_secret_of_its_own_and_other_plans_stay_as_they_are() -> None:
     parts = in_parts(f'{{"parameters":{{"secret":"{SECRET}"}},"b":"{SECRET}"}}')
     assert parts == ['{"parameters":{"secret":"', f'"}},"b":"{SECRET}"}}']
-    first, second = recall.with_secret(parts), recall.with_secret(parts)
+    first, second = plan_output.with_secret(parts), plan_output.with_secret(parts)
     assert first != second
-    assert recall.with_secret(in_parts('{"env":"@new@"}')) == '{"env":"@new@"}'
+    assert plan_output.with_secret(in_parts('{"env":"@new@"}')) == '{"env":"@new@"}'
