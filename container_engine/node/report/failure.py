@@ -100,7 +100,7 @@ _SPACE_WORDS = " (the container's space in memory, tmpfs_size, is too small or t
 def explain(report: str) -> LaunchError:
     """Return the error for a report of the guard: operation, errno, subject, children's output."""
     stage, number, what, log = [*report.split("\n", 3), "", "", ""][:4]
-    errno = int(number) if number.isdigit() else 0
+    errno = int(number) if number.isdecimal() else 0
     if stage in CREATORS:
         return _creation(CREATORS[stage], what, log, errno)
     known = _KERNEL_WORDS.get((stage, errno))

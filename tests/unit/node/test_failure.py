@@ -1,7 +1,7 @@
 """The guard's report as one line for the user."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from container_engine.faults.catalogue import FAULTS
@@ -168,6 +168,7 @@ def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -
 
 
 @given(st.text())
+@example("\n²")  # a digit that is not a decimal one
 def test_any_report_is_explained_without_a_mistake(report: str) -> None:
     assert explain(report).see in FAULTS
 
