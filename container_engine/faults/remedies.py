@@ -39,9 +39,9 @@ def remedy_of_site(see: str, hint: str | None) -> str:
 
 
 def below(see: str, hint: str | None, details: str = "") -> str:
-    """Return lines that begin with "ce: ", without a final line end.
+    """Return the lines below an error, each of which begins with "ce: ", without a final newline.
 
-    `details` is the path of a log.
+    `details` is the path of a log, or "".
     """
     lines = [
         ("hint", remedy(see, hint)),

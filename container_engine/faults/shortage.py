@@ -1,4 +1,4 @@
-"""Tell a limit that is reached, or a device that is full, from a mistake of the engine.
+"""Distinguish a limit that is reached, or a full device, from a mistake of the engine.
 
 Imported only after a failure. Pure.
 """
@@ -28,18 +28,18 @@ _WORDS = {
 
 
 def hint(number: int) -> str:
-    """Return what to do about an errno of this kind, "" for any other."""
+    """Return what to do about the errno of a limit, "" for any other."""
     return _HINTS.get(number, "")
 
 
 def hint_in(text: str) -> str:
-    """Return what to do about another program's error that has the kernel's words, "" if none."""
+    """Return what to do about a limit that crun or Podman reports in `text`, "" for none."""
     lower = text.lower()
     return next((_HINTS[number] for words, number in _WORDS.items() if words in lower), "")
 
 
 def of_error(error: BaseException) -> tuple[str, str]:
-    """Return message and hint if `error` is of this kind, two empty strings if it is not."""
+    """Return message and hint if `error` is about a limit, two empty strings if it is not."""
     if isinstance(error, MemoryError):
         return "out of memory", _HINTS[ENOMEM]
     if not isinstance(error, OSError) or error.errno not in _HINTS:

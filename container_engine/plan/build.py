@@ -165,9 +165,9 @@ def _startup(edf: Edf, texts: Resolver) -> tuple[StartupLine, ...]:
 
 
 def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer | None:
-    """Return the container of the EDF's name, or of the EDF if `scope` is "job"; else None.
+    """Return the container that the EDF names, or the EDF's own if `scope` is "job"; else None.
 
-    Two environments with the same name of a container mean the same one.
+    Two environments that name a container alike share it.
     """
     text = next((entry.value for entry in edf.annotations if entry.key == CONTAINER_NAME), "")
     named = read_name(text)

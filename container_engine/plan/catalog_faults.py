@@ -154,7 +154,7 @@ def _cycle(hooks: Mapping[str, Hook], name: str, above: list[str], done: set[str
 
 
 def _before(data: HookFile) -> dict[str, tuple[str, ...]]:
-    """Return the hooks that are applied before one, by the key that names them."""
+    """Return the hooks that are applied before the hook with this data, by the key naming them."""
     return {"implies": data.implies, "after": data.after, "requires.hooks": data.requires.hooks}
 
 

@@ -24,7 +24,7 @@ class Resolver:
     """Fills the image's variables into strings of an EDF, and collects their problems."""
 
     def __init__(self, image: Image | None) -> None:
-        """Pass None if nothing is known of the image: its variables may then have any value."""
+        """Pass None if nothing is known of the image: its variables are then replaced by ""."""
         self._image = image
         self.problems: list[Problem] = []
 

@@ -35,7 +35,7 @@ _INSTEAD = {
 }
 _SCOPE = f"{PREFIX}scope"
 _WITH_TASKS = f'not with a container for each task ({_SCOPE} = "task")'
-# of hooks: modules that start a service beside the tasks
+# modules of hooks (`code`) that start a service beside the tasks
 _SERVING = frozenset(["ssh"])
 _SITES = "remove the line; 'ce config show' says what the site has set"
 
@@ -120,7 +120,10 @@ def _mounts(edf: Edf, offer: Offer) -> Iterator[Problem]:
 
 
 def _of_tasks(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
-    """Yield what an environment asks for once for a node; the node checks hooks that may apply."""
+    """Yield settings that need one container for all tasks of a node, if each task has its own.
+
+    Automatic hooks are checked on the node.
+    """
     given = {entry.key: entry for entry in edf.annotations}
     scope = given.get(_SCOPE)
     named = given.get(CONTAINER_NAME)

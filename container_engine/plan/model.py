@@ -26,15 +26,14 @@ from container_engine.secrecy import WORDS
 from container_engine.site.model import Namespace  # noqa: TC001  # msgspec evaluates it
 
 VERSION: Literal[1] = 1
-# of a plan with several images, with one that only nodes have, or of a container that lives with
-# its job: an older engine would start the base alone, without the image's variables, or a container
-# that ends with its step
+# The version of a plan with several images, with an image that only nodes have, or with a container
+# that is kept, saved, or one for each task. Older engines, which do not know these, must refuse it.
 EXTENDED: Literal[2] = 2
 _FROM = "file:line that asks for it, or words where no file does"
 
 
 class Part(Model):
-    """An image that lies above another one: what it has, hides or removes counts."""
+    """An image above another one: its files replace, hide or remove those of the images below."""
 
     path: Annotated[str, about("absolute path of a SquashFS file")]
     name: Annotated[str, about("the image as the user wrote it, variables expanded")]
@@ -44,9 +43,9 @@ class Part(Model):
 
 
 class Image(Model):
-    """The file system that a container starts from: a SquashFS file and what its maker said of it.
+    """The file system that a container starts from: a SquashFS file with its maker's settings.
 
-    `env` always has a PATH. `entrypoint` is what the image wants run, whether or not a launch does.
+    `env` always has a PATH. `entrypoint` is the image's, whether or not a launch runs it.
     """
 
     path: Annotated[str, about("absolute path of a SquashFS file")]
@@ -80,7 +79,7 @@ class StartupLine(Model):
 
 
 class HookUse(Model):
-    """A hook that is applied, with everything that its data say for these parameters.
+    """A hook that is applied, with its data for the given parameters.
 
     Strings may contain `{node.NAME}`, which only the node fills in.
     """
@@ -123,7 +122,7 @@ class HookUse(Model):
 
 
 class Settings(Model):
-    """What the site decided."""
+    """Settings that the site has decided."""
 
     devices_if_there: Annotated[
         tuple[str, ...], about("devices of every container, where the node has them")
@@ -132,7 +131,7 @@ class Settings(Model):
     tmpfs_size: Annotated[str, about("limit of what a container may write")] = "50%"
     hooks_dirs: Annotated[tuple[str, ...], about("directories of OCI hooks")] = ()
     podman: Annotated[str, about("path of Podman on the nodes; empty: by PATH")] = ""
-    runtime: Annotated[str, about("path of crun on the nodes; empty: as Podman finds it")] = ""
+    runtime: Annotated[str, about("path of crun on the nodes; empty: by PATH")] = ""
     trace_dir: Annotated[str, about("where traces are written; empty: nowhere")] = ""
     tracking_tool: Annotated[
         tuple[str, ...],
@@ -177,13 +176,13 @@ class KeptContainer(Model):
 
 
 class LaunchPlan(Model):
-    """One launch. `to_json` is what travels to the nodes and what `ce plan --json` prints."""
+    """One launch. The nodes receive it as JSON, which `ce plan --json` prints."""
 
     version: Annotated[
         Literal[1, 2],
         about(
             "of this format; 2 where there are images above the base, or images that only nodes "
-            "have, or the container is kept or saved"
+            "have, or the container is kept, saved, or one for each task"
         ),
     ] = VERSION
     engine: Annotated[str, about("version of the container engine that made the plan")]

@@ -19,8 +19,8 @@ from container_engine.plan.model import LaunchPlan
 TARGET = Path(__file__).parents[1] / "node" / "plan_types.py"
 _HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `python -m container_engine.plan.node_types`. No key is certain: a
-launch reports what is wrong with a damaged plan, too.
+Generated from plan/model.py by `python -m container_engine.plan.node_types`. All keys are optional
+here: a launch must also be able to report a damaged plan.
 """
 
 # ruff: noqa: E501
@@ -47,7 +47,7 @@ def _add(kind: type[Model], done: dict[str, str]) -> None:
         return
     hints = get_type_hints(kind, None, {**vars(model), "Text": Text})
     keys = {field.encode_name: _text(hints[field.name], done) for field in fields(kind)}
-    # `from` is a word of Python
+    # `from` is a keyword of Python
     if all(key.isidentifier() and key != "from" for key in keys):
         lines = "".join(f"    {key}: {text}\n" for key, text in keys.items())
         done[kind.__name__] = f"class {kind.__name__}(TypedDict, total=False):\n{lines}\n"

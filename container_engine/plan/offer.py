@@ -1,4 +1,4 @@
-"""The site's offer to environments: what a plan is made of besides the environment. Pure."""
+"""The site's offer to environments: all that a plan depends on besides EDF and image. Pure."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ SETTINGS = {
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
     "unshare": _Setting(_namespaces, "net, ipc, uts and pid, with commas between them"),
 }
-# what only an environment says
+# settings that an environment has, but not the site
 _OWN = {
     CONTAINER_NAME.removeprefix(PREFIX): _Setting(read_name, NAME_FORM),
     CONTAINER_SAVE.removeprefix(PREFIX): _Setting(_file, "the absolute path of a file"),

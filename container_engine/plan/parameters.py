@@ -1,4 +1,4 @@
-"""Settles those parameters of a hook that depend on others or on directories. Pure."""
+"""Checks and completes parameters of a hook that depend on others or on directories. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 20
 def settle(
     active: Active, values: Values, annotations: Mapping[str, str], entries: Entries
 ) -> Iterator[Refusal]:
-    """Replace `latest` with a real name, and yield the problems of the parameters."""
+    """Replace `latest` with a real name in `values`, and yield the problems of the parameters."""
     hook = active.hook
     for name, parameter in hook.data.parameters.items():
         key = f"{hook.annotation}.{name}"
@@ -54,7 +54,7 @@ def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
 
 
 def _remedy(hook: Hook, parameter: Parameter) -> str | None:
-    """Return the line that makes the parameter count, if there is one."""
+    """Return the remedy that gives the parameter an effect, None if no single line does."""
     if len(parameter.when) != 1:
         return None
     ((name, value),) = parameter.when.items()
@@ -71,7 +71,10 @@ def _only(parameter: Parameter) -> str:
 
 
 def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iterator[Refusal]:
-    """Require the value to be an entry of a directory, if that can be read here."""
+    """Yield a refusal of a value that is not an entry of its directory, if that can be read here.
+
+    Replace `latest`.
+    """
     hook = active.hook
     directory = values.text(hook, hook.data.parameters[name].values_in)
     known = entries(directory)

@@ -60,7 +60,7 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
 
 
 def in_some(hooks: Iterable[HookUse]) -> list[str]:
-    """Return one text on the hooks that apply in steps with certain variables only, if any."""
+    """Return a text on the hooks that apply only in steps with certain variables, or []."""
     names = sorted(hook.name for hook in hooks if hook.automatic_when)
     return [f"{', '.join(names)} (ce hooks show NAME says which)"] if names else []
 

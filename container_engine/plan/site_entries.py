@@ -42,9 +42,10 @@ class Sitewide(NamedTuple):
 
 
 def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
-    """Return the entries of `config`, expanded with `env`, which is only asked for single names.
+    """Return the entries of `config`, expanded with the variables `env`.
 
-    Raise FaultsError with every entry that cannot be used.
+    Only single names of `env` are looked up. Raise FaultsError with every entry that cannot be
+    used.
     """
     reader = _Reader(config, env)
     found = Sitewide(

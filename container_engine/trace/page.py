@@ -1,4 +1,4 @@
-"""Renders a step's traces as one HTML page: a timeline with a row per node, and the launch.
+"""Renders a step's traces as one HTML page: a timeline with a row per node, and what was launched.
 
 The page is self-contained: it needs no script, font or network connection.
 """

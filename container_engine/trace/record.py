@@ -61,14 +61,14 @@ class Trace(NamedTuple):
 
     @property
     def start_took(self) -> float:
-        """The time from slurmstepd's fork to the last task that joined, in seconds."""
+        """The time from the start of the launcher to the last task that joined, in seconds."""
         return self.on_node[-1].end - self.on_node[0].begin if self.on_node else 0.0
 
 
 def steps(directory: str, uid: int, since: float = 0) -> list[str]:
     """Return JOB.STEP of the traces that `uid` can trust, the newest first. Raise UserError.
 
-    Directories that have not changed since then are left out.
+    Directories that have not changed after `since`, in seconds since 1970, are left out.
     """
     found = []
     try:
@@ -89,7 +89,7 @@ def steps(directory: str, uid: int, since: float = 0) -> list[str]:
 def _is_credible(status: os.stat_result, uid: int) -> bool:
     """Accept directories of `uid` only, or all for root.
 
-    If the traces of all users lie in one place, any user can put a directory there.
+    If the traces of all users are in one place, any user can put a directory there.
     """
     return stat.S_ISDIR(status.st_mode) and uid in (0, status.st_uid)
 
@@ -111,7 +111,7 @@ def choose(directory: str, wanted: str, uid: int) -> str:
 
 
 def of_job(directory: str, known: Sequence[str], wanted: str) -> list[str]:
-    """Return those of the steps that JOB or JOB.STEP names. JOB may be a task of an array, 7_3."""
+    """Return the `known` steps that JOB or JOB.STEP names. JOB may be a task of an array, 7_3."""
     job, _dot, number = wanted.partition(".")
     is_array = "_" in job
     return [
@@ -128,7 +128,7 @@ def _array(directory: str, step: str) -> str:
 
 
 def read(directory: str, step: str) -> list[Trace]:
-    """Return the traces of all nodes of a step, sorted by name."""
+    """Return the traces of all nodes of a step, sorted by name. Raise UserError."""
     return list(_traces(directory, step))
 
 
@@ -144,7 +144,7 @@ def missing(traces: Sequence[Trace]) -> list[str]:
 
 
 def first(directory: str, step: str) -> Trace | None:
-    """Return the first node's trace, or None, for facts that all nodes of the step share."""
+    """Return one node's trace, or None, for facts that all nodes share. Raise UserError."""
     return next(_traces(directory, step), None)
 
 
@@ -165,7 +165,7 @@ def _traces(directory: str, step: str) -> Iterator[Trace]:
 def _read(path: str) -> Trace | None:
     """Return the trace in a file, or None if it is not complete yet or of another version.
 
-    If a container ended before its launcher, its end comes first in the file.
+    The line about the container's end is the first if it ended before its launcher.
     """
     documents = list(_documents(path))
     facts = next((document for document in documents if "version" in document), {})
@@ -192,7 +192,7 @@ def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, 
 
 
 def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
-    """Raise TypeError or KeyError for facts that no launch writes: users can write anything."""
+    """Raise TypeError or KeyError for facts unlike a launch's: users can write anything there."""
     image = facts["image"]
     images = (image, *image.get("above", ()))
     names = [one[key] for one in images for key in _IMAGE]
@@ -208,9 +208,10 @@ def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
 
 
 def content(path: str) -> str:
-    """Return the text of a node's trace or log, or "" for a file no node wrote. Raise UserError.
+    """Return the text of a node's trace or log. Raise UserError if it cannot be read.
 
-    Root reads the traces of all users, who may put a symlink, a pipe or an endless file there.
+    Return "" for a file that no node can have written: root reads the traces of all users, who may
+    put a symlink, a pipe or an endless file there.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
