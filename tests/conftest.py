@@ -17,8 +17,8 @@ from tests.lock import alone_on
 def _take_signals() -> None:
     """Handle signals that nohup or `&` in a script ignores.
 
-    An ignored signal would also be ignored by all that tests start; a handled one gets its usual
-    meaning back there.
+    Programs that tests start would also ignore an ignored signal; a handled signal has its usual
+    effect on them.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -18,7 +18,7 @@ _UNCONFINED = ("--security-opt=seccomp=unconfined", "--log-driver=none")
 
 
 def podman_by_hand(here: Place) -> Way:
-    """Return namespaces, squashfuse and overlay by hand, then Podman.
+    """Return a command that sets up namespaces, squashfuse and an overlay, then runs Podman.
 
     Podman's variables declare that it has a user namespace already. Its store is discarded with the
     namespaces.
@@ -37,14 +37,14 @@ def podman_by_hand(here: Place) -> Way:
 
 
 def crun_by_hand(here: Place) -> Way:
-    """Return namespaces, squashfuse and overlay by hand, then crun without Podman."""
+    """Return a command that sets up namespaces, squashfuse and an overlay, then runs crun."""
     at = str(here.session)
     crun = ("crun", f"--root={at}/crun", "--cgroup-manager=disabled")
     return [*_by_hand(here), *crun, "run", "-d", "-b", str(here.bundle), "bench"], {}
 
 
 def nothing_by_hand(here: Place) -> Way:
-    """Return namespaces, squashfuse and overlay without a container."""
+    """Return a command that sets up namespaces, squashfuse and an overlay, and no container."""
     return [*_by_hand(here), "/bin/true"], {}
 
 
@@ -53,7 +53,7 @@ def _by_hand(here: Place) -> list[str]:
 
 
 def podman_detached(here: Place) -> tuple[list[str], list[str], Mapping[str, str]]:
-    """Return how to start and to remove a container with usual rootless Podman.
+    """Return commands that start and remove a container with usual rootless Podman, and variables.
 
     The image is unpacked and Podman's store is warm.
     """
@@ -64,7 +64,7 @@ def podman_detached(here: Place) -> tuple[list[str], list[str], Mapping[str, str
 
 
 def podman_task(here: Place) -> Way:
-    """Return one task in usual rootless Podman, with a store for each node.
+    """Return the command of one task in usual rootless Podman, with a store for each node.
 
     The nodes of the sandbox share a machine.
     """
@@ -86,5 +86,5 @@ def _podman_environment(at: str) -> Mapping[str, str]:
 
 
 def charliecloud_task(here: Place) -> Way:
-    """Return a task with ch-run, which serves the SquashFS file and needs the user's name."""
+    """Return a task's command with ch-run, which mounts the SquashFS file and needs USER."""
     return ["ch-run", str(here.image), "--", "true"], {"USER": "bench"}

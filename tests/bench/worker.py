@@ -19,7 +19,8 @@ from typing import Any
 
 _ENOUGH_S = 60
 _POLL_S = 0.005
-# of the launcher's answer: a word, and the descriptor at which tasks ask for their containers
+# Indices in the launcher's answer: of the first word about tasks, and of the descriptor at which
+# tasks ask for their containers; and the most descriptors that it has.
 _ASKS, _TASKS, _MOST_FDS = 5, 6, 16
 
 
@@ -120,7 +121,7 @@ _held: list[Callable[[], None]] = []
 def many(request: dict[str, Any]) -> dict[str, Any]:
     """Start containers of tasks, `single` of them in turn and then `count` at once.
 
-    Return two lists: how long each of the first took, and when each of the others was there. The
+    Return two lists: how long each start in turn took, and when each of the others had started. The
     containers stay until `ended`.
     """
     answer, fds, end = _launched(request)

@@ -1,4 +1,4 @@
-"""A registry on the loopback interface, its users, and listings of what they get."""
+"""A registry on the loopback interface, its users, and listings of the images they pull."""
 
 import json
 import os

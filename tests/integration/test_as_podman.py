@@ -181,7 +181,7 @@ Compare = Callable[[str], dict[str, Entry]]
 
 @pytest.fixture
 def compared(podman: Podman, person: Person, server: str, tmp_path: Path) -> Compare:
-    """Return a function that returns an image's entries, once Podman has the same ones."""
+    """Return a function that checks that Podman has an image's entries, and returns them."""
 
     def compare(reference: str) -> dict[str, Entry]:
         image = person.get(registry_image(reference))

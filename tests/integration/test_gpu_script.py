@@ -19,7 +19,7 @@ GPU = ROOT / "tests/gpu"
 
 @pytest.fixture(scope="module")
 def unpacked(prepared: Path) -> Iterator[Path]:
-    """Yield a directory of the user's, with what the archive for such a machine has."""
+    """Yield a directory of the user's into which the archive of `make gpu-bundle` is unpacked."""
     directory = Path(tempfile.mkdtemp(prefix="test-gpu-", dir=prepared / "cache"))
     image = images.provide(Layout(prepared), "demo")
     archive = run(GPU / "bundle", prepared / "prefix", image, directory / "ce-gpu.tar").strip()

@@ -403,7 +403,7 @@ def test_mounted_libraries_and_directories_are_found_by_the_loader(
 def test_what_the_environment_file_mounts_counts_as_the_containers(
     engine: Engine, place: Place
 ) -> None:
-    """So do links in it whose targets differ between the container and the node."""
+    """A link in a mount may have a target on the node and none in the container."""
     node = place.node / "mounted"
     needed = build(node / "other/libdep.so.1", "libdep.so.1", symbol="dep")
     top = build(

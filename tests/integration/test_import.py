@@ -116,7 +116,7 @@ def test_what_is_shown_are_the_bytes_that_arrived_and_then_those_packed(
     for counts in phases.values():
         assert counts == sorted(counts)
         assert counts[-1] <= total
-    # the layer below was there
+    # the store had the layer below already
     assert min(phases.get("downloading", [total])) >= 20 << 20
     assert person.seen[-1] == ("packing", total, total)
 

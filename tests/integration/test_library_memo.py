@@ -192,7 +192,7 @@ def test_without_a_place_for_memos_the_container_is_the_same(
         subprocess.run([*tmpfs, str(where)], check=True)
     try:
         assert [starting.look() for _ in range(2)] == [first] * 2
-        # neither a memo nor a part of one
+        # neither a memo nor a part of one is left
         assert not [*where.glob("libraries/*"), *where.rglob(".*.*")]
     finally:
         if fault == "full":

@@ -25,7 +25,7 @@ if test -e "$1/bad"; then echo "found: /bad"; exit 1; fi
 
 
 class Site:
-    """A site's configuration and scanner; it runs a user's commands there."""
+    """A site's configuration and scanner, and a user of it who runs `ce`."""
 
     def __init__(
         self, directory: Path, registry: Registry, printed: pytest.CaptureFixture[str]

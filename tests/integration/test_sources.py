@@ -321,7 +321,7 @@ def test_a_build_does_not_mind_that_the_host_gets_a_new_user(stranger: Engine) -
 
 
 def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
-    """Both a SquashFS file and an image that was built here, which no registry has."""
+    """One is a SquashFS file, the other an image that was built here and is in no registry."""
     where, ce = stranger.scratch / "recipe", str(stranger.prefix / "bin/ce")
     where.mkdir()
     shutil.copy(stranger.image("busybox"), where / "base.sqsh")

@@ -115,7 +115,7 @@ def test_libraries_of_programs_for_logins_take_no_modules_of_the_image(engine: E
 def test_an_images_openssl_configuration_loads_nothing_into_ssh(
     engine: Engine, tmp_path: Path
 ) -> None:
-    """Nor does one at any of the places that the library was built with."""
+    """It is at every path at which the library may have been built to look for it."""
     _make_image(engine, tmp_path)
     _make_library(tmp_path / "evil.so")
     text = (

@@ -1,4 +1,4 @@
-"""An image that has the names which scripts of MLPerf's submissions call, and does nothing.
+"""An image whose programs have the names that scripts of MLPerf's submissions call.
 
 `run_and_time.sh`, the program of such a submission, reports its task and writes into /results.
 """
@@ -52,7 +52,7 @@ _FILES = {
         )
     },
     "usr/bin/ray": _RAY,
-    # for SkyPilot: what it installs is written down, in the container's own files
+    # for SkyPilot: records what it installs, in the container's own files
     "usr/bin/apt-get": '#!/bin/sh\necho "stub: apt-get $*" | tee -a /var/log/installed\n',
     "usr/bin/slurm2pytorch": '#!/bin/sh\nexec "$@"\n',
     "workspace/run_and_time.sh": _RUN,

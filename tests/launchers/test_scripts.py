@@ -1,4 +1,4 @@
-"""Scripts of others for pyxis, unchanged: every run.sub and ray.sub below CE_LAUNCHER_SCRIPTS."""
+"""Others' scripts for pyxis, unchanged: each run.sub and ray.sub below CE_LAUNCHER_SCRIPTS."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_script_that_starts_ray_can_be_attached_to(user: User, stub: Path, scr
     finally:
         print(user.files("*log*"))
     assert [tasks(one)[0][1:] for one in said] == [("n1", "ce-demo"), ("n2", "ce-demo")]
-    # a step joins the container: it sees what `ray start` left there, which no other has
+    # a step in the container of `ray start` sees what that left; no other container has it
     assert ["started here" in one for one in said] == [True, True]
     assert sorted(path.name for path in units.iterdir()) == ["n1", "n2"]
     assert "ce: error" not in user.files("*log*")

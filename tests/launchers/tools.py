@@ -1,4 +1,4 @@
-"""The launchers of others, each in a virtual environment of its own, with every package pinned."""
+"""Others' launchers, each in a virtual environment of its own, with every package pinned."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _TEST_S, _FILE_S = "600", 2400
 _SITE = 'batch_script = "inside"\npyxis_writable = true\nroot_remap = true\n'
 # Slurm's setting that lets root of a container use its PMIx.
 _MPI = "PMIxEnv=PMIX_MCA_psec=none\n"
-# `wait` alone also waits for the process by which bats limits a test, so such a file goes without.
+# A file that calls `wait` gets no time limit: it would also wait for bats's process for that.
 _WAITS = re.compile(r"^\s*wait$", re.MULTILINE)
 _LINE = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
 _REGISTRIES = ("docker.io", "nvcr.io", "gcr.io", "registry.gitlab.com")
@@ -97,7 +97,7 @@ def _run(cluster: Cluster, place: Path, copy: Path, name: str) -> list[Outcome]:
         "-Q",
         "-N1",
         "--exclusive",
-        # half of the node's memory: a test's own sbatch wants some of it
+        # half of the node's memory, as a test's own sbatch needs some of it
         "--mem-per-cpu=512M",
         "bats",
         "--tap",

@@ -70,7 +70,7 @@ class Blame:
 
 
 class Provoked:
-    """Runner of steps that must fail; it checks that no task of theirs has run."""
+    """Runner of steps that must fail; it checks that none of their tasks has run."""
 
     def __init__(self, cluster: Cluster, shared: Path) -> None:
         self.cluster, self.shared = cluster, shared
@@ -91,7 +91,7 @@ class Provoked:
         done = self.cluster.run([*before, *argv], user, env)
         left = [path for path in (marker, Path("/dev/shm/ce-ran")) if path.exists()]
         for path in left:
-            path.unlink()  # or every later test would fail of it
+            path.unlink()  # otherwise every later test would fail
         assert not left
         assert "ran" not in done.stdout
         return done

@@ -28,7 +28,7 @@ class Job:
         return as_if_at_once((self._directory / "err").read_text(errors="replace"))
 
     def wait_for_lines(self, count: int, within_s: float = 30) -> list[str]:
-        """Return the first `count` lines of its output; fail if it ends before."""
+        """Return the first `count` lines of output; fail if it ends or the time is up before."""
 
         def whole_lines() -> list[str] | None:
             lines = self.out.splitlines(keepends=True)

@@ -12,7 +12,7 @@ _ANSWER = struct.Struct("<IiQIIIIHHIIHHI28x")
 
 
 def _mount(directory: str) -> int:
-    """Return the descriptor of the device, which fusermount3 has mounted there."""
+    """Mount a FUSE file system by fusermount3; return the descriptor of its device."""
     ours, theirs = socket.socketpair()
     os.set_inheritable(theirs.fileno(), True)
     environment = {**os.environ, "_FUSE_COMMFD": str(theirs.fileno())}

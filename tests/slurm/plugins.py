@@ -11,7 +11,7 @@ from tests.slurm.error_block import mounted_on
 
 
 def own_stack(cluster: Cluster, directory: Path, *lines: str) -> dict[str, str]:
-    """Return variables that give srun a plugstack.conf of these lines; nodes keep the cluster's."""
+    """Return variables that give srun a plugstack.conf of these lines; nodes have the cluster's."""
     stack, conf = directory / "plugstack.conf", directory / "slurm.conf"
     stack.write_text("".join(f"{line}\n" for line in lines))
     text = (cluster.dir / "etc" / "slurm.conf").read_text()

@@ -73,5 +73,5 @@ def site_on(cluster: Cluster) -> Iterator[Site]:
         yield site
     finally:
         site.remove()
-        # Processes that hooks have started may still write there.
+        # Processes that hooks have started may still write to the directory.
         shutil.rmtree(directory, ignore_errors=True)

@@ -443,7 +443,7 @@ def test_a_planner_that_is_killed_is_named(
 def test_plan_variables_forged_by_a_user_do_not_run_the_command_on_the_host(
     cluster: Cluster, demo: str, shared: Path
 ) -> None:
-    """The plan travels in the environment: users can damage it there, but not escape by that."""
+    """Users can damage the plan, which travels in the environment, but escape nothing by that."""
     env = {"SLURM_CE_PLAN_PARTS": "1", "SLURM_CE_PLAN_0": "{}"}
     done = cluster.srun(f"--environment={demo}", "sh", "-c", ". /etc/os-release; echo $ID", env=env)
     assert done.stdout == "ce-demo\n", done.stderr

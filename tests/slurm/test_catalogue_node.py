@@ -162,7 +162,7 @@ def _lives(program: str) -> bool:
 def test_a_node_whose_slurm_does_not_load_the_plugin(
     cluster: Cluster, demo: str, n2: str, shared: Path
 ) -> None:
-    """Slurm silently drops the option there, so this node must not get the plain command."""
+    """Such a Slurm drops the option without a word, so the node must not get the plain command."""
     with plugins_on(cluster, n2, shared, "# nothing\n"):
         done = cluster.srun("-N2", f"--environment={demo}", "sh", "-c", "echo $SLURMD_NODENAME")
     assert done.stdout == "n1\n"

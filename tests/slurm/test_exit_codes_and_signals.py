@@ -1,4 +1,4 @@
-"""End of a step, side by side with the same step without a container."""
+"""Ends of steps in a container, compared with those of the same steps without one."""
 
 import re
 import signal

@@ -174,7 +174,7 @@ class _Round:
             ]
             raise AssertionError(f"{self.fault}, {hit}: {error}; {found}") from None
 
-    # ---- with an image that is not there yet -------------------------------------------------
+    # ---- with an image that must be imported first -------------------------------------------
 
     def _import(self, stack: ExitStack) -> str:
         """Launch with an import and the fault, launch again without it, then check the store."""
@@ -250,7 +250,7 @@ def _steps_of_others_than(user: str) -> list[Process]:
 
 
 def _left_of_alice(cluster: Cluster) -> list[str]:
-    """Return Alice's leftovers only, since the bystander's container may be there."""
+    """Return Alice's leftovers only, since the bystander's container may still run."""
     uid = pwd.getpwnam(BOB).pw_uid
     bobs = {str(process.pid) for process in processes() if process.uid == uid}
     stepds = {str(p.parent) for p in processes() if p.uid == uid}

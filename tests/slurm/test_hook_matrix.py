@@ -143,7 +143,7 @@ CASES = {
             "bin/nvidia-cuda-mps-control",
             "hook nvidia_cuda_mps: mount source '@/bin/nvidia-cuda-mps-control' does not exist",
         ),
-        # Its programs are made for glibc; the stand-in is a bash script, and bash is missing there.
+        # Its programs need glibc. The stand-in is a bash script; the musl image has no bash.
         musl="",
         musl_says="it needs '/bin/bash', which does not exist",
     ),

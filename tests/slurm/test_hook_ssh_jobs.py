@@ -197,7 +197,7 @@ def _allocated(cluster: Cluster) -> Iterator[str]:
 
 @contextmanager
 def _step_of(cluster: Cluster, job: str, name: str, node: str) -> Iterator[int]:
-    """Run a step of that job on one node, to a regular end; yield the port of its server."""
+    """Run a step of the job on one node, to a regular end; yield its ssh server's port."""
     srun = ["srun", f"--jobid={job}", "--overlap", "-n1", "-w", node, f"--environment={name}"]
     with started(cluster, *srun, "sh", "-c", "echo up; cat") as added:
         added.wait_for_lines(1)

@@ -96,7 +96,7 @@ def test_another_user_can_neither_join_read_nor_stop_any_process_of_a_container(
 def test_another_users_container_does_not_help_to_attack(
     cluster: Cluster, victim: tuple[Job, list[Process]]
 ) -> None:
-    """In one's own user namespace one has capabilities, but none of them is valid outside."""
+    """Root of a user namespace has capabilities, but none of them is valid outside of it."""
     job, processes = victim
     edf = cluster.edf()
     pids = [str(process.pid) for process in processes]
@@ -217,7 +217,7 @@ __attribute__((constructor)) static void loaded(void)
 def hostile(shared: Path) -> tuple[Path, dict[str, str], Path]:
     """Prepare modules and libraries that a careless Python would load.
 
-    Return their directory, an environment that points there, and the file that one of them makes
+    Return their directory, an environment that points to it, and the file that one of them creates
     when it is loaded.
     """
     marker, place = shared / "loaded", shared / "hostile"

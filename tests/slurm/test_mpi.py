@@ -247,7 +247,7 @@ def test_a_host_mpi_that_replaces_the_images_is_reported_once(
 
 
 def test_a_program_for_another_mpi_than_the_images_is_named(cluster: Cluster, shared: Path) -> None:
-    """The MPI of the image is another one, so advice on its `--mpi=` would not help."""
+    """The image's MPI differs from the program's, so advice on `--mpi=` would not help."""
     probe = _tree(cluster, shared / "sw", "openmpi") / "usr/bin/mpi-probe"
     edf = cluster.edf(f'mounts = ["{shared}"]\n', image="mpich")
     done = cluster.srun("--mpi=pmix", "-N1", "-n2", f"--environment={edf}", str(probe), "ring")
@@ -304,7 +304,7 @@ def test_a_step_without_pmix_sees_no_directory_of_slurm(cluster: Cluster, open_m
 
 @pytest.mark.parametrize("mpi", ["pmix", "pmi2"])
 def test_an_annotation_turns_off_what_slurm_offers_to_mpi(cluster: Cluster, mpi: str) -> None:
-    """Nothing is mounted and no variable is left."""
+    """Then Slurm's directory is not mounted, and its variables are not set."""
     off = cluster.edf(f'[annotations]\ncom.hooks.{mpi}.enabled = "false"\n')
     script = f"env | grep -c ^PMI; ls {cluster.dir}/spool 2>/dev/null | wc -l"
     found = {}

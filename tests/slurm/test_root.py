@@ -1,4 +1,4 @@
-"""Steps whose users are root in their containers, and install packages there."""
+"""Steps whose users are root in their containers, where they install packages."""
 
 from pathlib import Path
 

@@ -182,7 +182,7 @@ def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Clu
 
 @pytest.mark.parametrize("by", ["user", "configuration"])
 def test_a_sandbox_in_another_pid_namespace_is_not_this_one(cluster: Cluster, by: str) -> None:
-    """Its directory and its users may have the same names, in a root directory of its own."""
+    """It may have a root directory of its own, and in it a directory and users of equal names."""
     layout = Layout(cluster.dir)
     command = {
         "user": ["setpriv", "--reuid", ALICE, "--clear-groups", "sleep", "1001"],

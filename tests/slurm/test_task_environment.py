@@ -37,7 +37,7 @@ def test_a_task_has_the_users_ids_and_names(cluster: Cluster, demo: str) -> None
 
 
 def test_a_task_has_all_groups_of_the_user(cluster: Cluster, demo: str) -> None:
-    """They appear as nogroup in the user namespace, so they are read from outside."""
+    """In the user namespace the groups appear as nogroup, so the test reads them from outside."""
     with started(
         cluster, "srun", f"--environment={demo}", "sh", "-c", "echo $$; exec sleep 100"
     ) as job:

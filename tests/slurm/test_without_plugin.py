@@ -208,7 +208,7 @@ def test_the_task_prolog_of_a_site_lets_everything_run_where_the_plugin_is(
 def test_an_environment_of_a_batch_host_without_it_is_refused_by_sbatch_within(
     place: Place, bare: str
 ) -> None:
-    """sbatch there does not know the job's environment, but the srun in the new job does."""
+    """sbatch on this host does not know the job's environment, but srun in the new job does."""
     script = place.cluster.write(f"#!/bin/bash\nsrun {place.ran}\n")
     code, said = place.batch(
         bare, f"sbatch --wait -w {bare} --output={place.shared}/inner {script}"

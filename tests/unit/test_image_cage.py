@@ -147,7 +147,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("root", [True, False])
 def test_a_caged_process_reads_and_maps_memory_and_nothing_else(probe: Path, *, root: bool) -> None:
-    """It is run as the guard's child, root in its user namespace, and as an ordinary user."""
+    """The guard runs it as root in a user namespace; elsewhere an ordinary user runs it."""
     enter = ["unshare", "--user", "--map-root-user"] if root else []
     done = subprocess.run([*enter, str(probe)], text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -37,7 +37,7 @@ def put(image: Path, name: str, program: Path) -> None:
 def test_a_shell_of_the_image_is_chosen_or_ce_login_itself(
     tmp_path: Path, program: Path, own: str | None
 ) -> None:
-    # not even ce-login itself can be executed here
+    # an image without any shell, and even without ce-login
     assert shell(tmp_path, program, own) == f"/{OWN}"
     put(tmp_path, OWN, program)
     assert shell(tmp_path, program, own) == f"/{OWN}"

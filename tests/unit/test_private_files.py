@@ -18,7 +18,7 @@ def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
 def test_a_directory_of_another_user_is_not_written_to(
     tmp_path: Path, as_nobody: Callable[[Path], None]
 ) -> None:
-    """Root could write there, and an access control list may let others do it."""
+    """Root could write to it, and an access control list may allow others to."""
     (tmp_path / "d").mkdir(0o700)
     as_nobody(tmp_path / "d")
     with pytest.raises(PermissionError, match="is not this user's alone"):

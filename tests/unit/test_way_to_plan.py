@@ -39,7 +39,7 @@ def level(file: str) -> int:
 
 
 class Way:
-    """The files that the given texts, and what is made of them, pass."""
+    """The files through which the given texts, and the objects made of them, pass."""
 
     def __init__(self, *texts: str) -> None:
         self.texts = texts

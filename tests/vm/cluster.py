@@ -102,7 +102,7 @@ class Cluster:
         return [process for process in self.placed(machine) if "/step_" not in process[1]]
 
     def left(self, machine: Machine) -> str:
-        """List what remains there: processes of the user, engine mounts, cgroups of jobs."""
+        """List what remains on a machine: alice's processes, the engine's mounts, jobs' cgroups."""
         asked = (
             # Processes of a login session do not belong to a step.
             "for p in $(pgrep -u alice); do grep -qs -e user.slice /proc/$p/cgroup ||"
@@ -169,7 +169,7 @@ def warned(text: str) -> list[str]:
 
 
 def write(machine: Machine, path: str, text: str, mode: str = "0644") -> None:
-    """Write a file as root there."""
+    """Write a file on the machine as root."""
     lines = (
         f"install -D -m {mode} /dev/null {path} && cat >{path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE"
     )

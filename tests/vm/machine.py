@@ -25,7 +25,7 @@ class _Board:
     """A kind of machine that QEMU emulates."""
 
     program: str
-    kernel: str  # parameters of it
+    kernel: str  # the kernel's parameters
     options: tuple[str, ...]
 
 
@@ -149,7 +149,7 @@ class Machine:
             return _answer(connection)
 
     def ssh(self, command: str, user: str = "root", timeout: float = 120) -> Completed:
-        """Run a command line there, to its end; fail the test if that takes too long."""
+        """Run a command line on it, to its end; fail the test if that takes too long."""
         try:
             return subprocess.run(
                 self.ssh_argv(command, user),

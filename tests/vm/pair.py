@@ -52,7 +52,7 @@ class Pair:
         self.await_idle()
 
     def await_login(self, machine: Machine) -> None:
-        """Wait until root and alice can log in there."""
+        """Wait until root and alice can log in to the machine."""
         try:
             until(
                 f"a login on {machine.name}",
@@ -85,7 +85,7 @@ class Pair:
             self.await_idle()
 
     def replace(self, machine: Machine, package: Path) -> None:
-        """Unpack another package of the engine on a machine, whatever runs there."""
+        """Install another package of the engine on a machine, whatever runs on it."""
         machine.copy(package, "container-engine.deb")
         done = machine.ssh("rm -f installed; dpkg -i container-engine.deb", timeout=_INSTALL_S)
         if done.returncode:
@@ -109,12 +109,12 @@ def made() -> Pair:
 
 
 def package(tree: Path = ROOT, architecture: str = ARCHITECTURES[0]) -> Path:
-    """Return the package of that tree; build it if it does not exist."""
+    """Return the package of a tree; build it if it does not exist."""
     return Path(_printed_by(_DISK, architecture, "--package", str(tree.resolve())))
 
 
 def c_tests(tree: Path, architecture: str) -> Path:
-    """Return an archive of that tree with its C tests; build them if there is none."""
+    """Return an archive of a tree with its C tests; build it if it does not exist."""
     return Path(_printed_by(_DISK, architecture, "--c-tests", str(tree.resolve())))
 
 

@@ -53,7 +53,7 @@ def cluster_with_hook(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def _step(cluster: Cluster) -> tuple[dict[str, list[str]], list[int]]:
-    """Return what each node's task said, and how many launchers of theirs were Python."""
+    """Run a step on both nodes; return what each task printed, and each node's starts of Python."""
     machines = cluster.pair.machines
     for machine in machines:
         cluster.root(machine, "truncate -s 0 /run/launched")

@@ -38,7 +38,7 @@ _LOGIN = (
 
 @contextmanager
 def _running(cluster: Cluster, name: str, script: str) -> Iterator[Job]:
-    """Run a step on the second node; check that all of it is in its cgroup, cancel it."""
+    """Run a step on the second node; check that all its processes are in its cgroup; cancel it."""
     step = ["-wvm2", f"--environment={name}", "sh", "-c", f"{script}; echo up; exec {_SLEEP}"]
     with cluster.started(*step) as job:
         job.wait_for("up\n")

@@ -10,7 +10,7 @@ from tests.vm.cluster import Cluster, warned, write
 
 # Sums of a ring and an allreduce over the ranks 0 to 3.
 _RING = "ring 6 allreduce 6\n"
-# The other interface leads to the machine that emulates them, and has the same address on both.
+# The other interface leads to the host, and has the same address on both machines.
 _NETWORK = {f"OMPI_MCA_{layer}_tcp_if_include": "10.0.9.0/24" for layer in ("btl", "oob")}
 
 
@@ -43,7 +43,7 @@ def _environment(cluster: Cluster, image: str) -> str:
 def test_mpirun_inside_starts_ranks_on_both_machines(
     cluster: Cluster, image: str, mpirun: str, probe: str, printed: str
 ) -> None:
-    # a name of its own, as the other machine may remember what was there by NFS
+    # a new name, as the other machine's NFS client may remember an old file
     over = "/home/alice/over-$SLURM_JOB_ID"
     script = (
         f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} {probe}; {mpirun} hostname; touch {over}; fi;'

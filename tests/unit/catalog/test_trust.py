@@ -27,7 +27,7 @@ def test_a_directory_of_a_hook_that_others_may_write_is_refused(site: Site) -> N
 
 
 def test_a_sticky_directory_of_hooks_is_refused(site: Site) -> None:
-    """Other users can add hooks there, although they cannot replace root's."""
+    """Other users can add hooks to it, although they cannot replace root's."""
     site.hook("h")
     site.own.chmod(0o1777)
     assert site.faults() == [f"{site.own}: others than its owner may write it"]

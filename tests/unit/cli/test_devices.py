@@ -86,7 +86,7 @@ def test_amd_gpus_come_with_their_card_and_kfd(node: Path, capsys: Capture) -> N
 
 
 def driver(node: Path) -> None:
-    """Add a driver's files as NVIDIA's installer writes them, and libraries of others."""
+    """Add a driver's files as NVIDIA's installer writes them, and some other libraries."""
     place = node / f"usr/lib/{os.uname().machine}-linux-gnu"
     place.mkdir(parents=True)
     for name in ("libcuda.so.550.54.15", "libnvidia-gpucomp.so.550.54.15", "libnvidia-nvvm70.so.4"):

@@ -12,7 +12,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a home with environments; the site has some, too, one of them hidden by the user's."""
+    """Return a home with environments, one of which hides an environment of the site."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("EDF_PATH", raising=False)
     (tmp_path / "config.toml").write_text(f'edf_dir = "{tmp_path}/site"\n')

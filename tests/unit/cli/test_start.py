@@ -1,4 +1,4 @@
-"""ce-start: what it keeps from Python."""
+"""The variables that ce-start hides from Python."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Random texts like users' EDFs, right and wrong, and the properties of any of them."""
+"""Random texts like users' EDFs, right and wrong, and properties that hold for each."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files in good/ render to the text beside them; those in bad/ are refused with theirs.
+"""Files in good/ render to the text beside them; files in bad/ are refused with that text.
 
 The names begin with the section of the specification that they belong to.
 """

@@ -47,7 +47,7 @@ class StartStage(Stage):
         made = cls.of_one_step(directory, program)
         made.plan["image"] |= {"on_nodes": False, "passing": ""}
         made.plan["annotations"], made.plan["kept"] = {}, None
-        # the last of them always applies
+        # without the last hook, which always applies
         made.plan["hooks"] = made.plan["hooks"][:1]
         (made.prefix / "settled").write_text("0")
         (made.prefix / "environ").write_bytes(b"A=1\0B=changed\0PATH=/bin\0")

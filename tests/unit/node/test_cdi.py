@@ -300,7 +300,7 @@ def test_a_users_own_directory_counts_only_if_the_site_says_so() -> None:
 
 
 class Wish:
-    """A hook that wants a device if the node has it, and the edits that come of it."""
+    """A hook that wants a device if the node has it, and the edits that result."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

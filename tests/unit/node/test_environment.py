@@ -67,7 +67,7 @@ def test_what_an_entrypoint_unsets_is_gone_in_the_tasks() -> None:
     changes = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
     assert apply({"PLUGIN": "host"}, changes) == {"KEPT": "image"}
     assert "not.a-shells" not in changes
-    # Without an entrypoint, a missing variable was never there.
+    # Without an entrypoint, nothing can have removed the variable that is missing.
     the_plan["entrypoint"] = []
     without = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
     assert without["PLUGIN"] == "image"

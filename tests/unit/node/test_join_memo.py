@@ -124,7 +124,7 @@ def test_a_configuration_that_cannot_be_read_is_left_to_the_launcher(stage: Stag
 
 
 class Doubts:
-    """Doubts: after each of them ce-node leaves the step to the launcher."""
+    """Changes after which ce-node leaves the step to the launcher."""
 
     @staticmethod
     def another_plan_of_the_same_length(stage: Stage) -> None:

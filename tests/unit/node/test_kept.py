@@ -455,7 +455,7 @@ def test_where_another_user_has_taken_the_name_all_steps_use_one_that_nobody_can
     (tmp_path / "home").mkdir()
     same = entered(elsewhere, node=NODE | {"HOME": str(tmp_path / "home")})
     os.close(same.lock)
-    # of another user with the same job the name is another
+    # another user of the same job has another name
     assert Path(same.directory).parents[1].name != Path(first.directory).parents[1].name
     # now that user gives the name back: the job's later steps stay where the first one was
     os.rename(taken, short / "away")

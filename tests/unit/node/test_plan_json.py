@@ -23,7 +23,7 @@ PIECES += ["null", "true", "NaN", "-Infinity", "nul", "\ud800", '"\\ud83d\\ude00
 
 
 def outcome(read: Any, text: str) -> Any:  # noqa: ANN401
-    """Return what a reader makes of a text; all failures are the same value."""
+    """Return the value that a reader reads from a text, or ValueError if it refuses the text."""
     try:
         # NaN is not equal to itself, but its text is.
         return repr(read(text))

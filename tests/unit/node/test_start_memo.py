@@ -133,7 +133,7 @@ def test_both_start_in_the_same_way_with(
 
 
 class Doubts:
-    """Doubts: after each of them Python starts, as before."""
+    """Changes after which Python starts, as at the first start."""
 
     @staticmethod
     def another_plan_of_the_same_length(starts: StartStage) -> None:

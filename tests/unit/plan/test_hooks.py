@@ -173,7 +173,7 @@ def test_the_daemon_of_mps_is_started_by_its_bare_name(catalog: Catalog) -> None
 
 
 def chosen(found: Used) -> list[HookUse]:
-    """Return the hooks without those that are always there."""
+    """Return the hooks without the automatic ones."""
     return [hook for hook in found.hooks if hook.automatic_when is None]
 
 

@@ -518,7 +518,7 @@ def test_no_damage_of_a_memo_changes_what_is_planned(user: User) -> None:
 
 
 def test_a_memo_that_is_not_as_it_was_written_is_none(user: User) -> None:
-    """A disk may change a bit of it, of the plan's mounts for example."""
+    """A disk may change a bit, for example in the plan's mounts."""
     printed = user.plan()
     (file,) = user.memos()
     whole = file.read_bytes()

@@ -120,7 +120,7 @@ def test_what_changes_while_it_is_looked_at_is_not_remembered(software: Software
 
 
 def test_a_symlink_that_leads_nowhere_is_noticed(software: Software) -> None:
-    """It exists for a pattern, and is a library that cannot be read."""
+    """A pattern finds such a link, and as a library it cannot be read."""
     missing = software.current / "liby.so.1"
     tree = Tree()
     assert not tree.exists(str(missing))
@@ -178,7 +178,7 @@ def test_what_was_of_another_boot_release_or_request_is_not_known(
     if about == "release":
         monkeypatch.setattr(memo, "__version__", "another")
     if about == "request":
-        # checksums of requests may be the same
+        # two requests may have equal checksums
         name = software.memo.name
         software.memo.unlink()
         software.remember(Tree(), request="[]")
