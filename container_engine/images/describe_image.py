@@ -1,6 +1,6 @@
-"""Print what a SquashFS file says of itself, for the launcher of a node that alone has the file.
+"""Print the description of a SquashFS file that the submit host does not have, for the launcher.
 
-The launcher imports no models, and most starts do not need this: it runs as a program of its own.
+It is a program of its own, because the launcher imports no models and rarely needs this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print `env`, `workdir`, `content`, `source` and `notices` of the file as JSON.
+    """Print `env`, `workdir`, `content`, `source` and `notices` of the file `argv[0]` as JSON.
 
     An error is printed in the same way, as `reason`, `hint` and `see`; the exit code is then 1.
     """

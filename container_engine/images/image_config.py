@@ -26,7 +26,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _READ_TIMEOUT_S = 60
 _MOST_BYTES = 1 << 20
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
-# the script's lines that enroot's import makes from WorkingDir, Entrypoint and Cmd
+# lines of etc/rc, which enroot's import writes for WorkingDir, and for Entrypoint and Cmd
 _RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
 _RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
 
@@ -107,9 +107,9 @@ def parse_rc(text: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _refuse_nul(source: str, *texts: str) -> None:
-    """Raise UserError if a text has a NUL, which the kernel's strings cannot hold.
+    """Raise UserError if a text has a NUL.
 
-    Formats rely on its absence.
+    The kernel's strings cannot hold it, and it separates texts in the engine's own formats.
     """
     if any("\0" in text for text in texts):
         raise UserError(

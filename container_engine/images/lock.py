@@ -34,7 +34,7 @@ _DIGEST = rf"^sha256:[0-9a-f]{{64}}{END}"
 
 
 class Pinned(Model):
-    """What a name stood for on one architecture, or the content of a file."""
+    """The image that a name stood for on one architecture, or the content of a file."""
 
     digest: Annotated[str, about("of the manifest, or of the file", pattern=_DIGEST)]
     size: Annotated[int, about("bytes of the compressed layers, or of the file", ge=0)]
@@ -51,7 +51,7 @@ class Part(Model):
 
 
 class Lock(Part):
-    """The image of an environment, of several the base; `above` are those that lie above it."""
+    """The image of an environment, or the base of several; `above` are stacked on it."""
 
     version: Annotated[Literal[1], about("of this format")] = 1
     engine: Annotated[str, about("version of the container engine that made it")]
@@ -64,7 +64,7 @@ class Lock(Part):
         return (self, *self.above)
 
     def to_json(self) -> str:
-        # engines before stacked images know no `above`
+        # engines that do not support stacked images refuse the key `above`
         document = self.as_dict()
         if not self.above:
             del document["above"]
@@ -132,7 +132,7 @@ def digest_of(said: Iterable[tuple[str, str]]) -> str:
 
 
 def pin_file(path: str) -> Pinned:
-    """Return the pin of a SquashFS file as it is now. Reads the whole file. Raise UserError."""
+    """Return the pin of a SquashFS file as it is now; read all of it. Raise UserError."""
     squashfs.check(path)
     try:
         size, digest = os.path.getsize(path), identity.computed(path)

@@ -43,7 +43,7 @@ class Rules(NamedTuple):
             raise self.refusal("allowed_images", f"'{shown}' matches none of {patterns}")
 
     def admit_local(self, image: Imported) -> None:
-        """Raise as `admit` for an image from this host, whatever its name there."""
+        """Raise UserError as `admit` does, for an image from this host."""
         self.admit(LocalImage(image.name, "local", image.canonical))
 
     def admit_place(self, name: str, path: str | None, stores: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ def first_match(patterns: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _with_plain_host(pattern: str) -> str:
-    """Return the pattern with its host as references have it."""
+    """Return the pattern with its host in the form that references have (`plain_host`)."""
     host, slash, rest = pattern.partition("/")
     port = host.rpartition(":")[2]
     if not slash and port != host and not port.isdigit():

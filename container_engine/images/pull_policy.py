@@ -1,4 +1,4 @@
-"""When a registry is asked for a name of which a store has the image."""
+"""The rules for when a registry is asked about a name whose image is in a store."""
 
 from __future__ import annotations
 

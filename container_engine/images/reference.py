@@ -24,7 +24,7 @@ _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
 _UNSAID = ("docker.io/library/", "docker.io/")
 _SCHEME = "docker://"
 _PODMAN = "podman://"
-# of skopeo
+# skopeo's names of transports
 _PODMANS_STORAGE, _DOCKERS_DAEMON = "containers-storage", "docker-daemon"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -58,7 +58,7 @@ class RegistryImage(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The source of the image, "" for its registry."""
+        """Return the source of the image on this host: "", as it comes from a registry."""
         return ""
 
     @property
@@ -67,18 +67,18 @@ class RegistryImage(NamedTuple):
 
     @property
     def canonical(self) -> str:
-        """The name that all spellings share: docker.io/library/ubuntu:24.04."""
+        """Return the name that all spellings share: docker.io/library/ubuntu:24.04."""
         version = f"@{self.digest}" if self.digest else f":{self.tag}"
         return f"{self.registry}/{self.repository}{version}"
 
     @property
     def tagged(self) -> str:
-        """The name without its digest."""
+        """Return the name without its digest."""
         return f"{self.registry}/{self.repository}{f':{self.tag}' if self.tag else ''}"
 
     @property
     def source(self) -> str:
-        """The name of the image for skopeo."""
+        """Return the name of the image for skopeo."""
         return f"{_SCHEME}{self.canonical}"
 
     def at(self, digest: str) -> str:
@@ -104,7 +104,7 @@ class LocalImage(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The source as text, which names and records are: a path may have any bytes."""
+        """Return the source as valid text, although a path may have any bytes."""
         return os.fsencode(self.made_of or self._place).decode("utf-8", "backslashreplace")
 
     @property
@@ -122,12 +122,12 @@ class LocalImage(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The name of the image for skopeo."""
+        """Return the name of the image for skopeo."""
         return f"docker-archive:{self.archive}" if self.archive else self._place
 
 
 def plain_name(image: Imported) -> str:
-    """Return the name that counts for rules: what is from this host is `localhost/NAME`."""
+    """Return the name that the site's rules apply to; from this host it is `localhost/NAME`."""
     if isinstance(image, LocalImage):
         return f"{LOCAL_REGISTRY}/{image.canonical.rpartition('/')[2]}"
     return image.canonical
@@ -138,10 +138,10 @@ Reference: TypeAlias = FileImage | RegistryImage
 
 
 def parse_source(text: str, cwd: str) -> FileImage | Imported:
-    """Parse an argument of `ce import`: as `parse`, and also images that other tools made.
+    """Parse an argument of `ce import` as `parse` does, or as an image that another tool made.
 
-    These are oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR and
-    podman://NAME, which skopeo calls containers-storage:NAME.
+    The latter are oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR and
+    podman://NAME, which skopeo calls containers-storage:NAME. Raise UserError.
     """
     if text.startswith(_PODMAN):
         return LocalImage(text, PODMAN, text.removeprefix(_PODMAN))
@@ -274,7 +274,7 @@ def _split_registry(text: str, rest: str) -> tuple[str, str]:
 def plain_host(host: str) -> str:
     """Return a registry's host as references have it: in lower case, without the default port.
 
-    Docker Hub's common name is not the host that serves it, and some write that one.
+    The names of Docker Hub's servers, which some users write, become docker.io.
     """
     host = host.lower().removesuffix(":443")
     same = {"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from container_engine.images.reference import RegistryImage
 
-_LONG_PAST = 1.0  # the next launch retries what could not be found out now
-# what images say inside, for verbs that ask more than once: each time costs two programs
+_LONG_PAST = 1.0  # as `not_after`: the next launch tries again to read what this one could not
+# configurations read from inside images, for verbs that need one again: each costs two programs
 _INSIDE: dict[tuple[str | int, ...], image_config.ImageConfig] = {}
 
 
@@ -86,7 +86,7 @@ def refuse_bare_file(text: str, cwd: str) -> None:
 def from_file(
     name: str, path: str, tools_env: Mapping[str, str], digest: str | None = None
 ) -> Resolved:
-    """Return the image in the SquashFS file `path`, which the user calls `name`."""
+    """Return the image in the SquashFS file `path`, which the user calls `name`. Raise CeError."""
     squashfs.check(path)
     beside = image_config.beside(path)
     notices: tuple[str, ...] = ()
@@ -112,8 +112,8 @@ def from_file(
 def stacked(parts: Sequence[Resolved]) -> Resolved:
     """Return the images as one, the base first.
 
-    Of the images' own settings the highest image's count, each variable by itself. A PATH that is
-    only the default does not replace the base's.
+    The settings of a higher image take precedence, variable by variable. A PATH that is only the
+    default does not replace the base's.
     """
     base, *above = parts
     if not above:
@@ -139,7 +139,7 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
 
 
 def configuration(paths: Sequence[str], env: Mapping[str, str]) -> bytes:
-    """Return an OCI configuration that says of these images, above one another, what is known.
+    """Return an OCI configuration with what is known of the stack of these images.
 
     Raise CeError.
     """

@@ -56,7 +56,7 @@ class Verdict(Excerpt):
 
     @property
     def summary(self) -> str:
-        """The last line of the report that has a letter or digit, else how the scan ended."""
+        """Return the report's last line that has a letter or digit, else how the scan ended."""
         lines = [line.strip() for line in self.report.splitlines()]
         ended = "not finished" if self.status is None else f"exit code {self.status}"
         return next((line for line in reversed(lines) if any(map(str.isalnum, line))), ended)
@@ -138,7 +138,7 @@ _SEE = "site-configuration"
 
 
 def check_program(path: str, source: str) -> None:
-    """Raise SiteError unless only root, or the owner of `source`, decides what the scanner is."""
+    """Raise SiteError unless `path` is a program that only root or `source`'s owner can change."""
     where = f"{source}: policy.scanner: '{path}'"
     if not path.startswith("/"):
         raise SiteError("not an absolute path", see=_SEE, where=where)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
-_MOST = 1 << 20  # bytes made at once: zeros become a thousand times as long
+_MOST = 1 << 20  # bytes decompressed at once: compressed zeros become a thousand times as long
 _BUFFER = 1 << 20
 _TIMEOUT_S = 24 * 3600  # the actual limit is that of the import as a whole
 

@@ -1,8 +1,8 @@
 """Read the logins that users keep for enroot in ~/.config/enroot/.credentials, a netrc file.
 
-They count where Podman has no login, and where a reference names the user (user@registry#image).
-A password is passed to skopeo in memory that only its user can read, never in an argument or
-variable, nor in a file, which would remain if this process is killed.
+They are used if Podman has no login, or if a reference names the user (user@registry#image). A
+password is passed to skopeo in memory that only its user can read, never in an argument, a variable
+or a file on disk, which would remain if this process were killed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, 
 
 
 def _names(registry: str) -> Iterator[str]:
-    """Yield the names of a login for it: with its port, and without.
+    """Yield the names by which a login may be for a registry: with the port, and without.
 
     On loopback each port may be another user's server, so a login without a port is for none.
     """
@@ -85,7 +85,7 @@ def _login(image: RegistryImage, env: Mapping[str, str]) -> Login | None:
             "registry-login",
             name=image.name,
         )
-    # a login for the registry itself counts before those for other hosts
+    # a login for the registry itself takes precedence over those for other hosts
     return min(fitting, key=lambda login: machines.index(login.machine), default=None)
 
 
@@ -159,7 +159,7 @@ def _user_of(entry: object) -> str | None:
 
 
 def auth_files(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files in which Podman and skopeo look for logins; the first has most weight."""
+    """Yield the files in which Podman and skopeo look for logins; earlier ones take precedence."""
     if env.get(_AUTH_FILE):
         yield env[_AUTH_FILE]
         return

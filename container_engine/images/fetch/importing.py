@@ -46,7 +46,7 @@ _SPARE = 1.15  # an image is about as large as its compressed layers
 
 
 class _Import(NamedTuple):
-    """One import: what makes the image of this architecture from what the registry has."""
+    """One import: `maker` makes `image` for the architecture `arch` from `remote`, its source."""
 
     maker: Maker
     image: Imported
@@ -130,7 +130,7 @@ class Importer:
     @contextlib.contextmanager
     def _made_for(self, image: Imported) -> Iterator[Maker]:
         """Yield the maker with the login for the image's registry."""
-        # most launches have their image, and make none
+        # not imported by launches whose image is there already
         from container_engine.images.pack.convert import Maker
         from container_engine.images.pack.pack import Packer
 
@@ -148,14 +148,14 @@ class Importer:
             raise SiteError(reason(error), see="site-configuration", where=policy) from None
 
     def _is_judged(self, found: Known) -> bool:
-        """Check whether the site's current signature policy has accepted this name.
+        """Check whether the site's current signature policy, if any, has accepted this name.
 
         Images from this host, and those in the site's own stores, need not be accepted.
         """
         judge = self._judge()
         if not judge or not found.is_own or found.ref.origin != "":
             return True
-        # nodes know only what lies beside the image
+        # nodes know only what is recorded beside the image
         is_noted = judge in names(found.path).values()
         wanted = self._rules.policy.signed_images_only
         return found.ref.judged == judge and (is_noted or not wanted)
@@ -222,7 +222,10 @@ class Importer:
         self._listener.say(f"{image.name}: its importer has died, this process takes over")
 
     def _imported(self, wanted: _Import, stores: Stores, own: Store, lease: Lease) -> Known | None:
-        """Import the image if it is missing, again if it gets removed, and record its name."""
+        """Import the image if it is missing, and record its name.
+
+        If it is removed meanwhile, import it once more; return None if it is removed again.
+        """
         image, remote = wanted.image, wanted.remote
         judge, before = self._judge(), stores.find(image)
         is_judged = before is not None and (before.ref.digest, before.ref.judged) == (
@@ -246,7 +249,7 @@ class Importer:
         return None
 
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
-        """Use the result of an earlier look-up, because the registry cannot be asked."""
+        """Return the result of an earlier look-up, and record that this one failed."""
         ref = found.ref
         own.remember(image, ref.digest, ref.checked, tried=time.time(), judged=ref.judged)
         notice = _could_not_ask(image, ref, error.about(image.name))

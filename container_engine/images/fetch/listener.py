@@ -24,4 +24,4 @@ class Quiet:
         pass
 
     def clear(self) -> None:
-        """Make room before something else is printed."""
+        """Clear the line of progress, if one is shown, before something else is printed."""

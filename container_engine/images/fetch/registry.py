@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from container_engine.images.reference import FileImage, Imported
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
-# skopeo has one exit code for all errors, so its messages decide; a word that is missing here only
-# costs the pauses
+# Errors that a retry does not remove. skopeo has one exit code for all errors, so its messages
+# decide; one that is missing here only costs the pauses.
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
     r"|no such host|network is unreachable|HTTP response to HTTPS|no space left|quota|policy"
@@ -44,13 +44,13 @@ _CODES = tuple(
         (r"unsupported", "image-format"),
     )
 )
-# misleading: the name is not parsed at that point, and not at fault; of Podman, whose builds use
-# skopeo's libraries, the second line
+# A misleading beginning of messages: the name has been parsed and is not at fault. The first part
+# is from Podman, whose builds use the libraries of skopeo.
 _PREAMBLE = re.compile(
     r"^(?:Error |creating build container: |unable to copy from source \S+: )*"
     r'(?:parsing image name|initializing source) "?[^" ]*"?: '
 )
-# of Go's HTTP client; the cause is after the last of the steps that it names
+# an error of Go's HTTP client, which names its steps before the cause
 _UNREACHED = re.compile(
     r'pinging container registry (\S+): Get "[^"]*": (proxyconnect|dial) tcp\b.*: (.*)'
 )
@@ -114,7 +114,7 @@ class _Document(Excerpt):
 
 
 class Skopeo(NamedTuple):
-    """The program skopeo. `env` is the user's: logins, registries.conf and policy.json count.
+    """The program skopeo. `env` leads to the user's logins, registries.conf and policy.json.
 
     `policy` is a file of the site that replaces the user's policy.json; "" for none.
     """
@@ -215,7 +215,7 @@ class Skopeo(NamedTuple):
             ) from None
 
     def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
-        """Run a program, again if that may help: skopeo 1.9 itself gives up at the first 500."""
+        """Run a program, again if that may help: skopeo 1.9 gives up at an HTTP error 500."""
         for pause in (*_PAUSES, None):
             try:
                 return program()
@@ -227,7 +227,7 @@ class Skopeo(NamedTuple):
 
 
 class _Arrival:
-    """A watch over growing blobs that gives up when the registry sends nothing any more."""
+    """A watch over growing blobs, which gives up if the registry sends nothing, or too much."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class _First(Excerpt):
 
 
 class _File(Excerpt):
-    """The settings for short names in one file; None where it leaves them to other files."""
+    """The settings for short names in one file; what it lacks is left to other files."""
 
     aliases: dict[str, str] = field(default_factory=dict)
     search: tuple[str, ...] | None = field(name="unqualified-search-registries", default=None)
@@ -46,7 +46,7 @@ class _File(Excerpt):
 
     @property
     def searched(self) -> tuple[str, ...] | None:
-        """The search registries, in whichever version of the format."""
+        """Return the search registries, from either version of the format; None if absent."""
         return self.search if self.first is None else self.first.search.registries
 
 
@@ -65,7 +65,7 @@ class ShortNames(NamedTuple):
     consulted: tuple[str, ...]
 
     def meanings(self, image: RegistryImage) -> tuple[RegistryImage, ...]:
-        """Return the images that the name may stand for; the first that exists counts.
+        """Return the images that the name may stand for; it means the first that exists.
 
         There is at least one: without any settings, the image in the default registry. Raise
         UserError for an invalid alias or registry.
@@ -124,7 +124,7 @@ def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[s
                 consulted.append(f"{drop_ins}/{name}")
                 yield consulted[-1]
     cache = _ROOTS_CACHE if uid == 0 else env.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    # the answers of users to Podman's questions
+    # the choices that users made when Podman asked
     consulted.append(f"{cache}/containers/short-name-aliases.conf")
     yield consulted[-1]
 
@@ -153,7 +153,7 @@ def _read(path: str, *, is_chosen: bool) -> _File:
 
 
 def _meant(image: RegistryImage, repository: str, source: str) -> RegistryImage:
-    """Return `image` in another repository, which its name then includes."""
+    """Return `image` in another repository, and with a name that includes the repository."""
     try:
         found = parse(repository, "/")
     except UserError as error:

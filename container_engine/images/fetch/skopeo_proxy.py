@@ -23,7 +23,7 @@ _TIMEOUT_S = 24 * 3600  # the reader notices silence, and the import as a whole 
 
 
 class ProxyError(Exception):
-    """A failed or missing answer of the proxy. Has no message for users."""
+    """A failed or missing answer of the proxy. It has no message for users."""
 
 
 class _Answer(NamedTuple):

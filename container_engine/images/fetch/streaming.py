@@ -29,7 +29,7 @@ _LOOK_S = 0.25
 
 
 class BrokenOffError(Exception):
-    """A failure to stream the layers. Has no message for users."""
+    """A failure to stream the layers. It has no message for users."""
 
 
 class Arrival:

@@ -1,9 +1,10 @@
 """Let apt-get work in the only user of a build, without a trace in the image.
 
-apt-get becomes the user `_apt` for its downloads, looks whether it has, and gives up if not. A
-variable names a file that tells it not to. The file is in the build's /dev/shm, which no layer has;
-a line of each stage sets the variable, and `leave_out` removes both from the image's configuration.
-Podman's --env does not: it has no effect on the first step of a stage.
+apt-get becomes the user `_apt` for its downloads, checks that it has, and gives up if not. A
+variable names a configuration file that turns this off. The file is in the build's /dev/shm, which
+is in no layer. An added line of each stage sets the variable, and `leave_out` removes the variable
+and the line from the image's configuration. Podman's --env would not do: it has no effect on the
+first step of a stage.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def leave_out(layout: str) -> None:
 
 
 def _is_line(past: Mapping[str, Any]) -> bool:
-    """Check whether an entry of an image's history is of `LINE`, which makes no layer."""
+    """Check whether `LINE` made this entry of an image's history. It makes no layer."""
     return bool(past.get("empty_layer")) and str(past.get("created_by", "")).endswith(LINE)
 
 

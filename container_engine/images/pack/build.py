@@ -4,8 +4,8 @@ Only one user exists there, as in the containers of a launch, so no subordinate 
 `fakeroot.py` for what that would break. All processes end with the build. The storage stays, so
 that the next build can reuse the steps of this one.
 
-The steps run programs of an image in a mere chroot: they have no privilege to leave it, and of the
-user's files the host's tree there holds only those that the build needs; see `smallroot.sh`.
+The steps run programs of an image in a mere chroot, which they have no privilege to leave. Even
+outside of it only those files of the user can be seen that the build needs; see `smallroot.sh`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ if TYPE_CHECKING:
     from container_engine.images.pack.build_base import Base
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
-# Podman keeps files here that must not outlive its processes, and needs a path that is short and
-# always the same: it becomes process 1 of its namespace, with this as its working directory.
+# Podman's working directory, for files that must not outlive its processes. It needs a path that is
+# short and always the same: Podman is process 1 of its namespace.
 _RUN = "/proc/1/cwd"
 _RESULTS = f"{_RUN}/results"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SMALLROOT, _FAKEROOT = (os.path.join(_HERE, name) for name in ("smallroot.sh", "fakeroot.py"))
-# chroot(2) is the way out of a chroot; the others are of no use with one user and no network
+# with SYS_CHROOT a step could leave its chroot; the others have no use in the build's namespaces
 _NO_CAPABILITIES = ("SYS_CHROOT", "MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
-# files that Podman reads below the home, except logins; and files to which links in /etc may lead
+# Files that Podman reads: those below ~/.config/containers, except logins; those that variables
+# name; and those to which links in /etc may lead.
 _OWN_FILES = (
     *("registries.conf", "registries.conf.d", "policy.json", "certs.d", "storage.conf"),
     *("containers.conf", "containers.conf.d"),
@@ -75,13 +76,13 @@ class Recipe(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The Containerfile's name in messages: relative to the context, if it is there."""
+        """Return the Containerfile's name in messages: relative to the context if it is in it."""
         name = os.path.relpath(self.containerfile, self.context)
         return self.containerfile if name.startswith("../") else name
 
     @property
     def whole(self) -> str:
-        """The text that Podman reads; "" if the file can no longer be read."""
+        """Return the text that Podman reads; "" if the file can no longer be read."""
         with contextlib.suppress(OSError), open(self.containerfile, errors="replace") as file:
             return self.text or file.read()
         return self.text
@@ -102,9 +103,9 @@ class Recipe(NamedTuple):
 
 
 class Builder(NamedTuple):
-    """A builder of images. `env` is the user's: registries.conf and logins count.
+    """A builder of images. `env` leads to the user's registries.conf and logins.
 
-    `policy` is as for skopeo.
+    `policy` is the site's signature policy in place of the user's policy.json; "" for none.
     """
 
     env: Mapping[str, str]
@@ -154,8 +155,8 @@ class Builder(NamedTuple):
     def _bring(self, podman: Sequence[str], base: Base, results: str) -> None:
         """Copy an image of this host into the build's storage, unless it is there.
 
-        Podman makes a name of the layout's path, and names have no capitals and no `_` at an end;
-        those of `results` may be any.
+        Podman makes a name from the layout's path. Names have no capitals and do not end with `_`,
+        so the path is not that of `results`, which may have both.
         """
         env = self._environment()
         word = base.tag.rpartition(":")[2]
@@ -195,12 +196,12 @@ class Builder(NamedTuple):
 
     @property
     def _podmans_login(self) -> str:
-        """The file of `podman login`, which lies in a directory that the build has its own of."""
+        """Return the file of `podman login`, whose directory the build replaces; "" if unused."""
         first, *_others = auth_files(self.env)
         return "" if self.env.get("REGISTRY_AUTH_FILE") else first
 
     def _files(self, recipe: Recipe) -> list[str]:
-        """Return the files outside these directories that Podman may read, existing or not."""
+        """Return the further files, existing or not, that Podman may read."""
         home = self.env.get("HOME", "/")
         own = os.path.join(self.env.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers")
         named = [self.env.get(variable, "") for variable in _FILE_VARIABLES]
@@ -244,9 +245,9 @@ class Builder(NamedTuple):
         return f"{place}/passwd"
 
     def _driver(self, place: str, seen: Sequence[str]) -> str:
-        """Return the storage driver: overlay, or vfs where kernel or file system do not support it.
+        """Return the storage driver: overlay, or vfs where that does not work.
 
-        vfs copies whole images.
+        vfs copies whole images. A driver that an earlier build has used is used again.
         """
         for driver in ("overlay", "vfs"):
             if os.path.isdir(f"{place}/{driver}"):
@@ -288,7 +289,7 @@ def _file(recipe: Recipe, directory: str) -> str:
 
 
 def _programs(env: Mapping[str, str]) -> list[str]:
-    """Return the directories of programs that run there and lie outside the system's."""
+    """Return the directories, outside of /usr, of the programs that run in the build's root."""
     podman = shutil.which("podman", path=env.get("PATH")) or "/usr/bin/podman"
     own = [sys.prefix, sys.base_prefix, _HERE, os.path.dirname(os.path.realpath(podman))]
     return [path for path in own if not path.startswith("/usr")]

@@ -1,6 +1,6 @@
 """Let a build begin with an image of this host: its SquashFS file becomes an OCI layout.
 
-Podman copies that into the build's storage once, under a name made of the file's digest.
+Podman copies the layout into the build's storage once, under a name made from the file's digest.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _OCI = "application/vnd.oci.image"
 
 
 class Base(NamedTuple):
-    """An image of this host that a FROM line has as `name`.
+    """An image of this host, which a FROM line calls `name`.
 
     `digest` is that of the SquashFS file, `configuration` its OCI configuration without layers,
-    `owner` the number of the user whose file it is.
+    `owner` the uid of the file's owner.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Base(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The name in the build's storage; another configuration is another image.
+        """Return the name in the build's storage, which depends on the configuration, too.
 
-        So is a file of another owner, who may have recorded the digest of somebody else's file.
+        It also depends on the owner, who may have recorded the digest of somebody else's file.
         """
         content = hashlib.sha256(f"{self.digest} {self.owner} ".encode() + self.configuration)
         return f"localhost/ce-base:{content.hexdigest()[:32]}"
@@ -55,7 +55,7 @@ def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: flo
         "os": "linux",
         **json.loads(base.configuration),
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
-        "history": [{"created_by": "container-engine"}],  # Podman wants as many as layers
+        "history": [{"created_by": "container-engine"}],  # Podman wants one entry per layer
     }
     manifest = {
         "schemaVersion": 2,

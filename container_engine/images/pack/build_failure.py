@@ -1,6 +1,7 @@
 """Turn the output of a failed build into one error: the line, the instruction, reason and remedy.
 
-Podman and its version decide on the words; one that is not known here costs only the remedy.
+The messages depend on the version of Podman. For one that is not known here only the remedy is
+missing.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _CODE = "image-build"
 # "STEP 2/3: RUN make", after "[1/2] " if there are several stages
 _STEP = re.compile(r"(?:\[\d+/\d+\] )?STEP (\d+)(?:/\d+)?: (.*)")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_PODMANS_OWN = 125  # its exit code for what is not a step's
+_PODMANS_OWN = 125  # Podman's exit code unless the command of a step has failed
 _ERROR = "Error: "
 _AT_STEP = 'building at STEP "'
-# what tells a user nothing
+# parts of messages that tell a user nothing
 _NOISE = re.compile(
     r'parsing main Dockerfile: \S+: |resolving mountpoints for container "\w+": | &imagebuilder.*'
 )
@@ -38,8 +39,8 @@ _NOISE = re.compile(
 _AFTERWARDS = re.compile(r"subprocess exited |process exited |exit status \d|time=\"|Error: ")
 _NOT_STARTED = re.compile(r"process failed to start with error: (?:fork/exec )?(.*?)(?:process |$)")
 _KILLED = re.compile(r"subprocess exited on killed|exit status 137")
-_KILL_STATUS = 137  # of a shell whose program was killed
-# the line that compilers, package managers, shells and Python end with, whatever they add below it
+_KILL_STATUS = 137  # the exit code of a shell whose program was killed
+# lines in which compilers, package managers, shells and Python give the reason
 _REASON = re.compile(
     r"E:|ERROR\b|fatal\b|\w+Error:|make(\[\d+\])?: \*\*\*"
     r"|.*: (command not found|not found|No such file or directory|Permission denied|syntax error)",
@@ -117,7 +118,7 @@ class Output:
 
     @property
     def complaint(self) -> str:
-        """Podman's last error without its preamble, "" if it printed none."""
+        """Return Podman's last error without its preamble, "" if it printed none."""
         text = next((line for line in reversed(self._lines) if line.startswith(_ERROR)), "")
         text = text.removeprefix(_ERROR)
         if text.startswith(_AT_STEP):
@@ -127,7 +128,7 @@ class Output:
 
     @property
     def reason(self) -> str:
-        """The end of a message: the line that says why the step failed, else its last one."""
+        """Return the end of a message: why the step failed, else its last line, else ""."""
         for line in self._lines:
             if found := _NOT_STARTED.match(line):
                 return f": {found[1]}"
@@ -172,7 +173,7 @@ def failure(name: str, containerfile: str, output: Output, error: CommandError) 
 
 
 def _of_step(output: Output, complaint: str, status: int) -> str:
-    """Return why an instruction failed. Podman has the exit code of a RUN line, else 125."""
+    """Return why an instruction failed. Podman's exit code is that of a RUN line, else 125."""
     if output.was_killed or status == _KILL_STATUS:
         return "killed (SIGKILL)"
     if status in {0, _PODMANS_OWN} or status < 0:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_AHEAD = 8  # pieces of at most some MiB
-_ONCE, _MANY = 1 << 20, 512  # bytes, and pieces of the at most 1024 that one call may write
+_AHEAD = 8  # pieces, of a few MiB at most
+_ONCE, _MANY = 1 << 20, 512  # bytes and pieces to write at once; one call may write 1024 pieces
 _NOTICE_S = 0.2
 
 

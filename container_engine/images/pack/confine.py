@@ -1,9 +1,10 @@
 """Confine a program that parses images of others on the host where a user plans or imports.
 
-After `Cage.close`, the program and its children have a bound on memory, no capability but to read
-files, and no way to gain any, to write or change a file, to use the network, or to reach another
-process: a fault in its parser that an image exploits gets no further than its output. The filter
-names calls that are refused, because what programs of a distribution need is not known.
+After `Cage.close`, the program and its children have a limit on memory, no capability but that to
+read files, and no way to gain another, to write or change a file, to use the network, or to reach
+another process: an image that exploits a fault in the program's parser can only change its output.
+The filter lists the calls that are refused, not those that are allowed, because it is not known
+which ones a distribution's programs need.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _MOST_WRITTEN = 1 << 20  # bytes of messages
 
 
 class _Machine(NamedTuple):
-    """Numbers of system calls of a machine; `opens` maps a call to the argument with its flags."""
+    """The numbers of a machine: its AUDIT_ARCH and system calls.
+
+    `refused` calls fail with EPERM, `unknown` ones with ENOSYS. `opens` maps each call that may
+    open a file only for reading to the argument with its flags.
+    """
 
     audit: int
     refused: tuple[int, ...]
@@ -90,7 +95,7 @@ def program(machine: str) -> bytes:
     # calls of another architecture have other numbers
     code += [_refusal(errno.EPERM), (_LOAD, 0, 0, _NUMBER_AT)]
     if machine == "x86_64":
-        code += [(0x35, 0, 1, 0x40000000), _refusal(errno.EPERM)]  # x32: as a bit in the number
+        code += [(0x35, 0, 1, 0x40000000), _refusal(errno.EPERM)]  # calls of x32 have this bit
     for calls, number in ((numbers.refused, errno.EPERM), (numbers.unknown, errno.ENOSYS)):
         for call in calls:
             code += [(_EQUAL, 0, 1, call), _refusal(number)]
@@ -106,7 +111,7 @@ def _refusal(number: int) -> tuple[int, int, int, int]:
 
 
 class Cage:
-    """A cage, made in a process whose child closes it around itself before it becomes a program."""
+    """A cage, prepared in the parent; its child calls `close` before it becomes the program."""
 
     def __init__(self) -> None:
         self._filter = program(os.uname().machine)
@@ -122,7 +127,7 @@ class Cage:
             hard = resource.getrlimit(kind)[1]
             new = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(kind, (new, new))
-        # without the bounding set a program that root starts has none; for others this is refused
+        # root's programs have only capabilities of the bounding set; for other users this fails
         for capability in range(_CAPABILITIES):
             if capability != _DAC_READ_SEARCH:
                 self._libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)

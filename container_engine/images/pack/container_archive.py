@@ -2,7 +2,7 @@
 
 The files come from three directories of the session: the images, what was written above them, and
 both together. What the engine itself has written before the container began is left out, and so
-are places that only exist for mounts.
+are files and directories that exist only as mount points.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Selection(NamedTuple):
 
     starts: Sequence[tuple[int, int]]
     places: Collection[bytes] = ()
-    lines: Mapping[bytes, bytes] = {}  # never written
+    lines: Mapping[bytes, bytes] = {}  # never changed
 
 
 class _Here(NamedTuple):
-    """A directory in each of the trees, -1 where there is none."""
+    """Descriptors of one directory in each of the trees, -1 where there is none."""
 
     path: bytes
     lower: int
@@ -73,8 +73,8 @@ class _Here(NamedTuple):
 def write(roots: Roots, selection: Selection, out: tar_stream.Out, *, difference: bool) -> None:
     """Write the archive. A file that changes meanwhile keeps the size that it had when opened.
 
-    With `difference`, only what was written, with overlayfs' marks of what was removed. Raise
-    OSError.
+    With `difference`, write only what was written in the container, with overlayfs' marks of what
+    was removed. Raise OSError.
     """
     archive = _Archive(selection, out, difference=difference)
     archive.directory(_Here(b"", *map(os.dup, roots)))
@@ -129,13 +129,13 @@ class _Archive:
         return not stat.S_ISDIR(status.st_mode) and self._is_of_start(status)
 
     def _is_of_start(self, status: os.stat_result) -> bool:
-        # overlayfs keeps one whiteout for all that is removed, and touches it at the next mount;
-        # what the engine removes is removed by the first start
+        # overlayfs has one whiteout for all that is removed, and changes its time at the next
+        # mount; the engine removes files in the first start only
         starts = self._selection.starts[: 1 if _is_whiteout(status) else None]
         return any(began <= status.st_ctime_ns <= ended for began, ended in starts)
 
     def _is_void(self, parent: _Here, name: bytes, path: bytes) -> bool:
-        """Check whether something that no image has is there for the engine or for a mount only."""
+        """Check whether an entry that no image has is only the engine's, or a mount point."""
         status = _status(parent.upper, name)
         if status is None:
             return True

@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"]*"|'[^']*'|\S*))?""")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::([-+])([^}]*))?\})")
 _HERE_DOCUMENT = re.compile(r"""(?:^|\s)\d*<<-?(["']?)([A-Za-z_]\w*)\1(?=\s|$)""")
 _WITH_HERE_DOCUMENT = ("RUN", "COPY", "ADD")
-# of which builders know the values
+# variables that builders set
 _PREDEFINED = re.compile(r"(?:TARGET|BUILD)(?:PLATFORM|OS|ARCH|VARIANT)")
 INSTRUCTIONS = (
     *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"),
@@ -30,8 +30,9 @@ _MOST_SHOWN = 72
 def line_of(step: str, number: int, containerfile: str) -> int:
     """Return the number of the line at which a step begins; 0 unless it is certain.
 
-    `number` counts the steps of a stage from 1, for instructions of the same text. Podman 4 takes
-    the lines of a here-document for steps, and 5 adds them to its instruction in brackets.
+    `number` is the step's place in its stage, from 1: it tells instructions with the same text
+    apart. Podman 4 takes the lines of a here-document for steps, and 5 adds them to its instruction
+    in brackets.
     """
     wanted = " ".join(step.split())
     found, place = [], 0
@@ -63,7 +64,7 @@ class From(NamedTuple):
 
 
 def bases_of(containerfile: str, arguments: Mapping[str, str]) -> list[From]:
-    """Return the images that stages begin with, but not stages.
+    """Return the images that stages begin with, leaving out names of earlier stages.
 
     `arguments` are the values of ARG lines that the command line of the build gives.
     """
@@ -95,7 +96,7 @@ def with_names(containerfile: str, froms: Sequence[From]) -> str:
 
 
 def with_after_from(containerfile: str, line: str) -> str:
-    """Return the text with a line below each FROM instruction."""
+    """Return the text with `line` added below each FROM instruction."""
     lines = containerfile.splitlines(keepends=True)
     escape = _escape(lines)
     for number in reversed([n for n, text in _instructions(containerfile) if _FROM.match(text)]):

@@ -128,10 +128,10 @@ class Maker(NamedTuple):
 def _arriving(
     arrival: Arrival, remote: Remote, wanted: Sequence[Wanted], far: Far
 ) -> Callable[[int], None]:
-    """Report how many bytes of the layers are there until all are, then how many are packed.
+    """Return a function that reports the bytes that have arrived, and once all have, those packed.
 
-    Layers are packed in their order, so that what is packed says little about the time left while
-    later ones arrive beside the first.
+    Layers are packed in order, several arrive at once: the bytes packed would say little about the
+    time left.
     """
     kept = remote.size - sum(blob.size for blob in remote.blobs if blob in wanted)
 
@@ -139,7 +139,8 @@ def _arriving(
         if arrival.is_whole:
             far("packing", done)
         else:
-            far("downloading", min(kept + arrival.size, remote.size))  # beside the configuration
+            # limited, because the configuration has arrived, too
+            far("downloading", min(kept + arrival.size, remote.size))
 
     return packed
 

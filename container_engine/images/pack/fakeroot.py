@@ -46,7 +46,7 @@ def program(machine: str) -> bytes:
 def _device(mode: int) -> list[tuple[int, int, int, int]]:
     """Return nine instructions that pretend to make a device.
 
-    Users may make the device 0, 0, by which a layer hides a file.
+    They let through the device 0, 0, by which a layer hides a file: users may make that one.
     """
     return [
         (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * mode),

@@ -1,7 +1,7 @@
 """Find which files of which layers are visible in an image in the end. Pure.
 
 The rules are those of the OCI image specification (layer.md) as Podman applies them: a whiteout
-hides only what lower layers brought; a path leads through a symbolic link only if its own layer
+hides only what lower layers contain; a path leads through a symbolic link only if its own layer
 made that link.
 """
 

@@ -1,8 +1,8 @@
 """Merge the layers of an image into one tar stream, without unpacking any of them to disk.
 
 Each layer is read twice: once to find what is visible in the end, once for the contents. Owners
-become root; device nodes and extended attributes that only root may set are left out. None of these
-has a meaning in a container whose only user is its owner.
+become root; device nodes and extended attributes that only root may set are left out. They would
+have no effect in a container, which has a single user.
 """
 
 from __future__ import annotations

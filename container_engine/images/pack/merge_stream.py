@@ -28,7 +28,7 @@ class Merger:
         self._out = out
         self._kinds: dict[bytes, int] = {}  # the visible paths of all layers so far
         self._hidden: set[bytes] = set()  # paths that no lower layer may add
-        self._emptied: set[bytes] = set()  # directories below which no lower layer may add any
+        self._emptied: set[bytes] = set()  # directories below which no lower layer adds anything
 
     def add_layer(self, entries: tar_stream.Reader, number: int) -> None:
         """Add the next lower layer; messages name it by `number`.
@@ -86,13 +86,13 @@ class _Layer:
             self._add_content(parent, path, entry, source)
 
     def finish(self) -> None:
-        """Raise UnusualError if the layer makes again what it hides, and the order would count.
+        """Raise UnusualError if the layer hides and makes the same path: their order would matter.
 
-        Must be called when all entries were added, before `hides` and `empties` are used.
+        Call this after all entries were added, and before `hides` and `empties` are used.
         """
         for path in self._open.keys() - self._stated.keys() - {b""}:
             if self._hides_itself(path):
-                raise UnusualError  # hidden, and made again by implication: the order counts
+                raise UnusualError  # hidden, and made as the parent of another entry
 
     def _hides_itself(self, path: bytes) -> bool:
         while path:
@@ -141,7 +141,7 @@ class _Layer:
                 self.empties.add(path)  # a higher layer's directory takes this file's place
             return
         if entry.kind == tar_stream.HARD_LINK and target not in self._passed:
-            raise UnusualError  # to a file that is hidden or in a lower layer
+            raise UnusualError  # a link to a file that is hidden or in a lower layer
         self._passed.add(path)
         self._kinds[path] = _CONTENT
         self._out.write(tar_stream.header(entry._replace(name=path, link=target)))

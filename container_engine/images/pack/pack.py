@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # For a Debian system of 1.3 GB, level 2 made 415 MB in 4.9 s of processor time, level 3 406 MB in
 # 6.1 s, level 6 382 MB in 13 s. Blocks of more than 128 KiB slow random reads down.
 _LEVEL = "2"
-# by default its queues take a quarter of the memory; the limit costs no time
+# mksquashfs's queues would take a quarter of the memory; the limit costs no time
 _SETTINGS = ["-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", _LEVEL]
 _SETTINGS += ["-mem", "160M"]
 # all files belong to root, which in a container is the user
@@ -37,7 +37,7 @@ OF_ARCHIVE = (*_TAR2SQFS, "--num-jobs", str(len(os.sched_getaffinity(0))))
 # mksquashfs, because sqfstar 4.5 fails to parse a compression level
 _MKSQUASHFS = ["mksquashfs", "-", "-tar", "-noappend", *_SETTINGS, *_OWNER, "-mkfs-time", "0"]
 _NEEDED = 1 << 20
-_MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # with 128 KiB each, waiting to be compressed
+_MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # blocks of 128 KiB that wait to be compressed
 
 
 class Packer:
@@ -87,7 +87,7 @@ class Packer:
         `more` are options of mksquashfs that take precedence over the usual ones.
         """
         argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY]
-        with open(target, "wb"):  # as in `_feed`
+        with open(target, "wb"):  # kept open, as in `_feed`
             try:
                 process.measured([*argv, *_OWNER, *more], self._env, self.timeout_s, on_read)
             except process.CommandError:
@@ -101,7 +101,8 @@ class Packer:
         return squashfs.check(target)
 
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
-        with open(target, "wb"):  # open, so that a full disk stays full when the file is removed
+        # kept open: a disk that is full stays so for _check_space when the program removes the file
+        with open(target, "wb"):
             try:
                 process.feed(self._of_archive(target), self._env, self.timeout_s, write)
             except process.CommandError:
@@ -150,4 +151,4 @@ def _check_space(directory: str) -> None:
         with tempfile.TemporaryFile(dir=directory) as file:
             os.posix_fallocate(file.fileno(), 0, _NEEDED)
     except OSError as error:
-        raise OSError(error.errno, error.strerror) from None  # `directory` is of no use to users
+        raise OSError(error.errno, error.strerror) from None  # without the name of the draft

@@ -1,7 +1,8 @@
 """Read the files of a running session from within its namespaces, in a child process.
 
-Only there are the images, what was written above them and the overlay of both visible, without the
-mounts of the container. The child alone enters: setns(2) refuses a process with threads.
+Only there the images, what was written in the container, and the overlay of both are visible
+without the container's mounts. Only a child enters, because setns(2) refuses a process with
+threads.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ _NEVER = 1 << 63
 
 
 class Files(NamedTuple):
-    """A session, whose directory and markers have these names in its mount namespace.
+    """A session. All paths are those in its mount namespace.
 
-    `begun` is made when the engine has written its own files; before that, `started` by those that
-    have a `kept` directory, where a number follows both names.
-
-    `guard` is the process id of its guard. `kept` is the directory of what is written if that
-    outlives the session, else "". `images` is the number of its images. `places` and `lines` are as
-    in `written.Selection`.
+    `guard` is the process id of its guard. `kept` is the directory for what is written if that
+    outlives the session, else "". `begun` is a file that is made once the engine has written its
+    own files. A `kept` directory has two files for each start, `started`.N, made before the engine
+    writes, and `begun`.N. `images` is the number of the session's images. `places` and `lines` are
+    as in `container_archive.Selection`.
     """
 
     guard: int
@@ -48,7 +48,10 @@ class Files(NamedTuple):
 
 
 def write(files: Files, out: IO[bytes], *, difference: bool) -> None:
-    """Write the session's files to `out` as a tar archive. Raise CeError."""
+    """Write the session's files to `out` as a tar archive. Raise CeError.
+
+    With `difference`, write only what was written in the container.
+    """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
@@ -82,7 +85,7 @@ def _enter(files: Files) -> container_archive.Selection:
     libc = ctypes.CDLL(None, use_errno=True)
     for namespace in namespaces:
         _check(libc.setns(namespace, 0))
-    # mounts that are made from here on go with this process
+    # mounts that are made from here on disappear with this process
     _check(libc.unshare(_NEW_MOUNTS))
     _check(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None))
     os.chdir(files.directory)

@@ -1,10 +1,10 @@
 # sh smallroot.sh RUN USERS TMP LOGINS RESULTS [DIRECTORY…] -- [FILE…] -- PYTHON [ARGUMENT…]
 #
-# Becomes Python in a root of its own: the system's directories, the directories that are named, copies of the
-# files that are named, and nothing else of the host. It runs as root in fresh user, mount and PID namespaces. RUN is an
-# empty directory where the root is mounted; a program stands in a directory of that which is private and ends
-# with it. USERS becomes /etc/passwd; the directory TMP is there as /tmp and /var/tmp. The file LOGINS, if it is there,
-# becomes that of the directory for Podman's run time, where `results` leads to the directory RESULTS.
+# Executes PYTHON in a root directory of its own, with the system's directories, the directories that are named, copies
+# of the files that are named, and nothing else of the host. It runs as root in fresh user, mount and PID namespaces.
+# RUN is an empty directory on which the root is mounted. The program's working directory is private and ends with the
+# root. USERS becomes /etc/passwd; the directory TMP becomes /tmp and /var/tmp. The file LOGINS, if it exists, becomes
+# Podman's auth.json there; the link `results` in the working directory leads to the directory RESULTS.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"
 new=$1 users=$2 tmp=$3 logins=$4 results=$5
@@ -34,15 +34,14 @@ done
 for path in /dev /sys /proc; do
     bind "$path" "$path"
 done
-# Links, because the kernel takes away a file that is mounted over /etc/passwd as soon as the host replaces its own, as
-# useradd does.
+# Links, because the kernel removes a mount over /etc/passwd as soon as the host replaces its file, as useradd does.
 bind host-etc /etc
 mkdir etc
 (cd etc && ln -s ../host-etc/* .)
 rm -f etc/passwd
 cp "$users" etc/passwd
 mount -t tmpfs tmpfs ./dev/shm
-# apt.py names it to the steps: apt-get fails if it cannot become another user
+# apt.py passes the file's path to the steps: apt-get fails if it cannot become another user
 echo 'APT::Sandbox::User "root";' >./dev/shm/container-engine-apt.conf
 bind /tmp "$tmp"
 bind /var/tmp "$tmp"
@@ -61,9 +60,9 @@ while [ "$1" != -- ]; do
     shift
 done
 shift
-# Podman wants one; it is as empty as /
+# Podman needs a home; this one is empty
 mkdir -p "./${HOME:-}"
-# not the program of util-linux, which Debian 14 has in a package that hardly any system has
+# not by util-linux's pivot_root(8), which Debian 14 has in a package that is rarely installed
 "$1" -I -S -c 'import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.pivot_root(b".", b"old"):

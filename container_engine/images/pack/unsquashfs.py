@@ -15,7 +15,8 @@ def unsquashfs(
 ) -> bytes:
     """Run `unsquashfs WORDS…` and return its stdout. Raise the errors of process.output.
 
-    It runs with a single thread: the memory of more, on a large host, would not fit into its limit.
+    It runs with one thread: with one for each processor of a large host, it would exceed the limit
+    on its memory.
     """
     from container_engine.images.pack.confine import Cage  # only for images without a description
 

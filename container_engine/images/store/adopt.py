@@ -72,7 +72,7 @@ class Adopter(NamedTuple):
         return store.image(digest)
 
     def make(self, path: str, made: str, arch: str) -> bytes:
-        """Write the image to `made` and return its configuration."""
+        """Write the image to `made` and return its configuration. Raise CeError or OSError."""
         if os.path.isdir(path):
             pack(path, made, Packer(self.env, self.timeout_s), self.listener)
             return _document(image_config.from_files(made, self.env), arch)

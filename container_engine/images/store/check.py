@@ -55,12 +55,12 @@ class Checker:
         return sum(map(_size, paths))
 
     def check(self) -> Iterator[Damage]:
-        """Yield each problem of the store. Reads all of its files."""
+        """Yield each problem of the store; read all of its files."""
         for item in inventory.items(self._root):
             before = _status(item.path)
             damage = self._of_image(item) if before else None
             if before is None or _status(item.path) is None:
-                continue  # removed meanwhile, with what lies beside it
+                continue  # removed meanwhile, with the files beside it
             with contextlib.suppress(OSError):  # a check does not count as a use
                 os.utime(item.path, ns=(before.st_atime_ns, before.st_mtime_ns))
             if damage:
@@ -178,7 +178,7 @@ class Checker:
 
 
 def repair(damage: Damage, used: InUse = NOTHING) -> str | None:
-    """Mend or remove a damaged path. Return why it was left, None if it was not.
+    """Mend or remove a damaged path. Return why it was left as it is, or None.
 
     Raise OSError.
     """

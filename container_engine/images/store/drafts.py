@@ -24,8 +24,9 @@ _OWNER = "owner"
 def directory(parent: str, limit_s: float) -> Iterator[str]:
     """Create a directory below `parent`, and remove it afterwards. Raise OSError.
 
-    Those of this user whose process was killed are removed first: on other hosts, where that cannot
-    be seen, if they are twice as old as the `limit_s` seconds for which they are used at most.
+    First remove those that killed processes of this user have left. A process on another host
+    cannot be seen: its directory is removed at twice the age of `limit_s` seconds, the longest that
+    one is used.
     """
     _sweep(parent, 2 * limit_s)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:

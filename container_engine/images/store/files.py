@@ -21,7 +21,10 @@ def publish(path: str, content: bytes) -> None:
 
 
 def replace(path: str, content: bytes, mode: int | None = None) -> None:
-    """Replace the file `path` atomically. Raise OSError. The umask does not count for `mode`."""
+    """Replace the file `path` atomically; it gets `mode`, if any, whatever the umask is.
+
+    Raise OSError.
+    """
     # an unpredictable name, because others may write where a group shares its images
     draft = f"{path}.{os.urandom(8).hex()}"
     try:
@@ -83,7 +86,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has two; a negative one counts as 0."""
+    """Return a duration in the largest unit of which it has two; a negative one as 0 seconds."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

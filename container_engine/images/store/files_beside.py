@@ -25,8 +25,9 @@ _SEE = "untrusted-file"
 def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | None:
     """Return the content of `path`, or None if there is no such file.
 
-    Raise UserError if it is not a regular file of at most 4 MiB, or if its owner is neither the
-    owner of `main` nor this user nor root. `see` is the error's code if the kernel refuses.
+    Raise UserError if it is not a regular file of at most 4 MiB, if everybody may write it, or if
+    its owner is neither the owner of `main` nor this user nor root; beside an image of a store, as
+    `check_stored` does. `see` is the error's code if the file cannot be read.
     """
     try:
         link = os.lstat(path)

@@ -1,7 +1,7 @@
 """The identity of a SquashFS file: the SHA-256 of its content, computed once and kept beside it.
 
 IMAGE.sha256 has three lines: the digest of the image, that of its configuration or "-", and the
-image's size and modification time (ns) at that time. A launch reads only this file.
+size and modification time (ns) that the image had then. A launch reads only this file.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def known_digest(path: str) -> str:
 
 
 def has_changed(path: str) -> bool:
-    """Check whether the content of `path` is no longer the recorded one; read only if it may be.
+    """Check whether the content of `path` differs from the recorded digest. Raise OSError.
 
-    Raise OSError.
+    The file is read only if its size or time has changed. Without a record the answer is no.
     """
     found = sums(path)
     if found is None or found.stamp == _stamp(path):
@@ -63,7 +63,10 @@ def computed(path: str) -> str:
 
 
 def record(path: str, digest: str, config: bytes | None = None, made: str = "") -> None:
-    """Record `digest` for `path`, or for `made`, which will get that name. Raise OSError."""
+    """Record `digest` for `path`; `made` is where the file is if it does not have that name yet.
+
+    Without `config`, the recorded digest of the configuration stays. Raise OSError.
+    """
     if config is None:
         before = sums(path)
         of_config = before.config if before is not None else ""

@@ -1,7 +1,7 @@
 """Find the images that jobs use, by links in STORE/uses from node/start/image_in_use.py.
 
-Slurm is asked only if there are links. They must be listed before that, or a job that begins in
-between would be taken for one that has ended.
+Slurm is asked only if there are links. These must be listed first: a job that began after Slurm's
+answer would be taken for one that has ended.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class InUse(NamedTuple):
         return _described(known) if known else None
 
     def why_not_now(self, path: str) -> str | None:
-        """Return the same as `why_not`, also for jobs that have begun since."""
+        """Return what `why_not` does, also for jobs that have begun since the first check."""
         if not self.root:
             return self.why_not(path)
         name = os.path.basename(path)
@@ -152,7 +152,10 @@ def links(root: str) -> tuple[Link, ...]:
 
 
 def in_use(root: str, found: Sequence[Link], running: Running) -> InUse:
-    """Return which of `found`, the links of the store `root`, still hold, given `running`."""
+    """Return the images in use by the links `found` in the store `root`, and links to remove.
+
+    `running` decides whether a link's job has ended.
+    """
     jobs: dict[str, list[str]] = {}
     over = []
     for link in found:

@@ -32,7 +32,7 @@ class Item(NamedTuple):
     """An image of a store. Times are seconds since 1970.
 
     `created` is the time in its configuration, else that of the import. `used` is the time of the
-    last launch, to some hours, or a later access time where the file system keeps those.
+    last launch, accurate to some hours, or a later access time if the file system records it.
     """
 
     path: str
@@ -98,7 +98,7 @@ def _item(path: str, digest: str, arch: str, names: tuple[str, ...]) -> Item:
 
 
 def _credible(*times: float) -> float:
-    """Return the first time that is not from a clock that was ahead, else now."""
+    """Return the first of the times that is not in the future, else the present time."""
     now = time.time()
     return next((when for when in times if when < now + CLOCKS_S), now)
 
@@ -198,7 +198,7 @@ def mark_used(path: str, now: float) -> None:
 
 
 def keep_alive(root: str, now: float) -> int:
-    """Renew the times of all images and their files, where a file system purges old files.
+    """Renew the times of all images and their files, so that a purge of old files spares them.
 
     Return the number of images.
     """

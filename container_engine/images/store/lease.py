@@ -110,7 +110,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def read(path: str) -> Holder | None:
-    """Return the holder of the lock, or None if it is free. An invalid file has a holder, too."""
+    """Return the holder of the lock, None if it is free, or a made-up one for an invalid file."""
     try:
         with open(path, "rb") as file:
             text, status = file.read(2 * _SIZE), os.fstat(file.fileno())

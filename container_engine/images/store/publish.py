@@ -1,4 +1,4 @@
-"""Install a finished file as an image, with the files that lie beside it in a store."""
+"""Install a finished file as an image, with the files that belong beside it in a store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Use(NamedTuple):
 
 
 def install(made: str, configuration: bytes, path: str, *, replaces: bool = True) -> bool:
-    """Rename the file `made` to the image `path`; return False if that must not be replaced.
+    """Rename the file `made` to the image `path`; return False if it exists and must not change.
 
     The configuration is written first, so that no image is ever without one. Raise OSError.
     """
@@ -70,7 +70,7 @@ def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) 
 
 
 def refuse_changed(name: str, path: str) -> None:
-    """Raise UserError if the image `path`, kept although it was made again, is not what it was."""
+    """Raise UserError if the image `path`, which is not replaced, has changed since its import."""
     if identity.has_changed(path):
         why = f"the store has it, but the content of {path} has changed since its import"
         raise UserError(why, _REPAIR, "image-damaged", name=name)
@@ -94,8 +94,8 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EX
 def appear(made: str, path: str) -> bool:
     """Rename the file `made` to `path` and return True, or return False if `path` exists.
 
-    The file server decides. Without hard links renameat2(2) does the same; where a file system has
-    neither, `path` is looked for first, and only another process at that very moment is missed.
+    The file server decides. Without hard links renameat2(2) does the same. Where a file system has
+    neither, `path` is looked for first; a process that makes it at that moment goes unnoticed.
     """
     try:
         os.link(made, path)
@@ -150,8 +150,8 @@ def note_name(path: str, name: str, judge: str = "") -> None:
 def names(path: str) -> dict[str, str]:
     """Return the recorded names of the image `path`, each with the hash of the policy, or "".
 
-    As on nodes, they count only if the image's owner or root wrote them: a name that is added to
-    those of somebody else would make all of them ours.
+    As on nodes, they are trusted only if the image's owner or root wrote them. Otherwise adding a
+    name would rewrite somebody else's names as this user's.
     """
     try:
         if os.lstat(path + NAMES_SUFFIX).st_uid not in {0, os.stat(path).st_uid}:

@@ -2,8 +2,8 @@
 
 Each such store has a directory of its own, which is removed when its owner process ends, either by
 the owner itself or by `ce-keep`, which waits for it. If both were killed, the next launch of this
-kind, `ce gc` and Slurm's epilog find the store by a link in the user's home, ~/.local/state/
-container-engine/void/JOB-NAME, with job 0 for a launch outside of any job.
+kind, `ce gc` and Slurm's epilog find the store by a link in the user's home,
+~/.local/state/container-engine/void/JOB-NAME, with job 0 for a launch outside of any job.
 """
 
 from __future__ import annotations
