@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "session.svg"
 COLUMNS, LINES = 100, 38
-PROMPT = "\x1b[m$ "  # begins with a sequence that ends no output
+PROMPT = "\x1b[m$ "  # begins with an escape sequence with which no output ends
 KEY_SECONDS, READ_SECONDS, LAST_SECONDS = 0.035, 1.6, 4.0
 ANSWER_SECONDS = 30.0
 SETTLE_SECONDS = 2.0  # until Slurm has ended the previous job; not recorded

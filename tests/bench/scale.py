@@ -58,7 +58,7 @@ def _starts(user: User, name: str, options: list[str], rounds: int) -> list[Row]
     ]
     if "-N1" in options:
         return rows
-    # the first of each has warmed caches
+    # the first run of each kind only warmed caches
     native, ours = (Samples(tuple(used[way][1:])) for way in ("native", "ours"))
     name = f"{_NODES} nodes: processor time per node, more than native"
     each = duration(name, ours.minus(native, divided_by=_NODES))

@@ -85,7 +85,7 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _launched(request: dict[str, Any]) -> tuple[str, list[int], Callable[[], None]]:
-    """Start a container; return the answer, its descriptors, and what ends it."""
+    """Start a container; return the answer, its descriptors, and a function that ends it."""
     reply, their_reply = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     block = b"".join(b"%s=%s\0" % pair for pair in os.environb.items())
@@ -114,7 +114,7 @@ def _launched(request: dict[str, Any]) -> tuple[str, list[int], Callable[[], Non
     return answer, fds, end
 
 
-# what ends the containers of `many`
+# functions that end the containers of `many`
 _held: list[Callable[[], None]] = []
 
 
@@ -133,7 +133,7 @@ def many(request: dict[str, Any]) -> dict[str, Any]:
     tasks = [_sleeping() for _ in range(single + count + 1)]
     _held.append(lambda: _kill(tasks))
     asks = socket.socket(fileno=os.dup(fds[_TASKS]))
-    _ask(asks, tasks[-1][1]).recv(65536)  # the first one was made before
+    _ask(asks, tasks[-1][1]).recv(65536)  # the launcher has made this container already
     taken = []
     for _pid, pidfd in tasks[:single]:
         begin = time.perf_counter()

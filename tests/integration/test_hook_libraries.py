@@ -426,7 +426,7 @@ def test_what_the_environment_file_mounts_counts_as_the_containers(
     )
     edf = engine.edf(mounted + '\n[env]\nLD_LIBRARY_PATH = "/opt/users"', image(place, "none"))
     build(users / "libdep.so.1", "libdep.so.1", symbol="dep", says="the user's")
-    # It is as good as the node's, so only the hook's own library is brought.
+    # The user's libdep is as good as the node's, so only the hook's own library is brought.
     script = f"{program} libtop.so.1 && ls {OWN}"
     assert "libtop.so.1\n" in place.engine(engine).output(edf, "bash", "-c", script)
     assert "libdep" not in place.engine(engine).output(edf, "ls", OWN)
@@ -482,7 +482,7 @@ def test_the_nodes_devices_are_in_the_container(engine: Engine, place: Place) ->
     devices = place.dir / "dev"
     devices.mkdir()
     for number in range(4):
-        # It stands for a network device. A process that has it open is recognised by its numbers.
+        # A stand-in for a network device. A process that has it open is recognised by its numbers.
         run("mknod", "-m", "666", devices / f"cxi{number}", "c", "1", "3")
     place.hook(f'[edits.x]\ndevices = [{{ path = "{devices}/cxi*" }}]')
     edf = engine.edf(edf_text("fabric"), image(place, "none"))

@@ -116,7 +116,7 @@ def test_a_library_of_the_node_that_is_none_or_cannot_be_read_is_left_out_with_t
 @SEVERITIES
 def test_a_node_without_the_device_is_named(engine: Engine, place: Place, severity: str) -> None:
     hook(place, plugin(place, "good"), ("device", "/dev/cxi-none*"), severity=severity)
-    # For an error this meaning is in its hint.
+    # An error has this meaning in its hint.
     meaning = " (NCCL would use TCP)" if severity == "warn" else ""
     assert said(place, engine, cuda_image(place), severity) == (
         f"hook fabric: no device '/dev/cxi-none*' on this node{meaning}"

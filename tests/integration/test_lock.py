@@ -151,7 +151,7 @@ def test_a_lock_that_leads_to_another_repository_is_refused(project: Project) ->
     assert f"{project.lock}: leads to '{other}', and the image '{said}' means" in done.stderr
     assert f"means '{repository}'\n" in done.stderr
     assert "ce: see: ce help image-lock" in done.stderr
-    # what the lock itself says of the environment's image does not count
+    # the image that the lock records for the environment does not count
     for image in (other, "${REGISTRY}/x:1"):
         project.lock.write_text(json.dumps(lock | {"name": other, "image": image}))
         assert f"leads to '{other}', and the image '{said}' means" in project.ce("plan").stderr

@@ -135,7 +135,7 @@ def test_a_credential_helper_is_asked(
     helper.chmod(0o755)
     (home / place).parent.mkdir(parents=True, exist_ok=True)
     (home / place).write_text(json.dumps({"credHelpers": {guarded.address: "of-a-test"}}))
-    # It takes precedence over a login of enroot's.
+    # The helper takes precedence over a login of enroot's.
     keep_for_enroot(home, f"machine {guarded.address} login bob password wrong\n")
     path = f"{tmp_path}:{guarded.env['PATH']}"
     visitor.importer = visitor.with_env({**guarded.env, "PATH": path})

@@ -15,7 +15,7 @@ from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
 
-# It looks for a file that no image may have, and counts its calls.
+# A scanner that looks for a file that no image may have, and counts its calls.
 _SCANNER = """#!/bin/sh
 echo asked >> {log}
 echo "scanning $2"

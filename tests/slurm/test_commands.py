@@ -177,7 +177,7 @@ def test_a_file_of_programs_may_change_while_its_step_waits(
 ) -> None:
     programs = shared / "programs"
     programs.write_text("* sh -c '. /etc/os-release; echo first $ID'\n")
-    # later than planning takes on a busy machine
+    # begins after planning has ended, even on a busy machine
     srun = ("--begin=now+5", f"--environment={demo}", "--multi-prog", programs.name)
     with cluster.popen(["srun", *srun], cwd=shared) as step:
         assert step.stderr is not None

@@ -20,7 +20,7 @@ from tests.slurm.site import site_on
 FI_INFO = "/usr/bin/fi_info"
 NONE = "none"
 NODES = "the node's"
-# The steps below in which a hook is tried: the node's own network software excludes an artifact.
+# The kinds of step in which a hook is tried: the node's own network software excludes an artifact.
 HOST, ARTIFACT, BATCH = "host", "artifact", "batch"
 
 

@@ -277,7 +277,7 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     assert not marker.exists()
     if "printenv" in done.args:
         assert done.stdout == f"{place} {place}/bin/python3\n"
-    # In the container it is an ordinary variable.
+    # To the EDF they are ordinary variables, whose values are shown.
     assert way == "ce validate" or str(place) in done.stdout
 
 

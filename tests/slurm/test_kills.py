@@ -264,7 +264,7 @@ _RUNTIME = '#!/bin/sh\nsleep 0.2\nexec crun "$@"\n'
 @pytest.fixture(scope="module", params=["launcher", "node", "node with hooks"])
 def way(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Way]:
     if request.param == "launcher":
-        # a text that each node has to evaluate
+        # a deferred text, which only Python evaluates
         yield Way(cluster.edf("workdir = '${SLURM_JOB_ID:+/}'\n"), "launcher")
         return
     runtime = cluster.write(_RUNTIME, mode=0o755)

@@ -139,7 +139,7 @@ def test_an_mpi_that_does_not_speak_what_srun_chose_is_told_of(
     assert done.stderr.count("\n") == 1
     assert f"the image's {mpi} (libmpi" in done.stderr
     assert f") does not support {speech} (start it with srun --mpi={instead}" in done.stderr
-    # A single task has no ranks to miss.
+    # A single task has no other ranks to find.
     assert cluster.srun("-n1", *asked, env={**UCX, **env}).stderr == ""
 
 
@@ -238,7 +238,7 @@ def test_a_host_mpi_that_replaces_the_images_is_reported_once(
     assert done.stdout == RING
     command = ["env", f"LD_LIBRARY_PATH={directory}", f"{cluster.prefix}/bin/ce", "run", mounted]
     assert "libmpi.so.40 comes from" in cluster.run([*command, "--", "true"]).stderr
-    # where it is not mounted, or the environment decides, nothing is replaced
+    # Nothing is replaced if the directory is not mounted, or the environment sets the variable.
     decided = 'mounts = ["{}"]\n[env]\nLD_LIBRARY_PATH = "{}"\n'
     for text in ("", decided.format(shared, ""), decided.format(shared, "${LD_LIBRARY_PATH}")):
         edf = cluster.edf(text, image="openmpi")

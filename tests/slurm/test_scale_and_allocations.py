@@ -139,7 +139,7 @@ def test_what_is_started_in_a_job_is_in_its_environment_although_nothing_says_so
     cluster: Cluster, demo: str
 ) -> None:
     who = f"sh -c {shlex.quote(_WHO)}"
-    # Both are new jobs.
+    # Both the srun and the salloc start a new job.
     script = f"{_CLEAN} srun {who}; {_CLEAN} salloc -Q srun {who}; :"
     done = cluster.run(["salloc", "-Q", f"--environment={demo}", "bash", "-c", script])
     assert (done.returncode, done.stdout) == (0, "ce-demo\n" * 2), done.stderr

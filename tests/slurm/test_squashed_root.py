@@ -129,7 +129,7 @@ def test_an_image_that_is_lost_or_overwritten_ends_the_step_with_the_reason(
         harm(home)
         (home.real / "go").touch()
         done = job.wait()
-    # Killed, unless the shell notices first: by SIGBUS, or as it can execute nothing more.
+    # The task is killed, unless its shell ends first: by SIGBUS, or unable to execute a program.
     assert done.returncode in (126, 135, 137), done.stderr
     image = home.place / "images/demo.sqsh"
     told = f"the image can no longer be read: '{image}' was removed, replaced or overwritten"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 _SETTLED_S = 2.2
 
 
-# no shell, which may reap the guard's parent before the launcher does
+# Python and no shell, which might reap the guard's parent before the launcher does
 _NOTING = """#!/usr/bin/python3 -ISE
 import os, sys
 os.write(os.open("{noted}", os.O_WRONLY | os.O_APPEND), b"x")

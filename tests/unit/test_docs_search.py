@@ -269,7 +269,7 @@ QUESTIONS = {
     "server client": "howto/short-answers",
     "two services": "howto/docker",
     "support ticket": "admin/tickets",
-    # in the words of those who meet it for the first time
+    # in the words of newcomers
     "gpu not found": "howto/gpus",
     "bind mount": "howto/short-answers",
     "numpy": "howto/python-packages",

@@ -109,7 +109,7 @@ class Machine:
         pid = self.pid
         if pid is None:
             return
-        # Until it has ended as a whole its disk is locked; its command line is gone before that.
+        # The disk is locked until QEMU has ended as a whole; its command line is gone before that.
         end = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(end, signal.SIGKILL)
@@ -127,7 +127,7 @@ class Machine:
     def _boot(self) -> str:
         """Return the identity of this boot; "" if it does not answer."""
         for user in ("root", "alice"):
-            # A shared connection would wait for the system that it was made to.
+            # A shared connection to the previous boot would wait for an answer.
             quiet = subprocess.DEVNULL
             argv = [*self.ssh_argv("", user), "-O", "exit"]
             subprocess.call(argv, stdin=quiet, stdout=quiet, stderr=quiet)

@@ -142,7 +142,7 @@ def test_helpers_that_are_stopped_again_and_again_hold_up_no_end(cluster: Cluste
     with cluster.started("-wvm2", "--environment=gated", "sh", "-c", "echo up; sleep 4715") as job:
         job.wait_for("up\n")
         stopping = f"touch /gate/stop; while [ -e /gate/stop ]; do {_HELPERS}; sleep 0.1; done"
-        # From outside of the step: with its own signals Slurm makes what is stopped go on.
+        # From outside of the step, as Slurm's signals to a step let its stopped processes go on.
         started = cluster.second.ssh(f"nohup sh -c '{stopping}' >/dev/null 2>&1 &", "alice")
         assert started.returncode == 0
         try:

@@ -44,7 +44,7 @@ def test_a_machine_that_is_rebooted_ends_the_step_and_comes_back_clean(cluster: 
     with cluster.started(*_RUNS) as job:
         job.wait_for("up\nup\n")
         cluster.second.reboot(pair.BOOT_S)
-        # A machine that is back before Slurm misses it leaves the other one's task running.
+        # If the machine is back before Slurm misses it, the other machine's task goes on.
         cluster.root(cluster.first, "scancel -u alice")
         assert job.wait() != 0
         assert "container was killed" not in job.err

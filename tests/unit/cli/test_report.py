@@ -115,7 +115,7 @@ def test_no_secret_of_any_source_is_in_it(home: Installed) -> None:
     text, said = report(home, "7")
     found = {where for where, secret in SECRETS.items() if secret in text + said}
     assert found == set()
-    assert text.count("(hidden)") >= len(SECRETS) - 1  # that of this environment is nowhere used
+    assert text.count("(hidden)") >= len(SECRETS) - 1  # the caller's environment is in no part
 
 
 def test_without_a_job_it_is_about_this_host(home: Installed) -> None:

@@ -57,7 +57,7 @@ def test_the_number_of_a_job_counts_before_a_name() -> None:
 
 @pytest.fixture
 def squeue(tmp_path: Path) -> Context:
-    """Slurm with a job, a task of a job array and a component of a heterogeneous job."""
+    """Return a context whose Slurm has a job, a task of a job array and a heterogeneous job."""
     steps = ["7.0|n1|0:01|sh", "8_3.0|n2|0:02|sh", "8_3.batch|n2|0:02|batch", "11+1.0+1|n2|0:03|sh"]
     programs = tmp_path / "slurm"
     programs.mkdir()

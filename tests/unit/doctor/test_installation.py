@@ -21,7 +21,7 @@ LINE = "required /opt/ce/lib/slurm/container_engine.so prefix=/opt/ce"
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
-    """Fake scontrol for a cluster without munge, whose plugstack.conf is in this directory."""
+    """Return variables for a fake scontrol, of a cluster without munge."""
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(
         "#!/bin/sh\n"
@@ -107,7 +107,7 @@ def test_files_of_the_site_that_a_new_prefix_lacks_are_reported(
         ),
     ],
 )
-@pytest.mark.usefixtures("as_nobody")  # root
+@pytest.mark.usefixtures("as_nobody")  # needs root
 def test_the_confinement_of_tasks_is_shown_and_its_profile_checked(
     tmp_path: Path,
     slurm: dict[str, str],
@@ -211,7 +211,7 @@ def test_scripts_inside_want_a_task_prolog_that_keeps_them_from_hosts_without_th
     assert [finding.remedy for finding in found] == ([remedy] if state else [])
 
 
-@pytest.mark.usefixtures("as_nobody")  # root
+@pytest.mark.usefixtures("as_nobody")  # needs root
 @pytest.mark.parametrize("place", ["libexec/container-engine", "lib/python3/x.py", "bin", "."])
 def test_anything_of_the_installation_that_others_may_write_is_found(
     tmp_path: Path, place: str

@@ -15,7 +15,7 @@ from tests.unit.node.start_memo_stage import StartStage
 
 @pytest.fixture
 def stage(tmp_path: Path, ce_node: Path) -> Iterator[Stage]:
-    # a door's path must be short
+    # a socket's path must be short
     with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as directory:
         made = Stage(Path(directory), tmp_path, ce_node)
         with made.running():

@@ -15,7 +15,7 @@ from tests.unit.node.join_stage import PYTHON, Joined, Stage
 
 UID, GID = 54321, 54322
 _OF_THE_HOST = ("ld.so.cache", "hosts", "resolv.conf", "hostname", "localtime")
-# Files of a stage are all young: the launcher does not wait until a clock has gone on.
+# All files of a stage are new: this launcher does not wait until they are old enough.
 _LAUNCHER = """#!{python} -ISE
 import os, sys
 open("{prefix}/argc", "w").write(str(len(sys.argv)))

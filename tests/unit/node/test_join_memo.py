@@ -1,4 +1,4 @@
-"""Joining a kept container without Python does what the launcher does, or leaves it to it."""
+"""Joining a container without Python has the launcher's result, or is left to the launcher."""
 
 import os
 import random

@@ -288,7 +288,7 @@ def test_an_answer_of_another_form_is_none(
         visitor, _address = door.accept()
         with visitor, open("/proc/self/environ") as file:
             for data, count in packets:
-                with contextlib.suppress(BrokenPipeError):  # it need not wait for the last word
+                with contextlib.suppress(BrokenPipeError):  # the visitor may have left
                     send_fds(visitor, [data], [file.fileno()] * count)
 
     with socket(AF_UNIX, SOCK_SEQPACKET) as door:
@@ -457,7 +457,7 @@ def test_where_another_user_has_taken_the_name_all_steps_use_one_that_nobody_can
     os.close(same.lock)
     # another user of the same job has another name
     assert Path(same.directory).parents[1].name != Path(first.directory).parents[1].name
-    # now that user gives the name back: the job's later steps stay where the first one was
+    # now the other user gives the name back: the job's later steps stay where the first one was
     os.rename(taken, short / "away")
     for again in (NODE | home, NODE):
         later = entered(short, node=again)

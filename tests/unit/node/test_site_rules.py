@@ -168,7 +168,7 @@ def test_an_image_of_the_sites_store_is_used_and_no_other(node: Node) -> None:
     link.symlink_to(node.image)
     inner = node.store / "inner.sqsh"
     inner.symlink_to(node.root / "x.sqsh")
-    (node.root / "y.sqsh").touch()  # of root, as all in the store
+    (node.root / "y.sqsh").touch()  # owned by root, like all in the store
     dots = f"{node.store}/../y.sqsh"
     for path in ("/x.sqsh", link, inner, dots, f"{node.store}-other/x.sqsh", f"{node.store}/no"):
         assert node.refusal(path).startswith(

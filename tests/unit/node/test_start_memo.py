@@ -1,4 +1,4 @@
-"""Starting a container again without Python does what the launcher does, or leaves it to it."""
+"""Repeating a start without Python has the launcher's result, or is left to the launcher."""
 
 import json
 import os
@@ -412,7 +412,7 @@ def test_a_site_with_a_rule_never_starts_without_python(
     # even with a forged memo: whether the site has rules is not read from the memo
     directory = "etc/container-engine"
     place = (starts.home if system else starts.prefix) / directory / file
-    # where the step sees it
+    # the path at which the step sees the file
     name = f"/{directory}/{file}" if system else str(place)
     place.parent.mkdir(parents=True)
     place.write_text("# nothing\n")
@@ -641,7 +641,7 @@ def test_a_start_that_asks_more_of_a_node_than_ce_node_does_is_none_to_remember(
     plan: Any = json.loads(json.dumps(starts.plan))
 
     def is_plain() -> bool:
-        # as the plan arrives
+        # in the form in which the plan arrives
         return start_memo._is_plain(json.dumps(plan, separators=(",", ":")), plan, starts.node)
 
     assert is_plain()
@@ -711,7 +711,7 @@ def test_an_image_in_a_store_is_recorded_as_in_use(starts: StartStage) -> None:
     link.unlink()
     assert starts.starts_without_python()
     assert os.readlink(link) == name
-    # another user's, which only the launcher gets around
+    # a link of another user's, which only the launcher can avoid
     os.chown(link, 65534, 65534, follow_symlinks=False)
     assert not starts.starts_without_python()
 
