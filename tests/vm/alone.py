@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.vm.machine import MachineError
 
-# An abstract socket's name is unique in the network namespace, like the ports, and ends with its process.
+# An abstract socket's name is unique in the network namespace, as ports are; the socket ends with
+# its process.
 _NAME = "\0container-engine-vm"
 
 

@@ -10,7 +10,8 @@ import pytest
 from tests.vm.cluster import STEP_S, Cluster, Job, gated_edf, write
 
 _SLEEP = "sleep 4719"
-# A copy of sleep that is in no file, looks like a kernel thread and ignores signals, in its own session.
+# A copy of sleep that is in no file, looks like a kernel thread, ignores signals and has a session
+# of its own.
 _IN_NO_FILE = r"""
 my $fd = syscall(319, $n = "x", 0);
 open(my $in, "<:raw", "/usr/bin/sleep"); local $/; my $program = <$in>;
