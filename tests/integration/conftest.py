@@ -65,7 +65,7 @@ def hooks(engine: Engine) -> Iterator[Path]:
 
 @pytest.fixture
 def stranger(prepared: Path) -> Iterator[Engine]:
-    """Yield the engine as a user has it whom this machine knows by number only."""
+    """Yield the engine of a user who has a number but no name on this machine."""
     home = Path(tempfile.mkdtemp(prefix="home-", dir=prepared / "cache"))
     os.chown(home, 61234, 61235)
     try:

@@ -76,7 +76,7 @@ def _inside(text: str) -> dict[str, Any]:
 def _outside(process: Path) -> dict[str, Any]:
     """Return what can be seen of the container's first process from the host.
 
-    Not its limits: Podman 5 raises the soft ones, of this process alone.
+    Limits are left out: Podman 5 raises the soft ones, for this process alone.
     """
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
     kept = {k: v for k, v in status.items() if k.startswith(("Uid", "Gid", "Groups", "No", "Sec"))}

@@ -49,7 +49,7 @@ _REGISTRIES = ("docker.io", "nvcr.io", "gcr.io", "registry.gitlab.com")
 
 
 class Outcome(NamedTuple):
-    """How a test ended: "ok", "not ok" or "skipped", with the reason of a skipped one."""
+    """The outcome of a test: "ok", "not ok" or "skipped", and why it was skipped."""
 
     name: str
     word: str

@@ -117,7 +117,7 @@ class Hardware:
 
 @contextmanager
 def aside(path: Path) -> Iterator[None]:
-    """Rename a path for a time."""
+    """Rename a path during the block."""
     other = path.with_name(f"aside-{path.name}")
     path.rename(other)
     try:

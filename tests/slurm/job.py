@@ -56,7 +56,7 @@ class Job:
         self.process.stdin.close()
 
     def wait(self, timeout: float = 40) -> Completed:
-        """Return how it ended; fail the test if it runs longer than `timeout` seconds."""
+        """Return how the command ended; fail the test if it runs longer than `timeout` seconds."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:

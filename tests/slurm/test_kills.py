@@ -236,7 +236,7 @@ def _starting(cluster: Cluster, text: str, *step: str) -> Iterator[tuple[Job, Pr
 class Way:
     """An environment, and the program that starts its container on the node.
 
-    That is Python, the launcher, or ce-node where an earlier start is remembered.
+    The program is the launcher, in Python, or ce-node if an earlier start is remembered.
     """
 
     edf: str

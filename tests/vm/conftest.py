@@ -45,7 +45,7 @@ def cluster(_machines: pair.Pair) -> Iterator[Cluster]:
 
 @pytest.fixture
 def gated(cluster: Cluster) -> Iterator[str]:
-    """Yield an environment with /gate of each node; its file `go` lets a step continue."""
+    """Yield an environment that mounts each node's own /gate; the file `go` lets a step go on."""
     for machine in cluster.pair.machines:
         cluster.root(machine, "install -d -m 0777 /gate; rm -f /gate/*")
         write(machine, "/etc/edf/gated.toml", gated_edf("debian"))

@@ -24,7 +24,7 @@ class Installed(NamedTuple):
     def run(
         self, *argv: str, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program, which may be `ce`, from its first instruction."""
+        """Run a program, which may be `ce`, in a new process that shares no imports."""
         return subprocess.run(
             argv,
             env=self._environment(env),

@@ -207,7 +207,7 @@ def test_a_guard_that_hangs_is_not_awaited_for_ever(short: Path) -> None:
 
 
 def test_an_image_file_that_was_replaced_is_not_put_below_what_was_written(short: Path) -> None:
-    """A running container's server would answer with bytes of another file, too."""
+    """A later step's image server would read from the other file."""
     image = short / "i.sqsh"
     image.write_text("old")
     first = entered(short, image=str(image))
