@@ -1,1 +1,1 @@
-"""The command `ce`. Others print and exit only where they take its place or are programs."""
+"""The command `ce`. Others print and exit only in programs of their own or in its place."""

@@ -125,10 +125,10 @@ def _given(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
 def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
     """Return the images that stages begin with. Raise UserError for what no build can do.
 
-    `shown` is the name of the file in messages. Podman would say it less clearly, or after it has
-    pulled an image.
+    `shown` is the name of the file in messages. Podman's own messages are less clear, or come only
+    after it has pulled an image.
     """
-    mistake = None if shown.endswith(".in") else first_mistake(text)  # .in: of a preprocessor
+    mistake = None if shown.endswith(".in") else first_mistake(text)  # .in: for a preprocessor
     if mistake is not None:
         close = nearest(mistake.name.upper(), INSTRUCTIONS) if mistake.why == UNKNOWN else None
         why = f"{mistake.why}, did you mean {close}?" if close else mistake.why

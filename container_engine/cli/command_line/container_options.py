@@ -14,9 +14,9 @@ from container_engine.edf.pyxis_names import OPTIONS, VARIABLES_COUNT
 
 
 def add_container_options(parser: argparse.ArgumentParser, *, of_plugin: bool = False) -> None:
-    """Add all of them; they are collected, as written, in `container_options`.
+    """Add pyxis's options; those given are collected, as written, in `container_options`.
 
-    The help has one line for all. The plugin says with a further word that variables count.
+    The help has one line for all. With `of_plugin`, add the word VARIABLES_COUNT, too.
     """
     parser.set_defaults(container_options=())
     for name, placeholder in OPTIONS.items():

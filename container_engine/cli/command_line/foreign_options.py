@@ -59,7 +59,7 @@ _SWITCHES = {
 
 
 _HIDDEN: Mapping[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-# of builds: what is always so, with and without a value
+# options of builds that ask for what is always done, with argparse's nargs: None takes a value
 _BUILD_ACCEPTED = {"--rm": 0, "--force-rm": 0, "--load": 0, "--layers": 0, "--progress": None}
 _BUILD_WITH_VALUE = {
     (
@@ -86,7 +86,7 @@ def add_foreign_of_builds(parser: argparse.ArgumentParser) -> None:
 
 
 def add_foreign(parser: argparse.ArgumentParser) -> None:
-    """Add the options, hidden from the help."""
+    """Add the options of other tools, hidden from the help."""
     for name in _ACCEPTED:
         parser.add_argument(name, action=_Accepted, nargs=0, **_HIDDEN)
     parser.add_argument("--gpus", action=_NoEffect, **_HIDDEN)
@@ -147,9 +147,10 @@ class _Foreign(NamedTuple):
 
 
 def refuse_foreign(arguments: argparse.Namespace, words: Sequence[str]) -> int:
-    """Answer all of them, and show a command line that does the same; return its exit code.
+    """Report each foreign option, with what to write instead; return the exit code, 0 without any.
 
-    `words` is the rest of the command line, which follows the options. Return 0 without options.
+    The hint is a command line with the same effect, if there is one. `words` is the rest of the
+    command line, which follows the options.
     """
     found: Sequence[_Foreign] = arguments.foreign_options
     if not found:
@@ -166,7 +167,7 @@ def _message(verb: str, option: _Foreign) -> str:
 
 
 def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Sequence[str]) -> str:
-    """Return a command line without a file, "" if some option has no counterpart in one."""
+    """Return a command line that needs no file, "" if one of the options has no counterpart."""
     first, mounts, before, options = [], [], [], []
     for one in found:
         if one.name == "-v" and one.value.startswith(("/", "~")):

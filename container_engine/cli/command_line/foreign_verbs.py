@@ -30,7 +30,7 @@ _HOOK_KEY = (
 
 _SHOWS_IMAGE = "ce inspect NAME shows one image, ce rmi NAME removes one"
 
-# What is typed after a verb that takes an action, or no word at all; "" is all else.
+# Words that users type after a verb that takes an action or no word, with a hint; "" is any other.
 FOREIGN_ACTIONS: dict[str, dict[str, str]] = {
     "config": {
         "": _ALL_SHOWN,

@@ -36,7 +36,10 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
 
 
 def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
-    """Return the image `text` or that of the environment `text`, importing it if necessary."""
+    """Return the image `text` or that of the environment `text`, imported if need be.
+
+    Raise CeError.
+    """
     edf = environment_of(text, context, settings)
     if edf is None:
         return found_image(text, context, context.env, settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROBLEM = 1
 
 
-# What argparse says, of Python 3.11 to 3.14, and how we say it.
+# Patterns of argparse's messages in Python 3.11 to 3.14, and the engine's words for them.
 _PLAINER = (
     (r"the following arguments are required: VERB", "no verb is given"),
     (r"the following arguments are required: ([^,]*)", r"\1 is missing"),
@@ -44,7 +44,7 @@ def _matches(message: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _unmeasured(prog: str) -> argparse.HelpFormatter:
-    """Return a formatter of one width, for argparse's own checks: a terminal's takes an import."""
+    """Return a formatter of fixed width for argparse's own checks, without an import to measure."""
     return argparse.HelpFormatter(prog, width=80)
 
 
@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         self.refuse(said, hint)
 
     def _check_value(self, action: argparse.Action, value: str) -> None:
-        """Answer an unknown action with what was meant, where that is known."""
+        """Refuse an unknown action, with a hint if it is known what was meant."""
         if action.dest == "action" and value not in (action.choices or ()):
             from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
             from container_engine.did_you_mean import nearest
@@ -135,7 +135,7 @@ class _Whole(Parser):
         args: Sequence[str] | None = None,
         namespace: argparse.Namespace | None = None,
     ) -> argparse.Namespace:
-        """Parse all words, which are kept as `words`. An unknown option is the verb's error."""
+        """Parse all words, and keep them as `words`. Report an unknown option as the verb's."""
         first = next(iter(args or ()), "")
         if first.startswith("-") and first.partition("=")[0] not in self._option_string_actions:
             self.error(_unknown(self, [first]))
@@ -173,7 +173,7 @@ class _Whole(Parser):
 
 
 def _meant(parsed: argparse.Namespace, words: Sequence[str]) -> str | None:
-    """Return what was meant by words that are too many, where that is known."""
+    """Return a hint at what was meant by too many words, None if it is not known."""
     from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
 
     if any(word.startswith("-") for word in words):

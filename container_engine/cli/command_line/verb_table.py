@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Verb(NamedTuple):
-    """A module of this package, imported only when its verb is used.
+    """A module of `cli.verbs`, imported only when its verb is used.
 
     It offers configure(parser), which may set the default `failure` (the exit code of a CeError,
     else 1), and execute(arguments, context), which returns the exit code or raises CeError.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from container_engine.cli.completion.model import Command, Option
 
-# a colon in a name of these makes several words of it in bash
+# kinds of names that may contain a colon, at which bash splits a word
 _COLONS = ("image", "named")
 _OTHERS_OF_SLURM = (
     *("sacct", "sacctmgr", "sattach", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio"),

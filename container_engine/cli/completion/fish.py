@@ -66,7 +66,7 @@ def _listing() -> str:
 
 
 def _options() -> str:
-    """Return the environment for each of Slurm's programs, beside what fish knows of them."""
+    """Return lines that add the option of an environment to fish's completion of Slurm."""
     return "".join(
         f"complete -c {program} -l {name} -x -a '(__ce_list environment)' -d 'an environment'\n"
         for program in SLURM

@@ -76,7 +76,7 @@ class Here:
         return False
 
     def enter(self, pid: str, command: Sequence[str]) -> NoReturn:
-        """Become the command beside a process in a container. Raise UserError."""
+        """Replace this process with the command, in the container of `pid`. Raise UserError."""
         if not pid.isdigit():
             raise UserError(f"enroot exec: {pid}: not a process id")
         attach.become(attach.of_process(int(pid)), command, self._context.libexec)

@@ -1,8 +1,8 @@
-"""`enroot`, as scripts call it, over `ce`.
+"""`enroot`, as scripts call it, on top of `ce`.
 
 A name stands for an image file, not for a copy of its files: what is written into a container is
 gone when it ends, so that a name's content is always that of its file. Containers with names live
-with a job, and are listed, entered and removed in it. What has no such form is refused.
+with a job, and are listed, entered and removed in it. Other commands of enroot are refused.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _run(words: list[str]) -> int:
 
 
 def _tend(found: argparse.Namespace, known: Names) -> None:
-    """Make, list, remove or copy what has a name."""
+    """Create, list, remove or export images and containers with names."""
     if found.verb == "create":
         name = found.name or _stem(found.image)
         known.create(name, found.image, replace=found.force)

@@ -62,7 +62,7 @@ def running(context: Context) -> list[Step]:
 
 
 def _numbers(context: Context) -> dict[str, str]:
-    """Return the plain number of each of the user's jobs by what squeue shows in its place."""
+    """Return the plain number of each of the user's jobs, by what squeue shows: 7_3 of an array."""
     argv = ["squeue", "--noheader", f"--user={context.uid}", "--format=%i|%A"]
     listing = slurm.answer(argv, context.env)
     return dict(line.split("|", 1) for line in listing.split() if "|" in line)

@@ -14,11 +14,11 @@ from container_engine.process import reason
 if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
-# what would say something else than the record of the name
+# variables that would override the record of the name
 _OTHERS = ("PYXIS_CONTAINER_", "CE_ENVIRONMENT")
-# not a step's number
+# JOB.NAME, where NAME is not the number of a step
 _NAMED = re.compile(r"(\d+)\.(?!\d+$)([A-Za-z0-9_][A-Za-z0-9_.-]*)")
-# not a job's number
+# NAME, which is not the number of a job
 _IN_JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
@@ -30,7 +30,10 @@ class Kept(NamedTuple):
 
 
 def parsed(text: str, job: str) -> Kept | None:
-    """Return what JOB.NAME says, or NAME in this job, "" outside of one; None for another text."""
+    """Return the container that JOB.NAME means, or NAME in `job`; None for any other text.
+
+    `job` is "" outside of a job.
+    """
     if job and _IN_JOB.fullmatch(text):
         return Kept(job, text)
     match = _NAMED.fullmatch(text)
@@ -52,7 +55,7 @@ def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
         status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None
-    # srun has reported a container that was not saved, and ends as its command has
+    # srun reports a container that was not saved, but its exit code is that of `true`
     return status or int(_identity(target) == before)
 
 

@@ -14,11 +14,11 @@ from container_engine.images.fetch.listener import Quiet
 from container_engine.images.store.files import duration_text, size_text
 
 _REDRAW_S, _LINE_S = 0.1, 10.0
-_PACE_S = 5.0  # the rate is that of so many last seconds
+_PACE_S = 5.0  # the time before now over which the rate is measured
 _LONGEST_BAR, _SHORTEST_BAR = 24, 6
 _SHORTEST_NAME, _NAME = 8, 12
-_FAR = len("100% of 999 MiB, 999 MiB/s, 119 s left")  # usually; the bar keeps its width
-_CTRL_C = len("^C")  # what a terminal prints would otherwise begin a line of its own
+_FAR = len("100% of 999 MiB, 999 MiB/s, 119 s left")  # the usual length: the bar keeps its width
+_CTRL_C = len("^C")  # room for what a terminal prints, which would otherwise begin another line
 
 
 class _Pace:
@@ -91,7 +91,7 @@ class Terminal(Quiet):
 
 
 def _fitting(name: str, doing: str, part: float, far: str) -> str:
-    """Return the line: the bar, the name, then the rate give way where the terminal is narrow."""
+    """Return the line. On a narrow terminal the bar is cut first, then the name, then the rate."""
     columns = shutil.get_terminal_size().columns - 1 - _CTRL_C
     rest = columns - len(f"ce: : {doing} ")
     while ", " in far and len(far) > rest - _SHORTEST_NAME:

@@ -70,7 +70,8 @@ def read(prefix: str) -> dict[str, Page]:
 def search(words: str, pages: dict[str, Page]) -> list[Page]:
     """Return the pages that are about the words, the best first.
 
-    Those with all of them, else those with most; a word may be the beginning of one.
+    They are the pages with all of the words, else those with most, but at least half of them. A
+    word also matches the beginning of a longer one.
     """
     empty = _words(_EMPTY)
     wanted = [word for word in _words(words) if word not in empty] or _words(words)
@@ -97,7 +98,7 @@ def _score(word: str, title: list[str], text: list[str]) -> float:
 
 
 def _heading_score(wanted: list[str], text: str, empty: list[str]) -> float:
-    """Return the score of the best heading that has all the words: the more, the fewer others."""
+    """Return the score of the best heading with all the words; other words in it lower it."""
     best = 0.0
     for heading in _HEADING.findall(text):
         own = [word for word in _words(heading) if word not in empty]

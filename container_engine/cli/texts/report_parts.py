@@ -58,7 +58,7 @@ class Subject(NamedTuple):
 
     @property
     def owner(self) -> int:
-        """The user of the job's traces, if any."""
+        """Return the uid of the owner of the job's traces, else of this user."""
         step = next(iter(self.traces), None)
         if step is None:
             return self.context.uid
@@ -66,7 +66,7 @@ class Subject(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The environment files of all steps, and locks beside them."""
+        """Return the environment files of all steps, and locks beside them."""
         known = [str(f) for found in self.traces.values() for f in found[0].facts.get("files", ())]
         locks = [name.removesuffix(".toml") + SUFFIX for name in known]
         return [*dict.fromkeys(known), *filter(os.path.lexists, dict.fromkeys(locks))]
@@ -116,7 +116,7 @@ def rules(subject: Subject) -> Secrecy:
         try:
             secrecy = secrecy.knowing(_strings(tomllib.loads(text())))
         except (CeError, OSError, ValueError):
-            continue  # the report has no such file, or one of which patterns find the secrets
+            continue  # not in the report, or not TOML: then only patterns find secrets in it
     return secrecy
 
 
@@ -233,7 +233,10 @@ def _plan(path: str, subject: Subject) -> str:
 
 
 def _file(path: str, subject: Subject) -> str:
-    """Return an environment file. Traces are users' files: root follows none to another's file."""
+    """Return the text of an environment file that a trace names.
+
+    Root reads only files of the job's user, who owns the trace and may have changed it.
+    """
     return read(path, {subject.owner} if subject.context.uid == 0 else None)
 
 
@@ -284,7 +287,7 @@ def _doctor_of_nodes(subject: Subject) -> str:
 
 
 def _instead(subject: Subject) -> str:
-    """Return the command that looks at the nodes of a job that has ended, by a job of its own."""
+    """Return the end of a message: the command for the nodes of a job that has ended, or ""."""
     nodes = dict.fromkeys(trace.node for found in subject.traces.values() for trace in found)
     some = ",".join([*nodes][:_MOST_NODES])
     ask = f"srun -w {some} --ntasks-per-node=1 ce doctor --node"

@@ -134,7 +134,7 @@ def _say_effects(recipe: Recipe) -> None:
 def _with_base_hint(
     error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
 ) -> UserError:
-    """Return the error of a build, with a hint if it has failed at FROM with another name."""
+    """Return the error of a build; at FROM, with a hint if its image has another name here."""
     is_base = error.key.startswith("FROM ")
     name = next((one.name for one in froms if error.where.endswith(f":{one.line}")), None)
     if name is None or not is_base:

@@ -151,5 +151,5 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
 
 
 def _applies(use: HookUse) -> bool:
-    """Check whether a hook applies in this step, if this is one; others than automatic ones do."""
+    """Check whether a hook is not automatic, or one of its conditions holds in this environment."""
     return not use.automatic_when or any(holds(word, os.environ) for word in use.automatic_when)

@@ -101,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """Write the environment. Never overwrites a file; writes nothing if it would not be valid."""
+    """Write the environment, unless the file exists or would not be valid: raise UserError."""
     path = _path(arguments.name, context)
     text = _text(arguments, context)
     problems = _problems(path, text, context)
@@ -131,7 +131,7 @@ def _text(arguments: argparse.Namespace, context: Context) -> str:
 
 
 def _of_options(arguments: argparse.Namespace, context: Context) -> str:
-    """Return a file that says the same as the options. Raise RefusedError."""
+    """Return the text of a file with the same effect as the options. Raise RefusedError."""
     loaded = load_effective(None, context, words=arguments.container_options)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)

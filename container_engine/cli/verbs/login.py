@@ -1,4 +1,4 @@
-"""`ce login` and `ce logout`: leave both to Podman or skopeo, so that we see no password."""
+"""`ce login` and `ce logout`: leave both to Podman or skopeo, so that `ce` sees no password."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    """Let a program ask for the password, and say where it keeps the login."""
+    """Let a program ask for the password, and print where it keeps the login."""
     program = _program(context.env)
     if not (arguments.password_stdin or sys.stdin.isatty()):
         message = "not logged in: there is no terminal to type a password"

@@ -20,7 +20,7 @@ _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE", "CONTAINER"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", nargs="?", help="only the steps of this job")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    # of Docker and Podman
+    # an option of Docker and Podman
     parser.add_argument("-a", "--all", action="store_true", help=argparse.SUPPRESS)
 
 

@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 class _Chosen(NamedTuple):
     """Hold the images that an argument of the command stands for.
 
-    If `name` is set, only that name goes, and an image with its last one.
+    If `name` is set, only that name is removed, and each image of which it is the last one.
     """
 
     argument: str

@@ -37,7 +37,7 @@ _ONE_EACH_OF_MPIRUN = (
     "may fail (in a job: srun --mpi=pmix --environment=NAME COMMAND, --mpi=pmi2 for MPICH; on this "
     "host: ce run NAME -- mpirun -n N COMMAND)"
 )
-# Number and count of ranks, of Open MPI and of Hydra (MPICH, Intel MPI).
+# variables with a rank's number and the count of ranks, of Open MPI and Hydra (MPICH, Intel MPI)
 _OF_MPIRUN = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="...",
         help="the command and its arguments, after --; without it a shell, on a terminal",
     )
-    # optional, yet no pattern of argparse's: those would take options for the command
+    # optional, but not by nargs: argparse would take options for the command
     name.required = command.required = False
     parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
     parser.set_defaults(failure=NOT_STARTED)
@@ -123,7 +123,7 @@ def start(
 
 
 def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:
-    """Raise UserError for a wrong name: without a terminal that is not what to correct first."""
+    """Raise UserError for a wrong name, so that it is reported before the missing terminal."""
     from container_engine.submit.environment import load_effective, offered
     from container_engine.submit.mistaken_names import image_named, is_environment
 
@@ -169,13 +169,13 @@ def _lacks_name(name: str | None, arguments: argparse.Namespace) -> bool:
 def _misuse_of_image(
     name: str | None, arguments: argparse.Namespace
 ) -> tuple[str, str | None] | None:
-    """Return what does not go together with the option of an image, and the remedy."""
+    """Return what cannot be combined with the option of an image, and the remedy, or None."""
     if arguments.environment is not None and arguments.image is not None:
         return "either --environment or --image, not both", "see ce run --help"
     if arguments.image is not None and arguments.container_options:
         return "--image: beside options of pyxis write --container-image", None
     words: list[str] = arguments.words
-    # the word where NAME would be, of which srun's users may think
+    # the word in the place of NAME, which users of srun may mean as an environment
     before = words[words.index("--") - 1] if "--" in words[1:] else ""
     if name is None and before.endswith(".toml") and not before.startswith("-"):
         option = "--image" if arguments.image is not None else "--container-image"

@@ -80,8 +80,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def _repaired(
     damage: Damage, root: str, arguments: argparse.Namespace, context: Context
 ) -> str | None:
-    """Repair a damage; return why it was left, or None. The question which images jobs use is
-    asked for each: a check takes hours, and jobs begin meanwhile.
+    """Repair a damage; return why it was left as it is, or None.
+
+    Slurm is asked each time which images jobs use: a check takes hours, and jobs begin meanwhile.
     """
     used = (
         NOTHING
@@ -100,7 +101,7 @@ def _state(damage: Damage, why: str | None, *, is_repair: bool) -> str:
 
 
 class _Found(NamedTuple):
-    """A damage, what was done about it, and why nothing was if so."""
+    """A damage, what was done about it, and why it was left if it was."""
 
     damage: Damage
     state: str
