@@ -29,7 +29,7 @@ _FILES = {
 
 @pytest.fixture
 def where(stranger: Engine) -> Path:
-    """Return the context of a build with the host's apt-get, which needs no network there."""
+    """Return the context of a build with the host's apt-get, which is used without a network."""
     tree = stranger.scratch / "recipe/tree"
     for name in _DIRECTORIES:
         (tree / name).mkdir(parents=True)

@@ -217,7 +217,7 @@ def test_an_mpirun_in_a_script_on_several_nodes_is_warned_of_at_once(
 
 
 def _tree(cluster: Cluster, place: Path, image: str) -> Path:
-    """Unpack the libraries and programs of an image, as a module of the host has them."""
+    """Unpack an image's libraries and programs into a directory, as the host's own software."""
     unpack = ["unsquashfs", "-q", "-n", "-d", str(place), str(cluster.image(image))]
     subprocess.run([*unpack, "usr/lib", "usr/bin"], check=True, stdout=subprocess.DEVNULL)
     return place

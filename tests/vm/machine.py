@@ -50,7 +50,7 @@ class MachineError(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """Machine `number`: its files are in `directory`, what it was made with in `made`."""
+    """Machine `number`: files are in `directory`, the disk and kernel it starts from in `made`."""
 
     number: int
     architecture: str  # as Debian names it
