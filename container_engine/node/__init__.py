@@ -1,1 +1,1 @@
-"""Start containers on a node. Imports only the cheap part of the standard library."""
+"""Start containers on a node. Most starts import only the cheap part of the standard library."""

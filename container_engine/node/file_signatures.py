@@ -24,9 +24,10 @@ _OF_KERNEL = ("/proc/", "/sys/", "/dev/pts/")
 
 
 def signature(look: str, real: Callable[[str], str] = os.path.realpath) -> str:
-    """Return a text that differs if what the look is about has changed, appeared or disappeared.
+    """Return a text that changes when the file changes in the way that the look is about.
 
-    Raise ValueError unless the path is absolute and without a NUL.
+    Nothing at the path has a signature, too. Raise ValueError unless the path is absolute and
+    without a NUL.
     """
     kind, path = look[:1], look[1:]
     if not path.startswith("/") or "\0" in path:

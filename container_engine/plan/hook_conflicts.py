@@ -45,7 +45,7 @@ def _exclusive(one: HookUse, other: HookUse) -> bool:
 def _contrary(one: str, other: str) -> bool:
     """Check whether two conditions want different values of one variable.
 
-    Of patterns only the text before the first wildcard counts.
+    Of patterns, only the text before the first wildcard is compared.
     """
     name, _, value = one.partition("=")
     other_name, _, other_value = other.partition("=")

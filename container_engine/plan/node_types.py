@@ -1,4 +1,4 @@
-"""`python -m container_engine.plan.node_types` writes node/plan_types.py: the plan on nodes."""
+"""`python -m container_engine.plan.node_types` writes node/plan_types.py, the plan's types."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def problems(edf: Edf, offer: Offer) -> list[Problem]:
 
 
 def of_annotations(entries: Iterable[Annotation], offer: Offer) -> list[Problem]:
-    """Return what is wrong with settings in annotations, also of an EDF that has other errors."""
+    """Return the problems of settings in annotations. The EDF may have other errors."""
     return [problem for entry in entries for problem in _annotation(entry, offer)]
 
 

@@ -37,7 +37,7 @@ def cxi(root: str) -> dict[str, Any]:
 def amd(root: str) -> dict[str, Any]:
     """Return the specification of `amd.com/gpu`: each GPU by its index on the node, and `all`.
 
-    /dev/kfd comes with any of them. The groups of the device nodes are listed (additionalGids):
+    Every GPU comes with /dev/kfd. The groups of the device nodes are listed (additionalGids):
     a rootless container cannot grant them, but a launch can report which one the user lacks.
     Raise UserError if there is no AMD GPU.
     """
@@ -63,7 +63,7 @@ def amd(root: str) -> dict[str, Any]:
 def nvidia(root: str) -> dict[str, Any]:
     """Return the specification of `nvidia.com/gpu`: each GPU by index and UUID, and `all`.
 
-    The driver's files come with any of them, at the paths that they have on the node. No OCI hook
+    Every GPU comes with the driver's files, at the paths that they have on the node. No OCI hook
     makes them known to the container's loader, which must search their directory by itself. Raise
     UserError if there is no NVIDIA GPU or no driver.
     """
@@ -102,7 +102,10 @@ def _nvidia_uuids(root: str) -> Iterator[tuple[int, str]]:
 
 
 def _nvidia_driver(root: str) -> list[str]:
-    """Return the paths of the driver's libraries, by each of their names, and of its programs."""
+    """Return the paths of the driver's libraries, with all of their names, and of its programs.
+
+    Raise UserError if there is no libcuda.so.1.
+    """
     places = (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib")
     place = next((p for p in places if os.path.exists(f"{root}{p}/libcuda.so.1")), None)
     if place is None:
@@ -115,7 +118,10 @@ def _nvidia_driver(root: str) -> list[str]:
 
 
 def _is_drivers(path: str, version: str) -> bool:
-    """Check whether a library is the driver's: by its name, or by the version at the end of it."""
+    """Check whether the driver has this library: its file's name ends with the driver's version.
+
+    Some libraries of the driver have versions of their own and are known by name.
+    """
     file = os.path.basename(path)
     of_release = "." in version and file.endswith(f".so.{version}")
     return of_release or file.startswith(("libcuda.so", "libnvidia-"))

@@ -84,7 +84,7 @@ def _add_offers(
     found: Mapping[str, str | None],
     edits: HookEdits,
 ) -> None:
-    """Add the offered devices that the node has; the site adds no kind that a hook gives."""
+    """Add the offered devices that the node has; of a kind that a hook gives, not the site's."""
     of_hooks: set[str] = set()
     nvidias = False
     for offer in offers:

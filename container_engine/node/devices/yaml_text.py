@@ -3,7 +3,7 @@
 The tools that write such files (nvidia-ctk and others, in Go) use block mappings and sequences,
 plain and quoted scalars, and flow collections within a line. Everything else (anchors, tags, block
 text, several documents) is refused with its line rather than misread. Submit host and node share
-this reader, so that both read the same.
+this reader, so that both understand a file alike.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def parse(text: str) -> Value:
 
 
 class _Parser:
-    """A parser of one document. `lines` are (number, indentation, text) of the non-empty lines."""
+    """A parser of one document. Methods raise YamlError.
+
+    `lines` are (number, indentation, text) of the non-empty lines.
+    """
 
     def __init__(self, text: str) -> None:
         self.lines: list[tuple[int, int, str]] = []
@@ -167,7 +170,10 @@ def _quoted_end(text: str, at: int) -> int:
 
 
 def _key_end(text: str, number: int) -> int:
-    """Return the index of the colon after a key at the beginning of `text`, or -1."""
+    """Return the index of the colon after a key at the beginning of `text`, or -1.
+
+    Raise YamlError for a key that is not a simple word.
+    """
     if text[:1] in "\"'":
         end = _quoted_end(text, 0)
         if end < 0:
@@ -198,7 +204,10 @@ def _simple(text: str, number: int) -> Value:
 
 
 def _flow(text: str, at: int, number: int, depth: int = 0) -> tuple[Value, int]:
-    """Parse a collection or scalar within a line; return it and the index after it."""
+    """Parse a collection or scalar within a line; return it and the index after it.
+
+    Raise YamlError.
+    """
     opening = text[at : at + 1]
     if opening not in ("[", "{"):
         return _flow_scalar(text, at, number)

@@ -1,7 +1,7 @@
 """Mount the directory in which Slurm's PMIx server lets the clients of a step keep files.
 
 Slurm's server makes TmpFS/spmix_appdir_UID_JOB.STEP and has its clients use it. In a read-only
-container they could not create it, and Open MPI would end in MPI_Init. No variable has its path.
+container they could not create it, and Open MPI would end in MPI_Init. No variable names its path.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def may_apply(hook: HookUse, node: Mapping[str, str]) -> bool:
 
 
 def applies(hook: HookUse, node: Mapping[str, str]) -> bool:
-    """Check whether an automatic hook finds what it is for; other hooks always apply."""
+    """Check whether a hook applies: it has no conditions, or one of them holds."""
     conditions: Sequence[str] | None = hook.get("automatic_when")
     return not conditions or any(holds(condition, node) for condition in conditions)
 

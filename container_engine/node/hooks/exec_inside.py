@@ -91,7 +91,7 @@ class Process:
     def _wait_for(
         self, report: int, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None
     ) -> None:
-        """Run the waiting process: it ends with the program's exit code. Never returns."""
+        """Run the program and wait for it, in the waiting process; exit with the program's code."""
         code = 125
         try:
             os.setsid()

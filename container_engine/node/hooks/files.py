@@ -1,4 +1,4 @@
-"""Select the devices and mounts of a hook that exist on this node, and run its checks of it."""
+"""Select the devices and mounts of a hook that exist on this node, and check the node for it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
 
 
 def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
-    """Run the pre-flight checks that need no container."""
+    """Run the pre-flight checks that need no container; add problems to `edits`."""
     for check in hook.get("checks", ()):
         look = ON_NODE.get(check["kind"])
         problem = look(fill(check["subject"], hook, node), node) if look else ""

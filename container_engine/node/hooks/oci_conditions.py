@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def applies(when: Mapping[str, Any], annotations: Mapping[str, str], command: str) -> bool:
     """Decide as Podman does: a hook applies if it has conditions and all of them hold.
 
-    `hasBindMounts` needs no check, because every container has bind mounts.
+    If true, `hasBindMounts` holds, because every container has bind mounts.
     """
     conditions = []
     if "always" in when:

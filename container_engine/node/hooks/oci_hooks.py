@@ -191,7 +191,10 @@ def _failed(message: str, report: str) -> LaunchError:
 
 
 def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
-    """Yield each file of a directory with its hooks; a missing directory has none."""
+    """Yield each file of a directory with its hooks; a missing directory has none.
+
+    Raise LaunchError for an invalid file, or if others than an administrator can change it.
+    """
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:

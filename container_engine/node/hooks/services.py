@@ -1,8 +1,8 @@
 """Run hooks' programs in the container for as long as it lives, beside its tasks.
 
-They join the container as tasks do and live in the host's PID namespace. A process of ours
-(spank_plugin/programs/service_reaper.c) starts before the first of them and ends them with the
-container, however that ends.
+They join the container as tasks do, and are in the host's PID namespace unless the container has
+its own. ce-attend (spank_plugin/programs/service_reaper.c) is started before the first of them, and
+ends them with the container, however the container ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         def start(self, place: Place) -> None: ...
 
         def leftovers(self) -> Sequence[str]:
-            """Return the files, and directories to remove if empty, that go with the container."""
+            """Return the files to remove with the container, and directories to remove if empty."""
             ...
 
         def publish(self, place: Place) -> None:
@@ -81,7 +81,7 @@ def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
 
 
 def leftovers(services: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the files, and directories to remove if empty, that go with the container."""
+    """Return the files to remove with the container, and directories to remove if empty."""
     servers = [service["server"] for service in services if service.get("server") is not None]
     return [path for server in servers for path in server.leftovers()]
 
@@ -98,7 +98,8 @@ def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:
 def _start(service: Mapping[str, Any], place: Place) -> None:
     """Start a service that is described by data and wait until it is ready.
 
-    It puts itself into the background, unless `ready` names a path that exists once it is ready.
+    A service puts itself into the background, unless `ready` names a path that exists once it is
+    ready. Raise LaunchError if it fails, but not if its output says that it already runs.
     """
     what = f"hook {service['hook']}: service '{service['name']}'"
     process = Process(place, service["command"])
@@ -115,7 +116,10 @@ def _start(service: Mapping[str, Any], place: Place) -> None:
 
 
 def _ready(process: Process, path: str, place: Place) -> int | None:
-    """Return 0 when the path exists in the container, or the program's exit code if it failed."""
+    """Return 0 when the path exists in the container, or the program's exit code if it failed.
+
+    Return None if neither happens within the time limit of a start.
+    """
     looking = Process(place, [INIT_PATH, "--await", path], workdir="/")
     left_ms = place.timeout_s * 1000
     found: int | None = None

@@ -3,8 +3,8 @@
 The next step starts no Python: ce-node reads the memo (spank_plugin/node/join_memo.h has the
 format), and becomes the launcher if anything is in doubt. The memo has only what follows from the
 plan and the container; ce-node itself finds out what differs between steps. The file is in the
-container's directory, which is the user's alone, so that it can mislead nobody else. Tests have
-both join and compare the results.
+container's directory, which is the user's alone, so that it can mislead nobody else. Tests compare
+how the launcher and ce-node join.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ _OF_STEP = "com.ce.container_"
 
 
 class Records:
-    """Files in the directory of a container. Methods raise LaunchError, and OSError for reading."""
+    """Files in the directory of a container.
+
+    Methods raise LaunchError, but OSError if a file cannot be read.
+    """
 
     def __init__(self, directory: str, wanted: KeptContainer) -> None:
         self._directory, self._wanted = directory, wanted

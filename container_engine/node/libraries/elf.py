@@ -43,8 +43,8 @@ class NotALibraryError(Exception):
 class Library:
     """One shared library or program. `path` is in the image, or on the node if `on_node`.
 
-    `needs` are the required symbol versions, by the file name of the library that must have them;
-    `defines` are the library's own, without the one of the file itself.
+    `needs` are the required symbol versions, by the file name of the library that must have them.
+    `defines` are the versions that it has itself, without the base version, which names the file.
     """
 
     __slots__ = (
@@ -100,6 +100,8 @@ def _read(path: str, tree: Tree, look: Callable[[_File], T]) -> T:
 
 
 class _File:
+    """An open file. Methods raise ValueError and the like for damaged data, as `_read` expects."""
+
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
         head = os.pread(fd, 4096, 0)

@@ -74,7 +74,7 @@ class Image:
         return next((libc for path in listed if (libc := self.read(path))), None)
 
     def _different(self, directories: Sequence[str]) -> list[str]:
-        """Return the directories without those that symlinks make equal: each look takes time."""
+        """Return one path for each directory, since each lookup in an image takes time."""
         return list({self.tree.real(path): path for path in reversed(directories)}.values())[::-1]
 
     def _look_for_musl(self) -> None:

@@ -146,7 +146,7 @@ class _Work:
     def _hide(self, decision: Decision) -> None:
         """Remove the image's own files of a library that must be loaded from its own directory.
 
-        If it replaced them, $ORIGIN would make it look for its dependencies beside them.
+        If the library replaced them, $ORIGIN would make it search for its dependencies beside them.
         """
         for place in decision.places:
             try:

@@ -14,7 +14,7 @@ class Links:
         self._known: dict[str, str] = {}
 
     def real(self, path: str) -> str:
-        """Return what os.path.realpath does, for a path that must be absolute."""
+        """Return the absolute `path` with its symlinks resolved, as os.path.realpath does."""
         if path not in self._known:
             self._known[path] = self._look(path)
         return self._known[path]

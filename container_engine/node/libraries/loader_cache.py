@@ -1,4 +1,4 @@
-"""The cache of glibc's loader, /etc/ld.so.cache: look names up and add some. Pure.
+"""Look up names in the cache of glibc's loader, /etc/ld.so.cache, and add some. Pure.
 
 The format is that of glibc since 2.2 ("glibc-ld.so.cache1.1"), which may follow the older one
 ("ld.so-1.7.0"); a file with only the older one is read as well, and written in the newer one.

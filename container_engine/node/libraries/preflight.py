@@ -63,7 +63,7 @@ class Container:
         }
 
     def find(self, name: str, wanted_by: Library | None = None) -> Library | None:
-        """Return the library that the loader takes for this name or path."""
+        """Return the library that the loader takes for this name or path, None if there is none."""
         first = own_paths(wanted_by, self._origin(wanted_by)) if wanted_by else ()
         found = self.image.first(name, first)
         # the library's own directories come first; musl searches our directories last

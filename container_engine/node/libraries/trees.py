@@ -157,7 +157,7 @@ class ImageTree(Tree):
             os.close(fd)
 
     def replace(self, path: str, content: bytes) -> str:
-        """Put a new file in the place of the image's, and return the path where symlinks led.
+        """Put a new file in the place of the image's, and return the path to which symlinks led.
 
         The old file is not copied into the upper layer first. Raise OSError.
         """
@@ -195,7 +195,7 @@ class ImageTree(Tree):
             return f"{self._resolve(directory)}/{name}"
 
     def _make(self, directory: str) -> None:
-        """Create a directory, and those above it, if missing."""
+        """Create a directory, and the missing ones above it. Raise OSError."""
         if not directory or self._is_directory(directory):
             return
         above, _slash, name = directory.rpartition("/")

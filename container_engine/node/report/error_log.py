@@ -1,7 +1,7 @@
 """Write the log of an error: all that the failed programs printed, for users who need details.
 
 It is readable by its owner only, of bounded size, and without secrets as far as they can be
-recognized. A log that cannot be written is never an error of its own.
+recognized. A log that cannot be written is not reported as an error.
 """
 
 from __future__ import annotations

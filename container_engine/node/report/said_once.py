@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
     """Check whether this node is the first of its step to print a message, and mark it as printed.
 
-    Of a thousand nodes only one prints it, but nodes that share no trace directory all do. srun
-    itself names every node that failed. spank_plugin/common/say.h does the same for tasks.
+    Of a thousand nodes only one prints it, but without a shared trace directory every node does.
+    srun itself names every node that failed. spank_plugin/common/say.h does the same for tasks.
     """
     if fd < 0:
         return True

@@ -128,9 +128,9 @@ def open_own(path: str) -> int:
 def write(
     fd: int, plan: LaunchPlan, node: Mapping[str, str], marks: Marks, error: str = ""
 ) -> None:
-    """Append the launcher's line to the trace `fd`, unless -1, and pass it to the tracking tool.
+    """Append the launcher's line to the trace `fd`, unless that is -1.
 
-    The site may have such a tool, which runs on the first node.
+    On the step's first node, also pass it to the site's tracking tool, if there is one.
     """
     is_first = node.get("SLURM_NODEID") == "0"
     program = plan.get("settings", {}).get("tracking_tool") if is_first else ()

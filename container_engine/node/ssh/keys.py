@@ -32,7 +32,7 @@ class Pair:
 
 
 def derive(secret: str, purpose: str) -> Pair:
-    """Return the key pair for one purpose; it cannot be computed from those for other purposes."""
+    """Return the key pair for one purpose; no pair for another purpose reveals it."""
     return Pair(sha256(f"container-engine ssh {purpose} {secret}".encode()).digest())
 
 

@@ -52,9 +52,9 @@ def address_of(where: str) -> str:
 def claim(port: int) -> socket | None:
     """Reserve a port among this node's launches until the socket is closed.
 
-    Return None if another launch has reserved it. A server listens once for each version of IP,
-    one after the other. Of two that start at the same moment each could get one half of a port,
-    and even a check of the port can take it from a server.
+    Return None if another launch has reserved it. A server listens on IPv4 and IPv6, one after the
+    other: without the reservation, each of two servers that start at the same moment could get one
+    half of a port, and even a check of the port could take it from a server.
     """
     held = socket(AF_UNIX, SOCK_STREAM)
     try:
@@ -66,7 +66,7 @@ def claim(port: int) -> socket | None:
 
 
 def is_free(port: int) -> bool:
-    """Check that no process listens on the port, for each version of IP that this node has."""
+    """Check that no process listens on the port, by IPv4 or by IPv6 if the node has it."""
     return all(_can_listen(family, port) for family in (AF_INET, AF_INET6))
 
 

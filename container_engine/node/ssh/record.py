@@ -29,7 +29,7 @@ def root(environment: Mapping[str, str], home: str) -> str:
 
 
 def of_step(environment: Mapping[str, str]) -> str:
-    """Return the name of a step's directory: JOB/STEP; without Slurm with this process's ID."""
+    """Return the name of a step's directory: JOB/STEP, or with this process's ID outside a step."""
     job = environment.get("SLURM_JOB_ID", "")
     step = environment.get("SLURM_STEP_ID", "")
     if not job.isdigit():

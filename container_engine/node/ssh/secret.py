@@ -2,7 +2,7 @@
 
 All steps of a job have the same keys, on all nodes: a user who has accepted a job's host key is
 not asked again. The only private place that steps share is the user's home directory. So there is
-one secret per user; a job's secret is computed from it and the job's number, and is never stored.
+one secret per user; a job's secret is computed from it and the job's ID, and is never stored.
 """
 
 from __future__ import annotations

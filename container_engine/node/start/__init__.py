@@ -1,1 +1,1 @@
-"""Start one container: check, specify, run Podman under the guard, build the tasks' environment."""
+"""Start one container: check, specify, create it with the guard, build the tasks' environment."""

@@ -81,7 +81,7 @@ def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:
 def resolve_mounts(
     plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
 ) -> list[NodeMount]:
-    """Return the plan's mounts with literal strings; add those that are impossible to `lacks`.
+    """Return the plan's mounts with literal strings; add an error to `lacks` for impossible ones.
 
     A mount with the flag `nofail` whose source does not exist is left out.
     """

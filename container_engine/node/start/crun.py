@@ -167,7 +167,10 @@ def _shared_memory(container: Container) -> list[dict[str, Any]]:
 
 
 def _processes(container: Container) -> list[dict[str, Any]]:
-    """Return the mount of a /proc of its own, if PIDs are unshared; else system_mounts has it."""
+    """Return the mount of the container's own /proc if PIDs are unshared.
+
+    Otherwise system_mounts has a mount of the host's.
+    """
     if "pid" not in container.unshared:
         return []
     return [_mount("proc", "proc", "/proc", "nosuid", "noexec", "nodev")]
@@ -189,7 +192,7 @@ def _translated(mount: NodeMount) -> dict[str, Any]:
     mode = () if "ro" in flags else ("rw",)
     kind = "rbind" if mount.is_recursive else "bind"
     if mount.kind == "squashfs":
-        # crun drops the flags with which the guard has mounted it
+        # crun drops the flags with which the guard has mounted the file
         flags += ["nosuid", "nodev"]
     return _mount("bind", mount.source, mount.target, *flags, *mode, mount.propagation, kind)
 
@@ -203,9 +206,10 @@ _INHERITED = (
 
 
 def _flags_of_source(mount: NodeMount, given: Sequence[str]) -> list[str]:
-    """Return the flags of the source's mount: crun 1.21 gives a bind mount only flags it is told.
+    """Return the flags of the source's mount that the options do not mention.
 
-    The kernel keeps the flags of the host's mounts in any case, but not those of the session's.
+    crun 1.21 gives a bind mount only the flags that are named. The kernel keeps the flags of the
+    host's mounts in any case, but not those of the session's.
     """
     try:
         found = os.statvfs(mount.source).f_flag

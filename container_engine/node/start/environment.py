@@ -1,4 +1,4 @@
-"""The environment of the tasks: EDF over hooks over image over the job's own. Pure."""
+"""Compute the tasks' environment: the EDF overrides hooks, these the image, that the job. Pure."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def for_tasks(
 def for_joined(
     plan: LaunchPlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
 ) -> dict[str, str | None]:
-    """Return a task's changes in a step that joins a container; a memo of ce-node has the same.
+    """Return a task's changes in a step that joins a container; ce-node's memos have them, too.
 
     `found` is the environment of the container's first process. If its HOME is root's, so is the
     task's, unless `edf` sets HOME.

@@ -30,7 +30,7 @@ PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
 
 class Watch:
-    """The processes that watch over a session: `process` is the pidfd of the one it ends with.
+    """Descriptors for a guard. `process` is the pidfd of the process with which the session ends.
 
     `life` is a socket to the plugin, or -1. `begun` is a guard that ce-node has started and that
     waits for its specification: the socket to it, the pipe for the specification, and the ID of the

@@ -53,7 +53,7 @@ def note(path: str, node: Mapping[str, str]) -> None:
     except FileExistsError:
         _unless_recorded(name, link, f"{own}.{os.urandom(4).hex()}@{cluster}")
     except OSError:
-        pass  # the store belongs to another user
+        pass  # the store cannot be written, as one that another user owns
 
 
 def _unless_recorded(name: str, link: str, another: str) -> None:

@@ -1,6 +1,7 @@
-"""Encode the fields of memos for ce-node: what an earlier step found out (see step_memo.h).
+"""Encode the fields of memos for ce-node: what an earlier step found out.
 
 A field is a text, encoded as file names are, and a NUL. Functions raise ValueError for a NUL in it.
+spank_plugin/node/step_memo.h has the order of the fields about a step.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Session:
         self, fds: Sequence[int], unshared: Sequence[int], workdir: str, go_on: Callable[[], None]
     ) -> None:
         self.fds, self.unshared, self.workdir, self.go_on = fds, unshared, workdir, go_on
-        # for the user
+        # lines for the user
         self.warnings: Sequence[str] = ()
         # the entrypoint's output if it is to be shown
         self.printed = ""

@@ -3,7 +3,8 @@
 The submit host has applied them already, but the plan it made is a file or a variable of the user's
 by the time it arrives. So the launcher reads the rules again on the node, in the same files and in
 the same way as container_engine/site/load.py. A site without such a rule only pays for reading the
-files. Planning calls the same functions (plan/judge.py by submit/site_offer.py), to refuse earlier.
+files. Planning calls the same functions, to refuse earlier (plan/judge.py, given them by
+submit/site_offer.py).
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def _read(file: str) -> bytes | None:
 
 
 def _wanted(texts: Sequence[tuple[str, bytes]]) -> Rules:
-    """Return the rules of the files; for each key the last file's value wins."""
+    """Return the rules of the files; for each key the last file's value wins. Raise LaunchError."""
     import tomllib  # 10 ms, only for sites with such a rule
 
     policy: dict[str, Any] = {}

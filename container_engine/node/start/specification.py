@@ -1,7 +1,8 @@
 """The guard's specification: the operations that make one container, in order. Pure.
 
-ce-guard executes these operations and knows nothing else. The format is its own: NUL-terminated
-strings; for each operation the name, the number of arguments in decimal, and the arguments.
+ce-guard executes these operations and knows nothing else. The format is a sequence of
+NUL-terminated strings: for each operation its name, the number of its arguments in decimal, and the
+arguments.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operati
     entries: list[Operation] = [
         ("root-entry", [root, "/etc/passwd", str(person.uid), person.passwd]),
         ("root-entry", [root, "/etc/group", str(person.gid), person.group]),
-        # df and mount read it; an image's own stays
+        # df and mount read /etc/mtab; the image's own file stays
         ("root-link", [root, "/etc/mtab", "/proc/mounts"]),
     ]
     if person.home.startswith("/"):

@@ -45,10 +45,10 @@ _NOT_AGAIN = ('"var"', '"secret":"')
 class Started:
     """A start that worked, as the launcher knows it.
 
-    `specification` is what the guard was given; `again` computes it once more, and raises
+    `specification` is what the guard was given; `again` computes it once more, or raises
     LaunchError. `block` is the environment of the container's first process, `records` are the
-    tasks' changes to theirs. `hooks` has the conditions under which hooks do the same again, None
-    if there are no hooks.
+    changes to the tasks' environment. `hooks` has the conditions under which hooks do the same
+    again, None if there are no hooks.
     """
 
     def __init__(
