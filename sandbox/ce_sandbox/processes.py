@@ -72,9 +72,9 @@ def _sandbox_uids(layout: Layout) -> set[int]:
 
 
 def _is_of(pid: int, uids: set[int]) -> bool:
-    """Check for this PID namespace, or one that these users made in it for a container.
+    """Check if a process is in this PID namespace, or one that these users made in it.
 
-    False for a process that is gone.
+    Users make such a namespace for a container. A process that is gone is in none.
     """
     try:
         fd = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)

@@ -9,8 +9,8 @@
  * of a step with EDF_IMAGESTORE=void is left if srun and the process that waits for its end were killed
  * together. It is removed on the host where srun ran, which the store's file `owner` identifies by its boot id.
  *
- * What containers that live with their job have written (container_engine/node/kept/place.py) is also removed,
- * below /tmp, or below the directory that is the only argument, the site's kept_dir.
+ * What containers that live with their job have written (container_engine/node/kept/directories.py) is also
+ * removed, below /tmp, or below the directory that is the only argument, the site's kept_dir.
  *
  * Children that become the user, without execve, do all of this: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm no
@@ -200,9 +200,9 @@ static int remove_below(int parent, const char *name, const struct job *job)
 }
 
 /* Remove what the job's containers have written. If another user took the name of the user's directory first,
- * the job has one with a suffix (container_engine/node/kept/place.py); that belongs to the job alone and is
- * removed with it. The directory without a suffix comes first, because others with such names, if they are not
- * the user's, may not answer. */
+ * the job has one with a suffix (container_engine/node/kept/directories.py); that belongs to the job alone and
+ * is removed with it. The directory without a suffix comes first, because others with such names, if they are
+ * not the user's, may not answer. */
 static void remove_kept(const struct job *job)
 {
 	char own[64];

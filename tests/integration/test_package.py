@@ -71,7 +71,7 @@ def test_the_rpm_needs_the_python_and_the_slurm_it_was_built_for(rpm: Path) -> N
 
 
 def test_the_rpm_has_the_files_of_the_deb(deb: Path, rpm: Path) -> None:
-    """Except where each distribution puts licences, changelogs and zsh's functions."""
+    """Only licences, changelogs and zsh's functions are at the paths of each distribution."""
     contents = run("dpkg-deb", "--contents", str(deb)).splitlines()
     of_deb = {line.split()[5].removeprefix(".") for line in contents if line[0] != "d"}
     listed = run("rpm", "--query", "--package", "--list", str(rpm)).splitlines()

@@ -43,7 +43,7 @@ class User:
         return f"{installed(launcher)},{self.directory}"
 
     def environment(self, launcher: str) -> str:
-        """Write an environment with these mounts; return its path."""
+        """Write an environment with the launcher's `mounts`; return its path."""
         mounts = self.mounts(launcher).replace(",", '", "')
         path = self.directory / "launcher.toml"
         path.write_text(f'image = "{self.image}"\nmounts = ["{mounts}"]\nwritable = true\n')

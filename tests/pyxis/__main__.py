@@ -203,7 +203,7 @@ def _suite(cluster: Cluster, suite: Path, registry: Registry) -> Iterator[Path]:
 
 
 def _with_key(home: Path) -> list[Path]:
-    """Make a key that logs the user in where the home is; return what must be the user's own."""
+    """Make a key for logins to hosts with this home; return the files that the user must own."""
     key = home / ".ssh/id_ed25519"
     key.parent.mkdir(mode=0o700, exist_ok=True)
     if not key.exists():

@@ -206,7 +206,7 @@ NAMES = pytest.mark.parametrize("name", CASES)
 
 
 class Nodes:
-    """The cluster with that hardware. Each step runs once and is shared by the tests."""
+    """The cluster with stand-ins for hardware. Each step runs once and is shared by the tests."""
 
     def __init__(self, cluster: Cluster, hardware: Hardware) -> None:
         self.cluster, self.hardware = cluster, hardware

@@ -1,4 +1,4 @@
-"""The measuring of the benchmark of reading."""
+"""The measurements of the benchmark of reading."""
 
 from tests.bench.reading import warm
 

@@ -1,4 +1,4 @@
-"""The table of what was run with what begins as the line that the runs print."""
+"""The table of platforms has the columns of the line `versions` that test runs print."""
 
 import re
 import subprocess

@@ -35,7 +35,7 @@ _SETTLED_S, _CACHED_S = 3, 61
 
 @pytest.fixture
 def cluster_with_hook(cluster: Cluster) -> Iterator[Cluster]:
-    """Yield the cluster with that hook; its nodes note each launcher that is Python."""
+    """Yield the cluster with the hook; its nodes record each start of the launcher in Python."""
     for machine in cluster.pair.machines:
         write(machine, "/etc/container-engine/hooks.d/mine/hook.toml", _HOOK)
         write(machine, "/etc/edf/mine.toml", _EDF)

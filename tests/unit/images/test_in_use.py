@@ -58,7 +58,7 @@ def test_the_first_node_of_a_step_says_once_that_its_job_uses_an_image(
 def test_a_link_from_the_future_is_as_old_as_it_is(
     image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anybody may link here, and set the mtime of a link."""
+    """Anybody may create links in the directory and set their times."""
     image_in_use.note(image, {**NODE, "SLURM_CLUSTER_NAME": "elsewhere"})
     image_in_use.note(image, NODE)
     age(tmp_path, -400 * 24 * HOUR)

@@ -90,7 +90,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def damage_images(images: list[Path]) -> dict[str, str]:
-    """Damage each image in another way; return the messages to expect."""
+    """Damage each image in a different way; return the messages to expect."""
     images[0].write_bytes(images[0].read_bytes()[:200])
     flip(images[1], 120)
     images[2].with_name(f"{images[2].name}.json").unlink()

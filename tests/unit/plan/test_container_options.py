@@ -1,4 +1,4 @@
-"""Options of pyxis in a launch are planned, remembered and bound by the site as lines are."""
+"""Options of pyxis in a launch are planned, remembered and limited like the lines of an EDF."""
 
 from pathlib import Path
 
