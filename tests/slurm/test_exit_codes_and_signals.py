@@ -128,7 +128,7 @@ def _in_both(
     end: Callable[[list[str]], T],
     counts: Callable[[T], bool] = lambda _ending: True,
 ) -> T:
-    """Return an ending that `counts` and that a step has both in a container and without.
+    """Return an ending, accepted by `counts`, that a step has both in a container and without.
 
     Slurm's own races end a step in more than one way: it sends SIGKILL a moment after SIGINT, and
     how far a shell gets in between depends on the scheduler. So both are tried again if they

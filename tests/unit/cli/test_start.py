@@ -10,7 +10,7 @@ import pytest
 
 import container_engine
 
-# A library that creates a file when it is loaded as a converter of text.
+# A library that creates a file when it is loaded, as a converter of text or a module of OpenSSL.
 _LIBRARY = """
 #include <fcntl.h>
 #include <unistd.h>
