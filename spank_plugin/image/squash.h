@@ -18,6 +18,7 @@ struct squash *squash_open(const char *path, const char **why);
  * NULL, or why they cannot be read. */
 struct squash *squash_file(const char *path, const char **why);
 const char *squash_load(struct squash *squash);
+/* Stop the thread of squash_rest_after, and free everything. */
 void squash_close(struct squash *squash);
 
 /* Start a thread that frees all caches once there has been no request for `seconds`, or up to twice as long.
@@ -34,6 +35,7 @@ uint64_t squash_root(const struct squash *squash);
 /* Fill in the attributes. All files are shown as root's, whatever their owner in the file: root stands for
  * the one user who mounts this. */
 int squash_stat(struct squash *squash, uint64_t inode, struct stat *st);
+/* Fill in what statfs reports: the size of the file system, in blocks, and the number of its inodes. */
 void squash_statfs(const struct squash *squash, struct statvfs *st);
 
 /* Look up a name; the inode is in `found`. -ENOENT if the directory has no such name. */
@@ -74,6 +76,7 @@ struct squash_piece {
 /* Read up to `size` bytes from `offset`; fewer only at the end of the file. */
 int squash_read(struct squash *squash, uint64_t inode, uint64_t offset, size_t size,
 		struct squash_piece *piece);
+/* Give the memory of a piece back. */
 void squash_release(struct squash *squash, struct squash_piece *piece);
 
 #endif

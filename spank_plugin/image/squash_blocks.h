@@ -13,6 +13,7 @@ struct block;
 /* Create a cache; NULL without memory. The file and the compressor stay the caller's;
  * the latter is only copied. */
 struct blocks *blocks_create(sqfs_file_t *file, sqfs_compressor_t *cmp, uint32_t block_size);
+/* Free the cache, which may be NULL. No block may be held. */
 void blocks_destroy(struct blocks *blocks);
 
 /* Get the block at `position`; `word` gives its size and whether it is compressed, as in files and in the
@@ -25,6 +26,7 @@ void blocks_put(struct blocks *blocks, struct block *block, uint32_t given);
 /* Free the memory of all blocks that nobody holds, and the idle compressors. */
 void blocks_give_back(struct blocks *blocks);
 
+/* Return the uncompressed bytes of a held block, and their number. */
 const uint8_t *block_data(const struct block *block);
 uint32_t block_length(const struct block *block);
 

@@ -90,10 +90,11 @@ void squash_stop_resting(struct squash *squash);
 int squash_know(struct squash *squash, uint64_t inode, const struct kept_inode **known);
 int squash_facts(struct squash *squash, uint64_t inode, const sqfs_inode_generic_t **facts);
 
+/* Fill in the attributes as squash_stat does, for a caller that holds the lock. */
 int squash_stat_locked(struct squash *squash, uint64_t inode, struct stat *st);
 
-/* Return a metadata reader, preferably one that has this block already; NULL without memory. Call
- * squash_reader_done afterwards, with its last return value: after an error, a reader may take its
+/* Return a metadata reader, preferably one that has this block already; NULL without memory. When it has been
+ * used, pass libsquashfs's last return value to squash_reader_done: after an error, a reader may take its
  * contents for another block. */
 sqfs_meta_reader_t *squash_reader(struct squash *squash, struct readers *readers, uint64_t block);
 void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int error);
@@ -101,7 +102,9 @@ void squash_reader_done(struct readers *readers, sqfs_meta_reader_t *meta, int e
 /* Open the reader of extended attributes. Return 0, or an error of libsquashfs. */
 int squash_open_xattrs(struct squash *squash);
 
+/* Prepare readers for the table between these offsets in the file; each is made when it is first needed. */
 void squash_open_readers(struct readers *readers, uint64_t start, uint64_t end);
+/* Free all cached readers, inodes, or directories. */
 void squash_drop_readers(struct readers *readers);
 void squash_drop_inodes(struct squash *squash);
 void squash_drop_listings(struct squash *squash);

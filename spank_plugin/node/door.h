@@ -34,6 +34,7 @@ int ce_door_visit(const char *directory, struct ce_visit *visit);
  * either case. */
 int ce_door_read(int visitor, struct ce_visit *visit);
 
+/* Close the descriptors, free the paths and make the visit an empty one. */
 void ce_door_close(struct ce_visit *visit);
 
 #endif

@@ -28,6 +28,7 @@ int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *m
 void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,
 			 const struct ce_moments *moments);
 
+/* Close the descriptors and free the line. */
 void ce_step_trace_close(struct ce_step_trace *trace);
 
 /* Return the current time in nanoseconds since 1970. */

@@ -27,6 +27,7 @@ struct ce_config {
  * must not be ignored. */
 int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_error *err);
 
+/* Free all strings and the error, and make the configuration an empty one. */
 void ce_config_clear(struct ce_config *config);
 
 #endif

@@ -48,6 +48,7 @@ int ce_options_components(void);
  * repeats what it has inherited. */
 int ce_options_repeated(void);
 
+/* Forget all options that were given, and free them. */
 void ce_options_clear(void);
 
 #endif

@@ -23,6 +23,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
  * for no container, or has an unknown line before the keyword. */
 int ce_planned_read(const char *output, struct ce_planned *planned);
 
+/* Free all strings and make *planned an empty one. */
 void ce_planned_clear(struct ce_planned *planned);
 
 /* Remove an image store of one step, before srun ends: in a batch script, Slurm kills the remaining processes

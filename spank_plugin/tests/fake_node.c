@@ -1,6 +1,6 @@
 /*
- * Replaces the node launcher, so that the tests can see what a launcher gets, and can drive
- * the plugin through every end a launcher may come to. The plan is a word that says which:
+ * Replaces the node launcher, so that the tests can see what a launcher gets, and can make it end in every way.
+ * The plan is a word that selects what it does:
  *
  *   report    answers with what this process is and has, one `key=value` a line
  *   ready     starts a container (a process in namespaces of its own, like the guard's) and answers
@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* the time of the start follows the descriptors */
+/* the launcher's arguments; the last one is the time of the start */
 enum { REPLY = 1, PLAN, ENVIRONMENT, WATCH, LIFE, ARGUMENTS };
 
 extern char **environ;
@@ -148,7 +148,7 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/* Like the guard: owns the namespaces, ends when the plugin closes the life socket. */
+/* Be a container, as the guard is one: own the namespaces, and end when the plugin closes the life socket. */
 static void be_container(int ready)
 {
 	char map[64], byte;
@@ -191,7 +191,7 @@ static void start_container(void)
 	if (pid == 0)
 		be_container(ready[1]);
 	close(ready[1]);
-	/* the guard's alone: how long this process lives says nothing */
+	/* only the guard must hold this: the end of this process must not be mistaken for the guard's */
 	close(fds[LIFE]);
 	need(read(ready[0], &byte, 1) == 1, "the container");
 	int environment = memfd_create("records", MFD_CLOEXEC);
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 	else if (strcmp(plan, "fail") == 0)
 		answer("F126\n/etc/edf/x.toml:3: mount source '/nothing': does not exist", NULL, 0);
 	else if (strcmp(plan, "hang") == 0) {
-		alarm(60); /* as long as the harness lets a test run: nothing stays after it */
+		alarm(60); /* as long as the harness lets a test run, so that no process stays after the test */
 		pause();
 	}
 	return strcmp(plan, "fail") == 0 ? 126 : 0;

@@ -1,10 +1,10 @@
-/* The program that takes the node launcher's place in tests; see fake_node.c for its abilities. */
+/* The program that replaces the node launcher in tests (fake_node.c). */
 #ifndef CE_TESTS_FAKE_NODE_H
 #define CE_TESTS_FAKE_NODE_H
 
 #include "harness.h"
 
-/* Return the path of a copy that every user may execute. In a test, call this before the identity changes. */
+/* Return the path of a copy that every user may execute. A test calls this before it changes its identity. */
 static inline const char *fake_node(void)
 {
 	static const char *copy;

@@ -13,7 +13,7 @@ struct fake_job fake_job;
 
 spank_t fake_spank(void)
 {
-	/* the plugin never looks inside */
+	/* a handle that the plugin only passes on */
 	return (spank_t)&fake_job;
 }
 
@@ -187,7 +187,7 @@ void slurm_info(const char *format, ...)
 
 void fake_command_line(const char *words, size_t size)
 {
-	static size_t room; /* before it was first overwritten */
+	static size_t room; /* the bytes that the words of argv occupied when the process started */
 
 	if (room == 0)
 		room = strlen(program_invocation_name) + 1;

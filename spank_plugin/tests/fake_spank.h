@@ -1,5 +1,5 @@
 /*
- * Slurm as the plugin's callbacks see it, with a job in memory: tests set what slurmstepd and srun would
+ * A replacement for Slurm's SPANK interface, with a job in memory: tests set what slurmstepd and srun would
  * answer, and read what the plugin did.
  */
 #ifndef CE_TESTS_FAKE_SPANK_H
@@ -14,19 +14,19 @@ enum { FAKE_MAX_OPTIONS = 64, FAKE_MAX_VARIABLES = 512, FAKE_JOB_ID = 4711 };
 struct fake_job {
 	spank_context_t context;
 	uint32_t step;
-	int step_unknown; /* spank_get_item fails for the step id */
+	int step_unknown; /* makes spank_get_item fail for the step id */
 	uid_t uid;
 	gid_t gid;
 	int task;
 	pid_t task_pid; /* 0: spank_get_item fails for the pid */
 	uint32_t local_tasks;
-	int exit_status; /* of the task for which task_exit is called */
+	int exit_status; /* wait status of the task for which task_exit is called */
 	int argc;
 	char **argv;
 	char *environment[FAKE_MAX_VARIABLES + 1]; /* strings on the heap */
 	struct spank_option options[FAKE_MAX_OPTIONS];
 	int option_count;
-	int refuse_options; /* spank_option_register fails */
+	int refuse_options; /* makes spank_option_register fail */
 	char log[4096];	    /* the output of slurm_error, one line for each call */
 };
 

@@ -1,11 +1,11 @@
 /*
- * Random input for everything in C that reads what somebody else wrote: the guard's specification, the
- * pieces of a plan, a file of --multi-prog, the launcher's answer, an image's passwd. The sanitizers are the judge.
+ * Random input for everything in C that reads untrusted bytes: the guard's specification, the pieces of a plan,
+ * a file of --multi-prog, the launcher's answer, an image's passwd. The sanitizers report what is wrong.
  *
  *   fuzz SECONDS SEED
  *
- * The same seed makes the same input. Runs in an empty root directory and, when it can, as nobody, so
- * that an operation which appears by accident does no harm.
+ * The same seed makes the same input. Runs in an empty root directory and, if possible, as nobody, so that an
+ * operation which appears by accident does no harm.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -30,7 +30,7 @@ enum { MAX_INPUT = 4096, NOBODY = 65534 };
 
 static uint64_t state;
 
-/* xorshift64*: the libc's generators differ between versions */
+/* xorshift64*, because the C libraries' generators differ */
 static uint32_t random_number(uint32_t below)
 {
 	state ^= state >> 12;
@@ -101,7 +101,7 @@ static void mutate(struct input *input)
 	}
 }
 
-/* The input in heap memory of exactly its size, so that no read beyond it goes unnoticed. */
+/* Copy the input into heap memory of exactly its size, so that no read beyond it goes unnoticed. */
 static char *exactly(const struct input *input, int with_nul)
 {
 	char *copy = calloc(1, input->size + (with_nul || input->size == 0));
@@ -116,7 +116,7 @@ static char *exactly(const struct input *input, int with_nul)
 
 static void fuzz_specification(void)
 {
-	/* names of operations that only touch this process; others would really be run */
+	/* names of operations that only affect this process; any others would really be executed */
 	static const char *const names[] = { "environment", "environment", "environmen", "" };
 	struct input input = { .size = 0 };
 	struct guard guard = GUARD_INIT;
@@ -148,7 +148,7 @@ static void fuzz_carry(void)
 	for (size_t i = 0, count = random_number(9); i < count; i++) {
 		struct input input = { .size = 0 };
 		put_text(&input, i == 0 ? names[0] : RANDOM_OF(names));
-		/* large counts, for which much memory is asked, more seldom than small ones */
+		/* large counts, which need much memory, less often than small ones */
 		put_text(&input, i == 0 && random_number(16) > 0 ? RANDOM_OF(small_numbers)
 								 : RANDOM_OF(numbers));
 		put_noise(&input, random_number(8) == 0 ? 50 : 1);
@@ -208,7 +208,7 @@ static void fuzz_passwd(void)
 	CE_AUTO_FD file = open("etc/passwd", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (file < 0 || ce_write_all(file, input.bytes, input.size) < 0)
 		abort();
-	/* a second time finds the entry: unless a NUL hides it, nothing is added twice */
+	/* the second time the entry is found: unless a NUL hides it, nothing is added twice */
 	struct stat once, twice;
 	if (guard_op_root_entry(&guard, args) < 0 || fstat(file, &once) < 0 ||
 	    guard_op_root_entry(&guard, args) < 0 || fstat(file, &twice) < 0 ||
@@ -216,7 +216,8 @@ static void fuzz_passwd(void)
 		abort();
 }
 
-/* Nothing of a file of --multi-prog is lost: without our words it is what it was. */
+/* Check that nothing of a file of --multi-prog is lost: without the words that were put in, it must be what it
+ * was. */
 static void fuzz_programs(void)
 {
 	static const char ours[] = "/Z ";
@@ -247,14 +248,14 @@ static void fuzz_programs(void)
 
 static void run(unsigned seconds, uint64_t seed)
 {
-	/* the last two ask the kernel for something: slow */
+	/* the last two call the kernel and are slow */
 	static void (*const targets[])(void) = { fuzz_specification, fuzz_carry, fuzz_programs,
 						 fuzz_answer, fuzz_passwd };
 	time_t end = time(NULL) + (time_t)seconds;
 	unsigned long count = 0;
 
 	for (; time(NULL) < end; count++) {
-		/* each input can be made again from its number alone */
+		/* each input depends on the seed and its number alone */
 		state = (seed << 32 ^ count) * 6364136223846793005ULL + 1442695040888963407ULL;
 		targets[count % 64 < 62 ? count % 3 : 3 + count % 2]();
 	}

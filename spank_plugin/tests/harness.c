@@ -34,7 +34,7 @@ __attribute__((noreturn)) static void fail(const char *file, int line)
 {
 	fprintf(stderr, "    at %s:%d\n", file, line);
 	fflush(stderr);
-	/* not exit: a leak after a failure is not worth reporting */
+	/* _exit instead of exit: a leak after a failure is not worth reporting */
 	_exit(1);
 }
 
@@ -190,7 +190,7 @@ pid_t test_idle_process(test_fn *prepare)
 	if (pid == 0) {
 		if (prepare != NULL)
 			prepare();
-		/* a test that fails leaves it behind, and it holds the pipe that the output goes to */
+		/* a failed test does not end this process, which holds the pipe of the test's output */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ready[0]);
 		close(ready[1]);
@@ -212,7 +212,7 @@ int test_ends(int pidfd)
 
 /* ---- the run ----------------------------------------------------------------------------------- */
 
-/* Emulated processors need more. */
+/* Return the time limit of a test; emulated processors need more. */
 static unsigned seconds_per_test(void)
 {
 	const char *more = getenv("CE_TEST_SECONDS");
@@ -231,7 +231,7 @@ static int run_one(const struct test *test)
 	if (pid == 0) {
 		alarm(seconds_per_test());
 		test->run();
-		exit(0); /* runs the leak check */
+		exit(0); /* exit, not _exit: it runs the leak check */
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return 1;
@@ -254,7 +254,7 @@ int main(int argc, char **argv)
 	int passed = 0, failed = 0, skipped = 0;
 
 	signal(SIGPIPE, SIG_DFL);
-	/* some tests count the descriptors, so drop those inherited by accident */
+	/* some tests count descriptors, so close those that were inherited by accident */
 	close_range(3, ~0U, 0);
 	for (const struct test *test = first; test != NULL; test = test->next) {
 		if (argc > 1 && strstr(test->sentence, argv[1]) == NULL)

@@ -29,7 +29,7 @@ void test_register(struct test *test);
 	}                                                                                          \
 	static void TEST_CONCAT(test_, __LINE__)(void)
 
-/* Each ends the test if its condition does not hold. */
+/* Each of these ends the test if its condition does not hold. */
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \
 		if (!(condition))                                                                  \

@@ -1,10 +1,10 @@
 /*
- * Preloaded before AddressSanitizer's library into the programs of Slurm that tests/sanitizers starts: they
- * get the C library's memory, the plugin in them the sanitizer's (sanitizers.c).
+ * Preloaded before AddressSanitizer's library into the programs of Slurm that tests/sanitizers starts: the
+ * program gets the C library's memory, and the plugin in it the sanitizer's (sanitizers.c).
  *
- * The sanitizer's allocator cannot be forked: a child that asks for memory waits for good where another
- * thread was just being served, as the threads of slurmstepd often are when it makes a task. The plugin
- * asks in one thread only, the one that forks.
+ * After a fork, the sanitizer's allocator may be locked: a child that allocates memory waits forever if another
+ * thread was allocating at the time, as threads of slurmstepd often are when it makes a task. The plugin
+ * allocates in only one thread, the one that forks.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,14 +21,14 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *memory);
-/* the sanitizer's own */
+/* the sanitizer's realloc */
 void *__interceptor_realloc(void *old, size_t size);
 void __interceptor_free(void *memory);
 size_t __interceptor_malloc_usable_size(void *memory);
 
-/* before, it cannot be asked, and has given nothing */
+/* until the sanitizer is loaded it cannot be called, and has allocated nothing */
 static bool sanitizer_is_there;
-/* the C library has no other name for its own */
+/* the C library's malloc_usable_size, which has no other name by which it could be called */
 static size_t (*usable_size)(void *memory);
 
 static void __attribute__((constructor)) after_the_sanitizer(void)
@@ -39,7 +39,8 @@ static void __attribute__((constructor)) after_the_sanitizer(void)
 	sanitizer_is_there = true;
 }
 
-/* The sanitizer poisons what is before each piece that it gives, and takes no lock to say so. */
+/* Return whether the memory is the sanitizer's, which poisons the bytes before each allocation. This check
+ * takes no lock. */
 static bool is_the_sanitizers(const void *memory)
 {
 	return sanitizer_is_there && memory != NULL &&

@@ -1,12 +1,12 @@
-/* An installation below the test's directory: prefix for plugstack.conf, planner, launcher. */
+/* An installation in the test's directory: a prefix for plugstack.conf, a planner, a launcher. */
 #ifndef CE_TESTS_INSTALLATION_H
 #define CE_TESTS_INSTALLATION_H
 
 /* Install a planner with this shell script, and the fake launcher. */
 void install(const char *planner);
 
-/* Call slurm_spank_init with that installation, a time limit of two seconds, and one more
- * argument if this is not NULL. */
+/* Call slurm_spank_init with that installation, a time limit of two seconds, and one more argument,
+ * more_of_plugstack, unless that is NULL. */
 extern const char *more_of_plugstack;
 int init_plugin(void);
 

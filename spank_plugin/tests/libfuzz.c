@@ -1,10 +1,10 @@
 /*
- * For libFuzzer: input that grows towards code it has not reached, for everything in C that reads what
- * somebody else wrote. fuzz.c beside it needs no clang and knows the formats; this one finds what nobody
- * thought of. `make -C spank_plugin libfuzz`; corpus/ has what real launches are made of.
+ * For libFuzzer: input that grows towards code it has not reached, for everything in C that reads untrusted
+ * bytes. fuzz.c beside it needs no clang and knows the formats; this one finds what nobody has thought of.
+ * `make -C spank_plugin libfuzz`; corpus/ has pieces of real launches.
  *
- * The first byte of an input chooses the reader. Operations of the guard and commands of services are
- * not done, only read: every word of theirs is looked at.
+ * The first byte of an input selects the reader. Operations of the guard and commands of services are not
+ * executed, only read: every byte of their words is read.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -40,13 +40,13 @@ static int look_at(char *const *words)
 	return -1;
 }
 
-/* ce-attend's reader, without what it would do */
+/* the reader of ce-attend, whose operations are replaced by reads */
 static int look_at_path(const char *path)
 {
 	looked_at += strlen(path);
 	return 0;
 }
-static char *const words[] = { NULL }; /* for the fork in its main */
+static char *const words[] = { NULL }; /* an argv for the fork in the main of ce-attend */
 #define main attend_main
 #define fork() look_at(words)
 #define unlink(path) look_at_path(path)
@@ -115,7 +115,7 @@ static void read_operations(char *text, size_t size)
 
 static void read_services(char *text, size_t size)
 {
-	/* as ce_read_all leaves it */
+	/* with a NUL after it, as ce_read_all returns it */
 	const struct attendant self = { -1, -1, -1, text, size };
 
 	run_operations(&self, "stop");
@@ -148,7 +148,7 @@ static void read_records(char *text, size_t size)
 	ce_error_clear(&err);
 }
 
-/* NUL-terminated NAME=value, as many as fit */
+/* Read a plan from an environment: NUL-terminated NAME=value, as many as fit. */
 static void read_carried(char *text, size_t size)
 {
 	enum { MOST = 64 };
@@ -180,7 +180,8 @@ static void read_answer(char *text, size_t size)
 	close(ends[1]);
 }
 
-/* An image, as far as it fits into an input: its tables are small. libsquashfs has no instruments, but its memory has. */
+/* Read an image, which is small enough for an input because its tables are. libsquashfs is not instrumented,
+ * but its memory is. */
 static void read_image(char *text, size_t size)
 {
 	char path[64];
@@ -197,7 +198,7 @@ static void read_image(char *text, size_t size)
 	squash_close(squash);
 }
 
-/* a remembered plan; the files that it names are looked at, not read */
+/* Read a remembered plan; the files that it names are examined, not read. */
 static void read_memo(char *text, size_t size)
 {
 	static const char key[] = "=e\0/\0/p\0";
@@ -212,8 +213,8 @@ static void read_memo(char *text, size_t size)
 	free(memo.text);
 }
 
-/* what a step that joins a container finds beside it, for a fact and an environment that are text, too: the fact to the
- * first form feed, the environment to the second one */
+/* Read the memo of a step that joins a container. Before the memo the input has the value of CE_CARRY_KEPT and
+ * an environment, each up to a form feed. */
 static void read_join_memo(char *text, size_t size)
 {
 	struct ce_wanted wanted;
@@ -237,8 +238,8 @@ static void read_join_memo(char *text, size_t size)
 	free(whole);
 }
 
-/* what a step that starts a container finds in the user's home, with a checksum that is right: it must not be what protects
- * the reader. The environment is the text to the first form feed. */
+/* Read the memo of a step that starts a container, with a checksum that is right: the checksum must not be what
+ * protects the reader. Before the memo the input has an environment, up to a form feed. */
 static void read_start_memo(char *text, size_t size)
 {
 	struct ce_start_memo memo;
@@ -259,7 +260,8 @@ static void read_start_memo(char *text, size_t size)
 	free(whole);
 }
 
-/* packets of a guard at its door; each begins with the number of its descriptors, a letter, and ends with a form feed */
+/* Read packets of a guard at its door. Each begins with a letter for the number of its descriptors, and ends
+ * with a form feed. */
 static void read_door(char *text, size_t size)
 {
 	struct ce_visit visit = { .guards_ns = -1 };
@@ -292,8 +294,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])
 		return 0;
-	/* On the heap and of its own size, so that no read beyond it goes unnoticed. What is read from a
-	 * file or an environment ends with a NUL; the guard's reader does without. */
+	/* on the heap and of its own size, so that no read beyond it goes unnoticed; what comes from a file or
+	 * an environment ends with a NUL, the guard's specification does not */
 	char *text = calloc(1, size - 1 + (which > 0 || size == 1));
 	if (text == NULL)
 		return 0;

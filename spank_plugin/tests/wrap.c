@@ -1,6 +1,6 @@
 /*
- * Linked into the plugin where it is built with SANITIZED=1, in the place of the C library's functions: its
- * memory is the sanitizer's, though the program around it keeps the C library's (heap.c).
+ * Linked into the plugin where it is built with SANITIZED=1, to replace the C library's allocation functions:
+ * the plugin's memory is the sanitizer's, although the program around it keeps the C library's (heap.c).
  */
 #include <stddef.h>
 

@@ -13,7 +13,7 @@ TEST("a failure keeps its message and means exit code 125")
 	ce_error_clear(&err);
 }
 
-TEST("the first failure wins: it is nearest to the cause")
+TEST("the first failure is kept, because it is nearest to the cause")
 {
 	struct ce_error err = CE_ERROR_INIT;
 
@@ -39,7 +39,7 @@ TEST("an error that was cleared can be used again")
 	ce_error_clear(&err);
 }
 
-TEST("an error without a message admits it")
+TEST("an error without a message has a fixed text")
 {
 	struct ce_error err = CE_ERROR_INIT;
 

@@ -38,7 +38,7 @@ static void install(void)
 	CHECK_INT(ce_fakeroot(), 0);
 }
 
-TEST("root in a container changes owners and identities in name only")
+TEST("for root in a container, changes of owners and identities succeed without an effect")
 {
 	const char *file = test_file(test_directory(), "file", "", 0600);
 	const gid_t group = 5;
@@ -57,7 +57,7 @@ TEST("root in a container changes owners and identities in name only")
 	CHECK_INT(geteuid(), before);
 }
 
-TEST("root in a container makes no device, and all else that mknod makes")
+TEST("root in a container can make everything that mknod makes but devices")
 {
 	const char *top = test_directory();
 

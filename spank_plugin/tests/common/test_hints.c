@@ -39,7 +39,7 @@ TEST("what is never or rarely in an image has a hint that says what works instea
 	helps("./train.py", "workdir = \"${PWD}\"");
 }
 
-TEST("what stands in the place of a command has a hint that says where it belongs")
+TEST("a word that is not a command gets a hint that says where it belongs")
 {
 	helps("python train.py --x", "leave out the quotes");
 	helps("./run.sh 1", "leave out the quotes");
@@ -60,7 +60,7 @@ TEST("a file of the current directory has a hint to write ./ before its name")
 	helps("train.py", "looked up in the image");
 }
 
-TEST("of a relative path the hint says where it was looked for, if that is one line")
+TEST("for a relative path the hint names the directory in which it was looked for, if that is one line")
 {
 	const char *top = test_directory();
 	char directory[512], wanted[600];
@@ -87,8 +87,8 @@ TEST("all other commands have the usual hint")
 		CHECK_TEXT(ce_not_found_help(others[i]), CE_HELP_COMMAND_NOT_FOUND);
 }
 
-/* Return whether there is a warning if the command line starts in a directory with
- * train.py and is then in another one. */
+/* Return whether there is a warning if the command line is started in a directory with train.py and then
+ * continues in another. */
 static int warns(char *first, char *second, char *third)
 {
 	char *argv[] = { first, second, third, NULL }, line[CE_SCRIPT_LINE], wanted[CE_SCRIPT_LINE];

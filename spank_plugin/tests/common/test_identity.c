@@ -11,7 +11,7 @@
 
 enum { USER = 54321, GROUP = 54322 };
 
-/* Ids, groups and saved ids of a process that has become the user. */
+/* Check the ids, saved ids and groups of this process, which has become the user. */
 static void is_the_user(const gid_t *groups, int count)
 {
 	gid_t found[8];
@@ -46,7 +46,7 @@ static void with_other_groups(void)
 	_exit(0);
 }
 
-TEST("who becomes a user has the groups that are named and no others, root's least of all")
+TEST("a process that becomes a user has only the given groups, none of root's")
 {
 	char *printed;
 
@@ -66,7 +66,7 @@ static void as_somebody_else(void)
 	_exit(0);
 }
 
-TEST("who has become a user becomes no other")
+TEST("a process that has become a user cannot become another")
 {
 	char *printed;
 
@@ -75,7 +75,8 @@ TEST("who has become a user becomes no other")
 	free(printed);
 }
 
-/* In root's own jobs the ids do not change, and then the kernel leaves a process as traceable as it was. */
+/* Become root, as in root's own jobs: the ids do not change, so the kernel alone would leave the process as
+ * traceable as it was. */
 static void as_root_again(void)
 {
 	CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0);
@@ -84,7 +85,7 @@ static void as_root_again(void)
 	_exit(0);
 }
 
-TEST("who has become a user cannot be traced")
+TEST("a process that has become a user cannot be traced")
 {
 	char *printed;
 
@@ -93,7 +94,7 @@ TEST("who has become a user cannot be traced")
 	free(printed);
 }
 
-/* A process whose capabilities stay when its ids change. */
+/* A process that keeps its capabilities when its ids change, and so could regain root's ids. */
 static void with_a_way_back(void)
 {
 	CHECK_INT(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0), 0);
@@ -101,7 +102,7 @@ static void with_a_way_back(void)
 	_exit(0);
 }
 
-TEST("who could become root again has not become the user")
+TEST("a process that could become root again is refused")
 {
 	char *printed;
 
@@ -123,7 +124,7 @@ static void with_ids_left(void)
 	_exit(0);
 }
 
-TEST("who keeps an id of somebody else's has not become the user")
+TEST("a process that keeps an id of another user is refused")
 {
 	test_needs_root();
 	for (int i = 0; i < 5; i++) {

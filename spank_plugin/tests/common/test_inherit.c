@@ -1,4 +1,4 @@
-/* The option of a job whose variables somebody has removed, from the processes that were started with them. */
+/* Finding a job's option, after its variables have been removed, in the processes that were started with them. */
 #define _GNU_SOURCE
 #include "common/inherit.h"
 
@@ -22,7 +22,7 @@ static const char *option;
 #define ENVIRONMENT CE_INHERITED "environment"
 #define EDF CE_INHERITED "edf"
 
-/* Where the kernel keeps the environment with which this process was started. */
+/* Return the memory in which the kernel keeps the environment that this process was started with. */
 static char *started_with(size_t *size)
 {
 	char line[4096] = "";
@@ -44,7 +44,7 @@ static char *started_with(size_t *size)
 	return (char *)(uintptr_t)start;
 }
 
-/* As if this process had been started with this variable alone. */
+/* Let this process seem to have been started with this variable alone. */
 static void start_with(const char *variable)
 {
 	size_t size = 0;
@@ -57,7 +57,7 @@ static void start_with(const char *variable)
 	memcpy(area, variable, strlen(variable));
 }
 
-/* In a child, whose exit code is the test's result. */
+/* Run a function in a child and check that it succeeds. */
 static void in_child(test_fn *run)
 {
 	int status = -1;
@@ -94,13 +94,13 @@ static void demo_in_child(void)
 	in_child(finds_demo);
 }
 
-TEST("what is gone from the environment is found in the one that a process before was started with")
+TEST("an option that is gone from the environment is found in that with which an ancestor was started")
 {
 	start_with(ENVIRONMENT "=demo");
 	in_child(demo_in_child);
 }
 
-TEST("the name that the shell of salloc has counts as well")
+TEST("the name that the shell of salloc has is found as well")
 {
 	start_with(CE_INHERITED_PLAIN "environment=demo");
 	in_child(finds_demo);
@@ -114,7 +114,7 @@ static void start_nearer(void)
 	in_child(finds_demo);
 }
 
-TEST("of several processes the nearest counts")
+TEST("of several ancestors the nearest is used")
 {
 	start_with(ENVIRONMENT "=farther");
 	in_child(start_nearer);
@@ -140,13 +140,13 @@ TEST("what the environment still has is not looked for elsewhere")
 	in_child(finds_alias);
 }
 
-TEST("another plugin's option is none of ours")
+TEST("another plugin's option is left alone")
 {
 	start_with("SLURM_SPANK__SLURM_SPANK_OPTION_container_engine2_environment=demo");
 	in_child(finds_nothing);
 }
 
-TEST("a step that is to inherit nothing does not, nor does it tell those in it")
+TEST("a step that is to inherit nothing does not, and its tasks do not see how that was arranged")
 {
 	start_with(ENVIRONMENT "=demo");
 	setenv(CE_INHERITED_PLAIN "environment", "demo", 1);
@@ -177,7 +177,7 @@ static void root_finds_nothing(void)
 	CHECK(ce_inherited(&option) == NULL);
 }
 
-TEST("root's srun looks at no process: who calls sudo chooses the environment of a process of root's")
+TEST("root's srun inherits from no process, because a user who calls sudo chooses its environment")
 {
 	test_needs_root();
 	start_with(ENVIRONMENT "=demo");
@@ -221,7 +221,7 @@ static void submit_without_inheriting(void)
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
 }
 
-TEST("a step that leaves its job's environment says so, whatever name the option has")
+TEST("srun reports a step that leaves its job's environment, whatever name the option has")
 {
 	static const char *const names[] = { ENVIRONMENT, CE_INHERITED_PLAIN "environment", EDF, NULL };
 
@@ -237,7 +237,7 @@ TEST("a step that leaves its job's environment says so, whatever name the option
 	}
 }
 
-TEST("a variable for an environment that is set to nothing is no silence")
+TEST("an empty variable for an environment is reported")
 {
 	clearenv();
 	setenv("CE_ENVIRONMENT", "", 1);

@@ -17,7 +17,7 @@ static void make_pair(int pair[2])
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 }
 
-/* A packet with any number of descriptors, as no sender of ours would make it. */
+/* Send a packet with any number of descriptors, also more than ce_send would. */
 static void send_raw(int socket, const char *text, size_t count)
 {
 	union {
@@ -53,7 +53,7 @@ TEST("a descriptor given by its number is close-on-exec from then on")
 	CHECK_INT(ce_descriptor(number), -1);
 }
 
-TEST("what is no number of an open descriptor is none")
+TEST("a text that is not the number of an open descriptor is refused")
 {
 	static const char *const bad[] = { "", "-1", "0x", "1 ", "x", "4294967296", "2147483647" };
 

@@ -51,7 +51,7 @@ static void hints(const char *path, const char *command, const char *below)
 	ce_error_clear(&err);
 }
 
-/* DIRECTORY with a/tool (not executable), b/tool (a directory), c/tool (a program) */
+/* Make a directory with a/tool (not executable), b/tool (a directory), c/tool (a program), and return its path. */
 static const char *make_tools(void)
 {
 	const char *top = test_directory();
@@ -66,7 +66,7 @@ static const char *make_tools(void)
 	return top;
 }
 
-TEST("the first program of this name on PATH is found, whatever lies before it")
+TEST("the first program of this name on PATH is found, whatever other files come before it")
 {
 	make_tools();
 	finds("nowhere:a:b:c", "tool", "c/tool");
@@ -104,7 +104,7 @@ TEST("a command that is nowhere is 127, as in the shell")
 	refuses("c", "", 127, "'': command not found in the container");
 }
 
-TEST("of a command that is a link to nothing the end of its way is named")
+TEST("for a command that is a dangling symlink, the missing target is named")
 {
 	make_tools();
 	CHECK_INT(symlink("/gone/bin/python3.11", "c/python3"), 0);
@@ -119,7 +119,7 @@ TEST("of a command that is a link to nothing the end of its way is named")
 	hints("", "c/python3", CE_HELP_COMMAND_NOT_FOUND);
 	refuses("c", "circle", 127, "circle: command not found in the container");
 	finds("c", "link", "c/link");
-	/* a later one that exists counts */
+	/* a later one on PATH that exists is taken */
 	test_file(test_directory(), "b/python", "", 0755);
 	finds("c:b", "python", "b/python");
 	test_file(test_directory(), "b/pip", "#!python\n", 0755);
@@ -129,14 +129,14 @@ TEST("of a command that is a link to nothing the end of its way is named")
 #define RETURN ": cannot be executed in the container: its lines end with a carriage return, as on Windows, which " \
 	       "becomes a part of the interpreter's name"
 
-TEST("of a script with the line ends of Windows the cause is named")
+TEST("for a script with the line ends of Windows the cause is named")
 {
 	make_tools();
 	test_file(test_directory(), "c/plain", "#!/bin/sh\r\necho\r\n", 0755);
 	test_file(test_directory(), "c/env", "#! /usr/bin/env python3\r\n", 0755);
 	refuses("c", "plain", 126, "plain" RETURN);
 	refuses("c", "c/env", 126, "c/env" RETURN);
-	/* interpreters read these themselves */
+	/* the interpreter reads this line itself, and accepts the carriage return */
 	test_file(test_directory(), "c/option", "#!/bin/sh -e\r\n", 0755);
 	test_file(test_directory(), "c/later", "#!/bin/sh\necho\r\n", 0755);
 	finds("c", "option", "c/option");
@@ -154,7 +154,7 @@ TEST("a script whose interpreter is a link to nothing names both")
 	snprintf(wanted, sizeof wanted, "pip: cannot be executed in the container: it needs '%s/c/python', a "
 					"link to '/gone/python3.11', which does not exist", top);
 	refuses("c", "pip", 126, wanted);
-	/* of what is too long for us, only that it is not there */
+	/* for a path that is too long to examine, the only reason is that it does not exist */
 	memset(long_name, 'x', sizeof long_name - 1);
 	long_name[sizeof long_name - 1] = '\0';
 	CHECK_INT(symlink(long_name, "c/long"), 0);
@@ -228,7 +228,7 @@ TEST("a program for another processor is 126 and says which, and so is a script 
 	const char *here = file.e_machine == EM_AARCH64 ? "arm64" : "amd64", *top = make_tools();
 	char line[512], wanted[512];
 
-	/* no emulator is known for this one */
+	/* a processor for which there is no emulator */
 	file.e_machine = EM_IA_64;
 	write_program("c/other", &file, sizeof file);
 	snprintf(wanted, sizeof wanted, "other: cannot be executed in the container: it is for another processor "
@@ -239,12 +239,12 @@ TEST("a program for another processor is 126 and says which, and so is a script 
 	snprintf(wanted, sizeof wanted, "script: cannot be executed in the container: it is for another processor "
 					"(ELF machine 50), the node is %s", here);
 	refuses("c", "script", 126, wanted);
-	/* what has another order of bytes is read in its own */
+	/* a header in the other byte order is read in that order */
 	file.e_ident[EI_DATA] = file.e_ident[EI_DATA] == ELFDATA2LSB ? ELFDATA2MSB : ELFDATA2LSB;
 	file.e_machine = __builtin_bswap16(EM_IA_64);
 	write_program("c/other", &file, sizeof file);
 	refuses("c", "script", 126, wanted);
-	/* what the kernel may be able to run is left to it */
+	/* files that the kernel may be able to run pass the check */
 	file = own_head();
 	file.e_ident[EI_CLASS] = ELFCLASS32;
 	file.e_machine = EM_386;
@@ -256,7 +256,7 @@ TEST("a program whose bytes cannot be read cannot be started")
 {
 	char why[CE_WHY_SIZE] = "";
 
-	/* nothing is mapped at its beginning, which is EIO */
+	/* nothing is mapped at address 0, so reading it returns EIO */
 	CHECK_INT(ce_cannot_start("/proc/self/mem", why), 1);
 	CHECK_TEXT(why, "it cannot be read: Input/output error");
 	CHECK_INT(ce_cannot_start("/nowhere", why), 0);
@@ -335,7 +335,7 @@ static int apply(const char *records, size_t size)
 	CE_AUTO_FD fd = ce_memory_file("x", records, size);
 
 	CHECK(fd >= 0);
-	/* as after another task has read it through the same open file */
+	/* as if another task had read it through the same open file */
 	CHECK(lseek(fd, 0, SEEK_END) >= 0);
 	return ce_apply_environment(fd, &variables, &err);
 }
@@ -473,7 +473,7 @@ static void join_without_mounts(void)
 	_exit(0);
 }
 
-TEST("a task that cannot enter the mounts of its container stays nowhere else")
+TEST("a task that cannot enter the mount namespace of its container does not run")
 {
 	char *printed;
 
@@ -482,7 +482,8 @@ TEST("a task that cannot enter the mounts of its container stays nowhere else")
 	free(printed);
 }
 
-/* Start a process with a user namespace, in which root is root, and a mount namespace; the container then has both. */
+/* Start a process in a new user namespace, in which it is root, and a new mount namespace, and put both into
+ * `container`. */
 static pid_t start_container(struct ce_container *container, const char *workdir)
 {
 	int made[2];
@@ -533,13 +534,13 @@ static void join_as_root(void)
 	CHECK_INT(ce_join(&container, &err), 0);
 	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
 	CHECK_INT(geteuid(), 0);
-	/* no such user is in the namespace: without the filter an error */
+	/* the namespace has no such user, so this would fail without the filter */
 	CHECK_INT(chown(file, 4711, 4711), 0);
 	kill(pid, SIGKILL);
 	_exit(0);
 }
 
-TEST("a task stays in no other directory than the one that it is to have")
+TEST("a task that cannot enter its working directory does not run")
 {
 	char *printed;
 

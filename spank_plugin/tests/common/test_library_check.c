@@ -1,5 +1,5 @@
-/* What a program's loader takes from elsewhere than the image. The image is the machine here, which has a
- * tmpfs in /dev/shm: a place on another device than the root. */
+/* Libraries that a program would load from outside the image. This machine is the image, and the tmpfs in
+ * /dev/shm is a mount of the host, because it is on another device than the root. */
 #define _GNU_SOURCE
 #include "common/library_check.h"
 
@@ -63,7 +63,7 @@ TEST("a library of a mounted directory that the job's LD_LIBRARY_PATH names is r
 		 "(write LD_LIBRARY_PATH = \"\" below [env] to use the image's: ce help host-libraries)",
 		 place);
 	CHECK_TEXT(line, wanted);
-	/* the environment has decided */
+	/* the environment sets the variable, so it is not the job's */
 	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin\0LD_LIBRARY_PATH=/x"), &variables, line), 0);
 	CHECK_INT(ce_find_leak(RECORDS("LD_LIBRARY_PATH"), &variables, line), 0);
 	CHECK_INT(ce_find_leak(RECORDS("LD_LIBRARY_PATHS=/x"), &variables, line), 1);

@@ -19,7 +19,7 @@ static const char *get(void *context, const char *name)
 
 static const struct ce_variables variables = { NULL, get, NULL };
 
-/* Make bin/NAME, a program, and `command`, a link to it; the image has nothing else. */
+/* Make bin/NAME, a program, and the link `command` to it, in an image that has nothing else. */
 static void image(const char *name, const char *command)
 {
 	const char *top = test_directory();
@@ -42,7 +42,7 @@ static int check(int argc, char **argv, const char **doubt, struct ce_error *err
 	return ce_check_mpirun(argv[0], argc, argv, &variables, doubt, err);
 }
 
-/* Return 1 if it is refused, 2 if there is a warning, 0 if neither. */
+/* Return 1 if the command is refused, 2 if there is a warning, 0 if neither. */
 static int verdict(char *command, char *option)
 {
 	struct ce_error err = CE_ERROR_INIT;
@@ -69,7 +69,7 @@ TEST("an mpirun of MPICH in a job is refused: it needs srun even for its own nod
 	CHECK_TEXT(ce_error_text(&err), "mpirun: in a Slurm job, this mpirun of MPICH or Intel MPI starts its processes "
 					"with Slurm's srun, which is not in the container");
 	ce_error_clear(&err);
-	/* Intel MPI's mpirun is a script beside it. */
+	/* Intel MPI's mpirun is a script beside mpiexec.hydra */
 	test_file(".", "mpiexec", "#!/bin/sh\n", 0755);
 	CHECK_INT(verdict(other, option), 1);
 }
@@ -122,7 +122,7 @@ TEST("an mpirun that finds a srun runs, with a warning")
 	CHECK_INT(verdict(command, option), 2);
 }
 
-TEST("an mpirun of which nothing is known is left alone")
+TEST("an unknown mpirun is left alone")
 {
 	char command[] = "mpirun", option[] = "-np";
 

@@ -13,7 +13,7 @@
 #include "common/io.h"
 #include "harness.h"
 
-/* Runs in the PID namespace. */
+/* what a test runs in the PID namespace */
 typedef void program(void);
 
 static int report[2];
@@ -29,7 +29,8 @@ static void die_with_parent(void)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* Start a process that stands for a program in a PID namespace of its own, and wait until the program runs. */
+/* Start a process that represents a program in a PID namespace of its own (ce_enter_pids), and wait until the
+ * program runs. */
 static pid_t stand(program *run)
 {
 	char byte;
@@ -49,7 +50,7 @@ static pid_t stand(program *run)
 	return pid;
 }
 
-/* Return the number that the program has on the host. */
+/* Return the program's pid on the host. */
 static pid_t program_of(pid_t pid)
 {
 	char path[64], *first;
@@ -104,7 +105,7 @@ static void end_in_its_own_group(void)
 	_exit(getpgrp() == getpid() ? 11 : 12);
 }
 
-TEST("a program in a PID namespace has a number of it, and its end is that of the process that stands for it")
+TEST("a program in a PID namespace has a pid of it, and the process outside ends as the program does")
 {
 	test_needs_root();
 	int status = end_of(stand(exit_with_its_id));
@@ -112,13 +113,13 @@ TEST("a program in a PID namespace has a number of it, and its end is that of th
 	CHECK_INT(WEXITSTATUS(status), 2);
 }
 
-TEST("a program in a PID namespace is out of reach of the terminal's signals for the one that stands for it")
+TEST("the terminal's signals for the process outside do not reach a program in a PID namespace")
 {
 	test_needs_root();
 	CHECK_INT(WEXITSTATUS(end_of(stand(end_in_its_own_group))), 11);
 }
 
-TEST("who stands for a program dies of the signal of which the program died")
+TEST("the process outside is killed by the signal that killed its program")
 {
 	test_needs_root();
 	int status = end_of(stand(die));
@@ -126,7 +127,7 @@ TEST("who stands for a program dies of the signal of which the program died")
 	CHECK_INT(WTERMSIG(status), SIGUSR1);
 }
 
-TEST("who stands for a program passes signals on")
+TEST("the process outside passes signals on to its program")
 {
 	test_needs_root();
 	pid_t pid = stand(await_signal);
@@ -134,7 +135,7 @@ TEST("who stands for a program passes signals on")
 	CHECK_INT(WEXITSTATUS(end_of(pid)), SIGTERM);
 }
 
-TEST("a program is killed with the process that stands for it")
+TEST("a program in a PID namespace is killed with the process outside")
 {
 	test_needs_root();
 	pid_t pid = stand(await_signal);
@@ -152,7 +153,7 @@ static void stop_and_go_on(void)
 	_exit(13);
 }
 
-TEST("who stands for a program stops and goes on with it")
+TEST("the process outside stops and continues with its program")
 {
 	int status;
 

@@ -9,7 +9,7 @@
 #include "common/say.h"
 #include "harness.h"
 
-TEST("only the first who says something has news")
+TEST("only the first to report a message prints it")
 {
 	int marks = open(test_directory(), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(ce_claim_message(marks, "1 2", "tool: command not found"));
@@ -29,7 +29,7 @@ TEST("numbers do not make another message of it, letters do")
 	close(marks);
 }
 
-TEST("without a place for marks everything is news")
+TEST("without a directory for marks every message is printed")
 {
 	CHECK(ce_claim_message(-1, "1", "x"));
 	CHECK(ce_claim_message(-1, "1", "x"));
@@ -97,7 +97,7 @@ TEST("no control character of a name in an image gets to a terminal, letters of 
 	CHECK_TEXT(text, "lib ce: error: all is lost\xc2");
 }
 
-TEST("a name in a message brings no line of its own, and no control character")
+TEST("a name in a message adds neither lines nor control characters")
 {
 	static const char message[] = "workdir '/\x1b]0;t\x07\nce: hint: run this'", below[] = "ce: hint: a\nce: see: b";
 

@@ -1,4 +1,4 @@
-/* Where the site's seccomp profile for tasks is looked for, and whose it must be. */
+/* Where the site's seccomp profile for tasks is looked for, and who must own it. */
 #define _GNU_SOURCE
 #include "common/seccomp_profile.h"
 
@@ -42,7 +42,7 @@ TEST("a profile beside the site's configuration is the site's if it is root's al
 	CHECK_INT(chown(file, 54321, 0), 0);
 	CHECK_INT(looks(prefix), -1);
 	ce_error_clear(&err);
-	/* one that leads nowhere is no absence */
+	/* a dangling symlink is an error: the site wants a profile */
 	CHECK_INT(unlink(file), 0);
 	CHECK_INT(symlink("nowhere", file), 0);
 	CHECK_INT(looks(prefix), -1);
@@ -54,7 +54,7 @@ TEST("a profile beside the site's configuration is the site's if it is root's al
 	ce_error_clear(&err);
 }
 
-TEST("a profile that is too long for the kernel is no filter")
+TEST("a profile that is too long for the kernel is refused")
 {
 	static const struct sock_filter code[BPF_MAXINSNS + 1];
 	CE_AUTO_FD fd = ce_memory_file("filter", (const char *)code, sizeof code);

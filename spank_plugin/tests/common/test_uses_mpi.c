@@ -30,7 +30,7 @@ TEST("a program that is linked with an MPI library is recognised, others are not
 	CHECK_INT(ce_uses_mpi("."), 0);
 }
 
-TEST("a program that is cut off or damaged anywhere is read without harm")
+TEST("reading a program that is cut off or damaged anywhere does no harm")
 {
 	static char whole[1 << 16];
 

@@ -1,4 +1,4 @@
-/* A guard in the process of a test, and specifications for it to run. */
+/* A guard in the process of a test, which can run specifications. */
 #ifndef CE_TESTS_GUARD_STAGE_H
 #define CE_TESTS_GUARD_STAGE_H
 
@@ -13,7 +13,7 @@
 
 static struct guard guard = GUARD_INIT;
 
-/* Sets up a guard as guard.c does before it runs operations. */
+/* Set up a guard as guard.c does before it runs operations. */
 static inline void set_up_guard(void)
 {
 	sigset_t child;

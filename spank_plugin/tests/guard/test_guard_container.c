@@ -15,7 +15,8 @@ static void set_up(void)
 	setenv("PATH", "/nowhere:/usr/bin:/bin", 1);
 }
 
-/* Create a container in this way with a shell as the runtime, which says from which file it runs. */
+/* Create a container by this operation, with a shell as the runtime. Return the path from which the shell runs,
+ * as it prints it. */
 static char *runs_from(const char *way, char *runtime)
 {
 	char minus_c[] = "-c", script[] = "cat /proc/$$/comm; readlink /proc/$$/exe; :", *args[] = { runtime, minus_c, script, NULL };
@@ -55,7 +56,7 @@ TEST("a site's runtime may be a script, which is executed by its name")
 	CHECK_TEXT(said, path);
 }
 
-TEST("a runtime that cannot be executed says why")
+TEST("a runtime that cannot be executed is reported with the reason")
 {
 	char missing[] = "ce-no-such-program", file[] = "/etc/passwd", *runtimes[] = { missing, file };
 	const char *const why[] = { "ce-no-such-program: No such file", "/etc/passwd: Permission denied" };

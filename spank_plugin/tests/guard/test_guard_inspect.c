@@ -39,7 +39,7 @@ TEST("a program that prints nothing adds nothing")
 	CHECK_INT(RUN("more\0001\0/bin/true"), 0);
 }
 
-TEST("a program that fails ends the start, and what it printed is not done")
+TEST("a program that fails ends the start, and the operations that it printed are not run")
 {
 	size_t size;
 
@@ -96,7 +96,7 @@ TEST("a note that is too long for a packet is refused")
 
 /* ---- root-bind --------------------------------------------------------------------------------- */
 
-/* A directory `root`, a file `lib` to put into it, in a mount namespace of this test's. */
+/* Make a directory `root` and a file `lib` to bind into it, in a mount namespace of this test. */
 static void make_places(void)
 {
 	test_needs_root();
@@ -117,7 +117,7 @@ static void has(const char *path, const char *wanted)
 	CHECK_TEXT(text, wanted);
 }
 
-TEST("a file of the host lies over one of the image and cannot be written")
+TEST("a file of the host is mounted over one of the image and cannot be written")
 {
 	make_places();
 	test_file(test_directory(), "root/usr/lib", "image", 0644);
@@ -129,7 +129,7 @@ TEST("a file of the host lies over one of the image and cannot be written")
 	has("root/usr/lib", "image");
 }
 
-TEST("setuid programs and devices of what is bound into the image are dead, below it too")
+TEST("setuid programs and devices in a mount bound into the image have no effect, nor have those in mounts below it")
 {
 	struct statvfs found;
 

@@ -1,4 +1,4 @@
-/* A container that lives with its job: who is let in, and what its guard takes from others. */
+/* A container that lives with its job: who may join it, and what its guard takes over from others. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ enum { OTHER = 61001, LONG = 8000 };
 
 static const char *door, *lock;
 
-/* A guard whose container has two descriptors and is served by one image, with its door open. */
+/* Set up a guard with a container of two descriptors and one image, and open its door. */
 static void open_door(void)
 {
 	const char *directory = test_directory();
@@ -69,7 +69,7 @@ static void clear(void)
 	free(guard.kept.door);
 }
 
-TEST("a visitor of the guard's own user gets the container, its images, and a last word")
+TEST("a visitor of the guard's own user gets the container, its images, and a last packet")
 {
 	char text[64] = "";
 	int count;
@@ -78,7 +78,7 @@ TEST("a visitor of the guard's own user gets the container, its images, and a la
 	CE_AUTO_FD visitor = visit();
 	guard_answer_door(&guard);
 	CHECK_INT(next(visitor, text, &count), 1);
-	CHECK_INT(count, 3); /* with the guard's user namespace */
+	CHECK_INT(count, 3); /* two, and the guard's user namespace */
 	CHECK_INT(next(visitor, text, &count), sizeof "/image.sqsh" - 1);
 	CHECK(strncmp(text, "/image.sqsh", sizeof "/image.sqsh" - 1) == 0 && count == 1);
 	CHECK_INT(next(visitor, text, &count), 1);
@@ -135,7 +135,7 @@ TEST("a visitor who reads nothing does not hold up the guard, however much there
 		free(guard.fuse_image[--guard.fuse_count]);
 }
 
-TEST("an image whose connection is lost lets no visitor believe that it has all")
+TEST("if the connection of an image is lost, a visitor notices that something is missing")
 {
 	char text[64];
 	int count;
@@ -169,7 +169,7 @@ TEST("a container that ends with its step has no door")
 	CHECK_INT(guard.kept.listening, -1);
 }
 
-TEST("a door that cannot be made leaves the container locked, as one that starts")
+TEST("if the door cannot be made, the container stays locked, like one that starts")
 {
 	const char *directory = test_directory();
 	int fds[2];
@@ -205,7 +205,7 @@ TEST("descriptors that are missing, and connections that are none, end the guard
 	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot serve the image of the running container");
 }
 
-TEST("a directory that is there already is only taken for a container that goes on")
+TEST("a directory that exists already is used only for a container that continues")
 {
 	const char *directory = test_directory();
 	char text[1024];

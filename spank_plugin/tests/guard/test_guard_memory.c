@@ -1,4 +1,4 @@
-/* The limit of memory that a container's files in memory keep below. */
+/* The memory limit within which a container's tmpfs stays. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int64_t limit_in(const char *groups)
 	return guard_memory_limit(test_file(test_directory(), "groups", groups, 0444), test_directory());
 }
 
-TEST("the lowest limit of the memory cgroup and of those above it counts, with version 1")
+TEST("the lowest limit of the memory cgroup and of those above it applies, with version 1")
 {
 	static const char *const names[] = { "memory", "memory/job_7", "memory/job_7/step_0", NULL };
 
@@ -32,7 +32,7 @@ TEST("the lowest limit of the memory cgroup and of those above it counts, with v
 	CHECK_INT(limit_in("5:freezer:/job_7/step_0\n0::/\n"), INT64_MAX);
 }
 
-TEST("the lowest limit of the cgroup and of those above it counts, with version 2")
+TEST("the lowest limit of the cgroup and of those above it applies, with version 2")
 {
 	static const char *const names[] = { "job_7", "job_7/step_0", "job_7/step_0/slurm", NULL };
 
@@ -43,7 +43,7 @@ TEST("the lowest limit of the cgroup and of those above it counts, with version 
 	CHECK_INT(limit_in("0::/job_8\n"), INT64_MAX);
 }
 
-TEST("what is no list of cgroups, or none of this namespace, is no limit")
+TEST("without a list of cgroups of this namespace there is no limit")
 {
 	test_file(test_directory(), "memory.max", "4096\n", 0444);
 	CHECK_INT(limit_in(""), INT64_MAX);

@@ -84,7 +84,7 @@ TEST("a count that is negative, too small, huge or no number is refused")
 	CHECK(getenv("A") == NULL);
 }
 
-TEST("a count with something behind it is refused")
+TEST("a count with other characters after it is refused")
 {
 	CHECK_INT(RUN("environment\0002x\0CE_B\0001"), -1);
 	refused("bad operation in the specification");
@@ -110,7 +110,7 @@ TEST("a specification that is cut short runs nothing of its last operation")
 	CHECK(getenv("CE_C") == NULL);
 }
 
-TEST("what stands before a bad operation has run, what follows it has not")
+TEST("the operations before a bad one have run, those after it have not")
 {
 	CHECK_INT(RUN("environment\0002\0CE_D\0001\0bad\0000\0environment\0002\0CE_E\0001"), -1);
 	refused("bad operation in the specification");
@@ -159,7 +159,7 @@ TEST("a program's exit code and what it printed are kept for the report")
 TEST("crun is named where it creates the container")
 {
 	set_up_guard();
-	/* where the session's directory is, a link to crun's copy stays */
+	/* the working directory is the session's, in which a link to crun's copy is left */
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(RUN("crun\0003\0/bin/sh\0-c\0exit 3"), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "crun ended with exit code 3");
@@ -174,7 +174,7 @@ TEST("a program that was killed is told apart from one that failed")
 	ce_error_clear(&guard.err);
 }
 
-TEST("a program that is not installed is 127 and named in the log")
+TEST("a program that is not installed is reported as such, and is named in the log")
 {
 	size_t size;
 
@@ -197,7 +197,7 @@ TEST("a program gets no descriptor of ours, /dev/null as stdin and no blocked si
 		      "ls /proc/self/fd | wc -w; grep SigBlk /proc/self/status"),
 		  0);
 	char *log = ce_read_file_at(guard.log, 1000, &size);
-	/* 0, 1, 2 and that of ls itself */
+	/* the descriptors 0, 1, 2 and the one of ls itself */
 	CHECK_TEXT(log, "/dev/null\n4\nSigBlk:\t0000000000000000\n");
 	free(log);
 }
@@ -223,7 +223,7 @@ TEST("a container whose init has ended already is refused")
 	char specification[] = "container\0002\0pid\0name";
 
 	CHECK_INT(chdir(test_directory()), 0);
-	/* larger than any process number */
+	/* larger than any pid */
 	test_file(test_directory(), "pid", "4194305\n", 0644);
 	CHECK_INT(run(specification, sizeof specification), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "the container's init process ended");
@@ -251,7 +251,7 @@ TEST("a container that runs is reported with its namespaces and environment")
 	test_file(test_directory(), "pid", pid_text, 0644);
 	CHECK_INT(RUN("container\0002\0pid\0sleep"), 0);
 	CHECK(ce_receive(pair[1], 0, data, sizeof data - 1, fds) > 0);
-	/* when what began */
+	/* the stamps: when each operation began */
 	CHECK_INT(strncmp(data, "Rcontainer ", strlen("Rcontainer ")), 0);
 	CHECK_CONTAINS(data, "\nready ");
 	CHECK(fds[3] >= 0);
@@ -290,7 +290,7 @@ static void wait_for_ever(void)
 	}
 }
 
-/* The guard's exit status once `close_one` has happened to the descriptor at *end. */
+/* Return the guard's exit status after the other end of this socket of its has been closed. */
 static int ends_after(int *watched)
 {
 	int pair[2];

@@ -17,7 +17,7 @@
 
 static struct guard guard = { .err = CE_ERROR_INIT };
 
-/* An image's root with a directory /etc; the process is beside it. */
+/* Make an image's root with a directory /etc, change to the directory above it, and return its path. */
 static const char *make_root(void)
 {
 	const char *root = test_path(test_directory(), "root");
@@ -43,7 +43,7 @@ static int add(const char *root)
 	return guard_op_root_entry(&guard, args);
 }
 
-/* What /etc/passwd is after our entry has met `before`. */
+/* Check that /etc/passwd with the content `before` becomes `wanted` when the user's entry is added. */
 static void becomes(const char *before, const char *wanted)
 {
 	const char *root = test_path(test_directory(), "root");
@@ -55,7 +55,7 @@ static void becomes(const char *before, const char *wanted)
 	free(after);
 }
 
-TEST("an entry is added behind what the image has")
+TEST("an entry is added after those of the image")
 {
 	make_root();
 	becomes("", ENTRY "\n");
@@ -82,7 +82,7 @@ TEST("an id that the image knows keeps its entry")
 		becomes(known[i], known[i]);
 }
 
-TEST("what only resembles the id is another")
+TEST("an id that only begins or ends alike is another")
 {
 	static const char *const others[] = {
 		"a:x:10000:1::/:\n", "a:x:100:1000::/:\n", "a:1000:1:1::/:\n", "1000:x:1:1::/:\n",
@@ -109,7 +109,7 @@ TEST("an image without /etc gets one")
 	free(after);
 }
 
-/* /etc/passwd is a link to `target`: nothing outside the root may change or appear. */
+/* Check that with /etc/passwd as a link to `target`, nothing outside the root changes or appears. */
 static void stays_inside(const char *target, const char *inside)
 {
 	const char *root = make_root();
@@ -316,7 +316,7 @@ static int put_link(const char *root, const char *path)
 	return guard_op_root_link(&guard, args);
 }
 
-TEST("a first line stands before what a file of the image has")
+TEST("a first line is inserted before the content of a file of the image")
 {
 	const char *root = make_root();
 
@@ -390,7 +390,7 @@ TEST("a setting is written where the image has a directory for it, else nothing"
 	free(written);
 }
 
-TEST("a setting never leaves the image, and no pipe of the image's holds it up")
+TEST("a setting is never written outside the image, and a FIFO in the image does not block it")
 {
 	make_root();
 	CHECK_INT(mkdir("outside", 0755), 0);
@@ -479,7 +479,7 @@ TEST("what is to be copied is a file, which no link leads to")
 		CHECK_CONTAINS(ce_error_text(&guard.err), "cannot read '");
 		ce_error_clear(&guard.err);
 	}
-	/* an empty file, not a wait */
+	/* a FIFO is read as an empty file, without a wait for a writer */
 	CHECK_INT(put("/etc/cache", "fifo"), 0);
 }
 

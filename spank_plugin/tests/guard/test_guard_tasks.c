@@ -1,4 +1,4 @@
-/* A container for each task, with a sleeping process as its first one. */
+/* A container for each task; a process that sleeps is its first process. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -112,7 +112,7 @@ static int await_first(int control)
 	return tasks;
 }
 
-/* Ask for the container of a process; return the number of its mount namespace. */
+/* Ask for a container for a process; return the inode of its mount namespace. */
 static ino_t ask(int tasks, pid_t task)
 {
 	int ends[2], fds[CE_MAX_FDS];
@@ -209,7 +209,7 @@ TEST("a container that ends before its task is reported with the cause")
 	close(control);
 }
 
-TEST("the failure of the first container goes to the launcher as any other")
+TEST("the failure of the first container is reported to the launcher like any other")
 {
 	int control, fds[CE_MAX_FDS], status;
 	char text[4096];

@@ -27,7 +27,7 @@ static void read_whatever(struct squash *squash, uint64_t inode, const struct st
 {
 	struct squash_piece piece;
 
-	/* a size that is not true may be as large as it likes */
+	/* a damaged file may claim any size */
 	for (uint64_t offset = 0; offset < FARTHEST; offset += 3000) {
 		if (squash_read(squash, inode, offset, 5000, &piece) == 0)
 			squash_release(squash, &piece);

@@ -1,4 +1,4 @@
-/* For tests with damaged files. */
+/* Reads all of a SquashFS file, for tests with damaged files. */
 #ifndef SQUASH_WALK_H
 #define SQUASH_WALK_H
 

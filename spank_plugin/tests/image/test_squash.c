@@ -17,7 +17,7 @@
 #include "squash_walk.h"
 
 #define BLOCK 4096
-/* several blocks and a tail, that of the second file in a fragment with others */
+/* the size of the files with several blocks and a tail; the second file's tail is in a fragment with others */
 #define LARGE (9 * BLOCK + 100)
 #define SPARSE_END ((uint64_t)3000 * BLOCK)
 
@@ -54,7 +54,7 @@ static void set_xattr(const char *name, const char *key, const char *value)
 	CHECK_INT(setxattr(below(name), key, value, strlen(value), 0), 0);
 }
 
-/* The files of `tree` as `image`, with all that a SquashFS file can have. */
+/* Make `image`, a SquashFS file of the files of `tree`, which have everything that the format can have. */
 static void make_image(const char *options)
 {
 	char command[512];
@@ -280,10 +280,10 @@ TEST("threads do not disturb each other")
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 enum { WIDE_BLOCK = 128 * 1024, WIDE_BLOCKS = 32 };
-/* what is open for as long as the image is: tables, the compressor of metadata */
+/* memory that is used while the image is open: tables, the compressor of metadata */
 #define OPEN_BYTES ((size_t)64 * 1024)
 
-/* of AddressSanitizer; GCC 12 comes without the header */
+/* a function of AddressSanitizer, whose header GCC 12 lacks */
 size_t __sanitizer_get_current_allocated_bytes(void);
 
 static size_t held_before;
@@ -293,7 +293,7 @@ static size_t held(void)
 	return __sanitizer_get_current_allocated_bytes() - held_before;
 }
 
-/* A file of many blocks as large as usual ones, none of which is like another. */
+/* Open an image with a file of many blocks of the usual size, no two of which are alike. */
 static struct squash *open_wide(void)
 {
 	run("rm -rf tree image && mkdir tree && head -c 4194304 /dev/urandom | base64 -w 0 | head -c 4194304 >tree/wide");
@@ -346,7 +346,7 @@ TEST("blocks of which parts are still to be read are kept, at most 2 MiB of them
 	squash_close(squash);
 }
 
-TEST("an image that nobody reads for a while gives its memory back, and can be read again")
+TEST("an image that is not read for a while frees its memory, and can be read again")
 {
 	struct squash *squash = open_wide();
 	uint64_t wide = at(squash, "wide");
@@ -371,7 +371,7 @@ TEST("a damaged file does no harm, wherever it is damaged")
 	unsigned seed = 1;
 	size_t size;
 
-	/* what is not compressed gets further than what is */
+	/* without compression, more of the damaged bytes reach the code that reads inodes and attributes */
 	make_image("-comp zstd -noI -noX");
 	CE_AUTO_FD fd = open(below("image"), O_RDWR | O_CLOEXEC);
 	CHECK(fd >= 0);
@@ -381,7 +381,7 @@ TEST("a damaged file does no harm, wherever it is damaged")
 		const char *why;
 		for (int i = 0; i < 1 + round % 4; i++) {
 			char byte = (char)rand_r(&seed);
-			/* the tables are at the end */
+			/* damage the end, where the tables are, more often */
 			size_t back = (size_t)rand_r(&seed) % (round % 3 ? size / 4 : size);
 			CHECK_INT(pwrite(fd, &byte, 1, (off_t)(size - 1 - back)), 1);
 		}
@@ -394,7 +394,7 @@ TEST("a damaged file does no harm, wherever it is damaged")
 	}
 }
 
-/* Return what squash_is_gone says of an opened image after the command. */
+/* Return the result of squash_is_gone for an open image after a shell command. */
 static int gone_after(const char *command)
 {
 	make_image("-comp zstd");
@@ -443,7 +443,7 @@ TEST("a file with more attributes than any kernel sets is damaged, and is not re
 	squash_close(squash);
 }
 
-TEST("attributes that only root could read are listed for nobody")
+TEST("attributes that only root could read are not listed")
 {
 	const char *why;
 	char *names = NULL;
@@ -466,7 +466,7 @@ TEST("attributes that only root could read are listed for nobody")
 	squash_close(squash);
 }
 
-TEST("what is no SquashFS file is told by what is wrong with it")
+TEST("a file that is not SquashFS is refused with the reason")
 {
 	const char *why = NULL;
 

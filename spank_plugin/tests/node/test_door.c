@@ -1,4 +1,4 @@
-/* What a step believes of a guard's answer at the door of a running container. */
+/* Which answers of a guard at the door of a running container a step accepts. */
 #define _GNU_SOURCE
 #include "node/door.h"
 
@@ -14,7 +14,7 @@ struct packet {
 	size_t size, fds;
 };
 
-/* Return what ce_door_read says to these packets; the visit is closed. */
+/* Return the result of ce_door_read for these packets. */
 static int answer(const struct packet *packets, size_t count)
 {
 	static const int given[CE_MAX_FDS] = { 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -34,7 +34,7 @@ static int answer(const struct packet *packets, size_t count)
 
 #define LAST { "", 1, 0 }
 
-TEST("a guard's answer has the container, images and a last word")
+TEST("a guard's answer has the container, images and a last packet")
 {
 	const struct packet whole[] = { { "C", 1, 5 }, { "/i.sqsh", 7, 1 }, { ".", 1, 1 }, LAST };
 
@@ -43,15 +43,15 @@ TEST("a guard's answer has the container, images and a last word")
 		CHECK_INT(answer(whole, count), -1);
 }
 
-TEST("an answer of another form is none, and nothing of it stays open")
+TEST("an answer of another form is refused, and none of its descriptors stays open")
 {
 	const struct packet others[][3] = {
-		{ { "C", 1, 4 }, LAST, LAST },			      /* too few parts of the container */
-		{ { "C", 1, 5 }, { "/i.sqsh", 7, 0 }, LAST },	      /* an image without its connection */
-		{ { "C", 1, 5 }, { "/i.sqsh", 7, 2 }, LAST },	      /* one with more than that */
-		{ { "C", 1, 5 }, { "/i.sq\0h", 7, 1 }, LAST },	      /* a path that ends before it ends */
+		{ { "C", 1, 4 }, LAST, LAST },			      /* too few descriptors of the container */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 0 }, LAST },	      /* an image without its FUSE device */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 2 }, LAST },	      /* an image with one descriptor too many */
+		{ { "C", 1, 5 }, { "/i.sq\0h", 7, 1 }, LAST },	      /* a path with a NUL in it */
 		{ { "C", 1, 5 }, { ".", 1, 0 }, LAST },		      /* a root without its mount */
-		{ { "C", 1, 5 }, { "", 1, 1 }, { "", 1, 1 } },	      /* a last word with a descriptor */
+		{ { "C", 1, 5 }, { "", 1, 1 }, { "", 1, 1 } },	      /* a last packet with a descriptor */
 		{ LAST, LAST, LAST },
 	};
 
@@ -59,7 +59,7 @@ TEST("an answer of another form is none, and nothing of it stays open")
 		CHECK_INT(answer(others[i], 3), -1);
 }
 
-TEST("an answer with more images than a container can have is none")
+TEST("an answer with more images than a container can have is refused")
 {
 	struct packet packets[CE_DOOR_IMAGES + 3] = { { "C", 1, 5 } };
 

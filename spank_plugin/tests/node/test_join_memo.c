@@ -1,4 +1,5 @@
-/* The reader of the memo for a step that joins a container; tests/unit/node/test_join_memo.py has the whole way. */
+/* The reader of the memo with which a step joins a container; tests/unit/node/test_join_memo.py tests writer
+ * and reader together. */
 #define _GNU_SOURCE
 #include "node/join_memo.h"
 
@@ -29,7 +30,7 @@
 static const char fields[] = FIELDS;
 static char *made;
 
-/* Read a memo of these bytes, with the checksum that they have. */
+/* Read a memo of these bytes, with their checksum. */
 static int reads(const char *bytes, size_t size, struct ce_join_memo *memo)
 {
 	size_t whole = 0;
@@ -67,7 +68,7 @@ TEST("a memo of joining is read as it was written")
 	CHECK(!ce_join_knows(&memo, "1 2 3"));
 }
 
-TEST("a memo of joining that lacks its end, or has more, is none")
+TEST("a memo of joining is refused if it lacks its end or has more")
 {
 	struct ce_join_memo memo;
 
@@ -77,7 +78,7 @@ TEST("a memo of joining that lacks its end, or has more, is none")
 	CHECK_INT(reads(longer, sizeof longer, &memo), -1);
 }
 
-TEST("a memo of joining that is not as it was written is none")
+TEST("a memo of joining is refused if it has changed")
 {
 	struct ce_join_memo memo;
 	size_t whole = 0;
@@ -116,7 +117,7 @@ TEST("the variables of a step decide whether a memo of joining is for it")
 	CHECK(!SUITS("CE_PMIX_DIR\0"));
 }
 
-TEST("of two variables with one name the later one counts")
+TEST("of two variables with one name the later one is used")
 {
 	static const char entries[] = "A=1\0AB=2\0A=3\0B\0";
 	const struct ce_step_env env = { entries, sizeof entries };
@@ -126,7 +127,7 @@ TEST("of two variables with one name the later one counts")
 	CHECK(ce_step_variable(&env, "C") == NULL);
 }
 
-TEST("a site's rule is seen wherever it stands")
+TEST("a site's rule is found wherever it is written")
 {
 	const char *prefix = test_directory();
 
@@ -205,7 +206,7 @@ TEST("the trace of a step that joins is one line")
 	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
 	CHECK_CONTAINS(text, "\"environment\":\"e\",\"variables\":{},\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
 	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
-	/* of an earlier step with this number, which the launcher removes */
+	/* the trace of an earlier step with this number, which only the launcher removes */
 	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), -1);
 	ce_step_trace_close(&trace);
 }

@@ -1,4 +1,5 @@
-/* The reader of the memo for a step that starts a container; tests/unit/node/test_start_memo.py has the whole way. */
+/* The reader of the memo with which a step starts a container; tests/unit/node/test_start_memo.py tests writer
+ * and reader together. */
 #define _GNU_SOURCE
 #include "node/start_memo.h"
 
@@ -21,13 +22,13 @@
 
 #define MAGIC "container-engine start memo 1\n"
 
-/* A memo on the heap, of exactly its size and a NUL. */
+/* A memo on the heap, in memory of exactly its size and a NUL. */
 struct text {
 	char *bytes;
 	size_t size;
 };
 
-/* The fields of a memo, of which a test changes one; those with a size are several. */
+/* The fields of a memo, of which each test changes one. A member with a size has several fields. */
 struct fields {
 	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *workdir, *timeout, *end;
 	size_t variables_size, looks_size, specification_size;
@@ -56,7 +57,7 @@ static struct fields usual(void)
 				.workdir = "/work", .timeout = "1000", .end = "end", FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0") };
 }
 
-/* Return the memo with these fields and the checksum that they have. */
+/* Return the memo with these fields and their checksum. */
 static struct text made_of(const struct fields *fields)
 {
 	static const char middle[] = "4\0A=1\0\0" "4\0B=1\0";
@@ -81,7 +82,7 @@ static struct text made_of(const struct fields *fields)
 	return (struct text){ whole, size };
 }
 
-/* Read a memo from heap memory of its own size. */
+/* Read a memo from heap memory of its size. */
 static int reads(const char *bytes, size_t size)
 {
 	struct ce_start_memo memo;
@@ -94,7 +95,8 @@ static int reads(const char *bytes, size_t size)
 	return rc == 0;
 }
 
-/* Return whether a memo of these fields is read and is for a start with the plan {} where one variable is set. */
+/* Return whether a memo of these fields can be read and suits a start with the plan {} in which one variable is
+ * set. */
 static int suits(const struct fields *fields)
 {
 	static const char entries[] = "SLURM_NNODES=1\0I_MPI_HYDRA_BOOTSTRAP=\0SLURM_JOB_ID=7";
@@ -137,7 +139,7 @@ TEST("a memo of a start is read as it was written")
 	free(text.bytes);
 }
 
-TEST("a memo of a start that is cut short, or has more, is none")
+TEST("a memo of a start is refused if it is cut short or has more")
 {
 	const struct fields fields = usual();
 	struct text text = made_of(&fields);
@@ -155,7 +157,7 @@ TEST("a memo of a start that is cut short, or has more, is none")
 	free(text.bytes);
 }
 
-TEST("a memo of a start of which any bit has changed is none")
+TEST("a memo of a start is refused if any bit of it has changed")
 {
 	const struct fields fields = usual();
 	struct text text = made_of(&fields);
@@ -169,12 +171,12 @@ TEST("a memo of a start of which any bit has changed is none")
 	free(text.bytes);
 }
 
-/* Change one field of the usual ones. */
+/* Return whether the usual fields suit after one of them has been changed. */
 #define WITH(name, value) ({ struct fields with = usual(); with.name = value; suits(&with); })
 #define WITH_TABLE(name, text) \
 	({ struct fields with = usual(); with.name = text; with.name##_size = sizeof text; suits(&with); })
 
-TEST("a memo of a start that is of something else is for no start, whatever its checksum says")
+TEST("a memo of another start is not used, whatever its checksum says")
 {
 	CHECK(!WITH(version, "other"));
 	CHECK(!WITH(version, ""));
@@ -256,7 +258,7 @@ TEST("what a start looked at has a signature for each kind of look")
 	CHECK(!looks(look, signature));
 }
 
-TEST("a look at the way to a file notices another name of the same file")
+TEST("a signature of the path of a file changes when the path leads to the file by another name")
 {
 	const char *file = test_file(test_directory(), "f", "content", 0644);
 	char other[500], link[500], look[512];
@@ -329,7 +331,7 @@ static void flags_in_signatures(void)
 	snprintf(look, sizeof look, "e%s", place);
 	for (size_t i = 0; i < 3; i++) {
 		CHECK_INT(mount("tmpfs", place, "tmpfs", flags[i], "mode=0755"), 0);
-		snprintf(signature, sizeof signature, "40000 %lu", flags[i]); /* ST_ has the same bits */
+		snprintf(signature, sizeof signature, "40000 %lu", flags[i]); /* ST_ and MS_ have the same bits */
 		CHECK(looks(look, signature));
 		CHECK(!looks(look, "40000 0"));
 	}
@@ -345,7 +347,7 @@ TEST("a place that is mounted with other flags has another signature")
 	free(printed);
 }
 
-/* Note the use of an image in a step with these variables; return the number of links that there are then. */
+/* Record the use of an image in a step with these variables; return the number of links that there are then. */
 static int noted(const char *directory, const char *variables, size_t size)
 {
 	char uses[512];
@@ -378,7 +380,7 @@ TEST("the use of an image is noted for a job with a number, on its first node, i
 	CHECK_INT(NOTED(uses, "SLURM_JOB_ID=8\0SLURM_CLUSTER_NAME=c"), 2);
 }
 
-TEST("what is no image of a store is noted by nobody")
+TEST("the use of an image that is not in a store is not recorded here")
 {
 	static const char variables[] = "SLURM_JOB_ID=7";
 	char uses[512];
@@ -389,7 +391,7 @@ TEST("what is no image of a store is noted by nobody")
 	CHECK_INT(ce_start_note_images(&memo, &env), -1);
 }
 
-/* Return whether this user's memos below a directory are found. */
+/* Return whether the directory of this user's memos is accepted. */
 static int finds(const char *temporary)
 {
 	CE_AUTO_FD fd = ce_own_starts(temporary, geteuid());

@@ -1,4 +1,4 @@
-/* Where the trace of a step that joins is written, and where it is not. */
+/* Where the trace of a step that joins is written, and when it is not. */
 #define _GNU_SOURCE
 #include "node/step_trace.h"
 
@@ -34,11 +34,11 @@ TEST("the trace of a step that joins is a new file below a directory of the user
 	CHECK_INT(found.st_mode & 0777, 0600);
 	CHECK_INT(stat(step, &found), 0);
 	CHECK_INT(found.st_mode & 0777, 0700);
-	/* it has one already */
+	/* this step has a trace already */
 	CHECK_INT(opens(directory, "1"), -1);
 }
 
-TEST("a step's directory that others may write, or a link, is none for its trace")
+TEST("a step's directory that others may write, or a symlink, is not used for its trace")
 {
 	const char *directory = test_directory(), *step = test_path(directory, "7.1");
 
@@ -54,7 +54,7 @@ TEST("a step's directory that others may write, or a link, is none for its trace
 	CHECK_INT(opens(directory, "1"), 0);
 }
 
-TEST("a step's directory of another user is none for its trace")
+TEST("a step's directory of another user is not used for its trace")
 {
 	const char *directory = test_directory();
 

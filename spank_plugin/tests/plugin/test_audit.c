@@ -15,7 +15,7 @@
 
 static char logged[512];
 
-/* In place of the C library's. */
+/* replaces the C library's */
 void syslog(int priority, const char *format, ...)
 {
 	va_list arguments;
@@ -69,7 +69,7 @@ TEST("the hash is SHA-256, for every length of the last block")
 	check_hash(many, sizeof many, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST("the line of a step is written once, behind others, in a file that is root's alone")
+TEST("the line of a step is written once, after others, to a file that only root can write")
 {
 	const char *path = test_path(test_directory(), "audit.log");
 	struct stat st;
@@ -116,7 +116,7 @@ static void refused(const char *path, const char *why)
 	ce_error_clear(&err);
 }
 
-TEST("what somebody else could have put in the place of the file is not written to")
+TEST("a file that another user could have put in place of the audit's is not written to")
 {
 	const char *directory = test_directory();
 	const char *file = test_file(directory, "file", "", 0600);
@@ -140,7 +140,7 @@ TEST("what somebody else could have put in the place of the file is not written 
 	free(text);
 }
 
-TEST("what the user's side says of the image is named so, and can be nothing else than that")
+TEST("the image's name in the audit is marked as the user's statement, and cannot forge other fields")
 {
 	static const struct { const char *said, *wanted; } cases[] = {
 		{ NULL, "-" },

@@ -12,7 +12,7 @@ extern char **environ;
 
 enum { PIECE = CE_CARRY_PIECE };
 
-/* A text of this size without a pattern that a wrong order or length would keep. */
+/* Return a text of this size without a pattern, so that a wrong order or length changes it. */
 static char *make_text(size_t size)
 {
 	char *text = malloc(size + 1);
@@ -59,7 +59,7 @@ TEST("a plan of any size is carried whole")
 	carry((size_t)PIECE * CE_CARRY_MAX_PARTS, "256");
 }
 
-TEST("the plan of an outer srun does not shine through a shorter one")
+TEST("no piece of an outer srun's plan is left behind a shorter one")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	char *outer = make_text(3 * PIECE);
@@ -74,7 +74,7 @@ TEST("the plan of an outer srun does not shine through a shorter one")
 	clearenv();
 }
 
-TEST("only its word makes a text a plan, or none on purpose")
+TEST("only a keyword makes a text a plan, or a decision for no container")
 {
 	const char *plan = "";
 
@@ -113,7 +113,7 @@ TEST("an environment without a plan has none")
 	CHECK(ce_carry_get(NULL) == NULL);
 }
 
-TEST("a plan with a missing, empty or overlong piece is none")
+TEST("a plan with a missing, empty or overlong piece is refused")
 {
 	char count[] = CE_CARRY_COUNT "=3", zero[] = CE_CARRY_PART "0=a", two[] = CE_CARRY_PART "2=c";
 	char empty[] = CE_CARRY_PART "1=";
@@ -144,7 +144,7 @@ TEST("a count that is no number, negative or huge means no plan")
 	}
 }
 
-TEST("a plan of more pieces than srun makes is none, though all are there")
+TEST("a plan of more pieces than srun makes is refused, although all are there")
 {
 	char *environment[CE_CARRY_MAX_PARTS + 3] = { NULL };
 

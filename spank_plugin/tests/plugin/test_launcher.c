@@ -34,7 +34,7 @@ static void prepare(const char *plan)
 	CHECK_INT(ce_launcher_prepare(&launcher, plan, job, facts, getuid(), getgid(), &err), 0);
 }
 
-/* The answer to this task, on the heap. */
+/* Return the answer, as a task reads it, on the heap. */
 static char *read_answer(void)
 {
 	int fds[CE_MAX_FDS];
@@ -52,7 +52,7 @@ static char *start(const char *plan)
 	return read_answer();
 }
 
-/* The launcher is nobody's child; here its end is looked at. */
+/* Become the parent of launchers, which otherwise have none, so that the test can wait for their end. */
 static void adopt_launchers(void)
 {
 	CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
@@ -97,7 +97,7 @@ TEST("the launcher's environment is minimal; the job's comes as data, byte by by
 	free(report);
 }
 
-TEST("the launcher is told the node's name, which slurmstepd knows only with its tasks")
+TEST("the launcher gets the node's name, which slurmstepd knows only once it has tasks")
 {
 	static char name[] = "SLURMD_NODENAME=n1";
 	char *task[] = { job_first, name, NULL };
@@ -109,7 +109,7 @@ TEST("the launcher is told the node's name, which slurmstepd knows only with its
 	free(report);
 }
 
-TEST("the launcher starts in / with a usual umask and deaf to the step's signals")
+TEST("the launcher starts in / with a usual umask and ignores the step's signals")
 {
 	sigset_t all;
 
@@ -225,7 +225,7 @@ TEST("slurmstepd gets a pidfd of the launcher, as often as it asks, and none whe
 	CHECK(pid > 0);
 	for (int i = 0; i < 2; i++) {
 		CE_AUTO_FD process = ce_launcher_process(&launcher);
-		/* of the process that was waited for, and nobody else */
+		/* it is a pidfd of the launcher, whose end the test has waited for, and of no other process */
 		CHECK(process >= 0 && ce_wait_readable(process, ce_now_ms() + 5000));
 		CHECK_INT(ce_pidfd_kill(process, 0), -1);
 	}
@@ -255,7 +255,7 @@ TEST("once slurmstepd has let go, the sockets are the launcher's alone and their
 	CHECK_INT(recv(launcher.life, &byte, 1, MSG_DONTWAIT), 0);
 }
 
-/* The answer comes in the launcher's place, and is one that tasks understand. */
+/* The task that starts the launcher answers in its place, in a format that tasks understand. */
 TEST("a launcher that is not installed is an answer with 125 that says what is missing")
 {
 	char wanted[1024];

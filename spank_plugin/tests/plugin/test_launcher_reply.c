@@ -9,7 +9,8 @@
 #include "common/io.h"
 #include "harness.h"
 
-/* Let a launcher answer with these packets, and end; return the report on the save. */
+/* Let a launcher answer with these packets, and end. Put its report on the save into `text`, and return whether
+ * it has saved the container. */
 static int told(const char *first, const char *second, char *text, size_t size)
 {
 	int ends[2];
@@ -21,7 +22,7 @@ static int told(const char *first, const char *second, char *text, size_t size)
 		CHECK_INT(ce_send(ends[1], second, strlen(second), NULL, 0), 0);
 	CHECK_INT(shutdown(ends[1], SHUT_WR), 0);
 	int saved = ce_reply_await_save(ends[0], -1, ce_now_ms() + 1000, text, size);
-	/* the launcher sees that the tasks have ended */
+	/* the launcher has been notified that the tasks have ended */
 	CHECK_INT((int)recv(ends[1], &word, 1, MSG_DONTWAIT), 0);
 	close(ends[0]);
 	close(ends[1]);
@@ -40,7 +41,7 @@ TEST("what a launcher says of saving the container follows its answer")
 	CHECK_TEXT(brief, "S/x.");
 }
 
-TEST("a launcher that ends without a word has saved nothing")
+TEST("a launcher that ends without a report has saved nothing")
 {
 	char text[64] = "before";
 

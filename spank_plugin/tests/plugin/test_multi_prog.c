@@ -33,7 +33,7 @@ static void is_preceded(const char *given, const char *wanted)
 	free(copy);
 }
 
-TEST("a program has ours before it: behind the ranks of its line, whatever the spaces")
+TEST("each program gets ce-join before it, after the ranks of its line, whatever the spaces")
 {
 	is_preceded("0 a b\n1-3,5\t./c '%t x'\n", "0 /x/ce-join a b\n1-3,5\t/x/ce-join ./c '%t x'\n");
 	is_preceded("  *   a", "  *   /x/ce-join a");
@@ -48,7 +48,7 @@ TEST("lines without a program stay as they are: comments, and what Slurm refuses
 	is_preceded("0\n1 \n \n", "0\n1 \n \n");
 }
 
-TEST("a line behind a backslash belongs to the one before, across empty ones, which Slurm does not see")
+TEST("a line after a backslash continues the one before, also across empty lines, which Slurm skips")
 {
 	is_preceded("0 a \\\n1 b\n2 c\n", "0 /x/ce-join a \\\n1 b\n2 /x/ce-join c\n");
 	is_preceded("0 a \\\n\n1 b\n2 c\n", "0 /x/ce-join a \\\n\n1 b\n2 /x/ce-join c\n");
@@ -56,7 +56,7 @@ TEST("a line behind a backslash belongs to the one before, across empty ones, wh
 	is_preceded("0 \\\na\n", "0 /x/ce-join \\\na\n");
 }
 
-TEST("what means something to Slurm in our path has a backslash")
+TEST("characters in the path of ce-join that Slurm interprets get a backslash")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	char given[] = "0 a", *text = given;
@@ -82,7 +82,7 @@ static int are_given(const char *line, size_t size, int argc, const char *const 
 	are_given(line, sizeof line, (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)), \
 		  (const char *const[]){ __VA_ARGS__ })
 
-TEST("a text that stands in no command line is that of a file of programs")
+TEST("a text that is not on the command line is that of a file of programs")
 {
 	static const char line[] = "srun\0-J\0conf\0--multi-prog\0conf\0more\0words";
 

@@ -16,7 +16,7 @@
 static struct ce_config config;
 static const char *const x[] = { "--", "x", NULL };
 
-/* Plans with this shell script in the planner's place; what ce_planner_run returns. */
+/* Run this shell script in the planner's place; return the result of ce_planner_run. */
 static int plan_with(const char *script, const char *environment, struct ce_planned *plan, struct ce_error *err)
 {
 	char *text = NULL;
@@ -50,7 +50,7 @@ TEST("the planner learns its caller and the environment, even one that looks lik
 	ce_planned_clear(&plan);
 }
 
-TEST("the planner says by a word that there is no container")
+TEST("the planner reports by a keyword that there is no container")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_planned plan;
@@ -60,7 +60,7 @@ TEST("the planner says by a word that there is no container")
 	ce_planned_clear(&plan);
 }
 
-TEST("a planner that ends well and says nothing, half a word or another one is an error")
+TEST("a planner that succeeds without a complete keyword in its output is an error")
 {
 	static const char *const said[] = { "exit 0",	      "echo",		 "printf host",
 					    "echo hosts",     "echo host; echo", "echo; echo host",
@@ -100,7 +100,7 @@ TEST("a plan that is too large is refused with the reason, not cut short")
 	ce_error_clear(&err);
 }
 
-TEST("when the planner fails it has said why: no second message")
+TEST("a planner that fails has printed the reason, and there is no second message")
 {
 	static const char *const failures[] = { "exit 1", "exit 2", "exit 125", "echo partial; exit 1" };
 
@@ -142,7 +142,7 @@ TEST("a planner that is missing or cannot be executed is named")
 	ce_error_clear(&err);
 }
 
-TEST("the planner hears signals although srun blocks them")
+TEST("the planner gets signals although srun blocks them")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	sigset_t all;

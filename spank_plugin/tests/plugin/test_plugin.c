@@ -1,4 +1,4 @@
-/* The plugin's callbacks on the submit side and everywhere that they must do nothing. */
+/* The plugin's callbacks in srun, salloc and sbatch, and wherever they must do nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <slurm/slurm.h>
@@ -68,7 +68,7 @@ static void submit_with_option(void)
 	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
 }
 
-TEST("a bad plugstack.conf is told to who asks for a container, and stops nobody else")
+TEST("a bad plugstack.conf is reported to users who ask for a container, and stops no other job")
 {
 	char *printed;
 
@@ -100,7 +100,7 @@ static void submit_with_two_lines(void)
 	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
 }
 
-TEST("a plugin that is loaded twice is told to who asks for a container")
+TEST("a plugin that is loaded twice is reported to users who ask for a container")
 {
 	char *printed;
 
@@ -130,7 +130,7 @@ TEST("a job without the option is untouched in every context")
 	for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
 		fake_reset(contexts[i]);
 		CHECK_INT(init_plugin(), SLURM_SUCCESS);
-		/* what an outer srun carried is that srun's */
+		/* what another srun has carried, which belongs to that one's step */
 		setenv(CE_CARRY_COUNT, "1", 1);
 		int fds = test_open_fds();
 		CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
@@ -178,11 +178,12 @@ TEST("srun --async is refused where srun is needed until the end")
 	free(printed);
 }
 
-/* ---- steps whose commands may bear no mark (plugin_prolog.h) ------------------------------------- */
+/* ---- steps whose commands cannot be marked (plugin_prolog.h) -------------------------------------- */
 
 #define TASK_PROLOG "SLURM_TASK_PROLOG"
 
-/* Return whether the last component of an environment=demo has ce-prolog as its task prolog, after this line. */
+/* Return whether, after the words of this command line, the last component with environment=demo has ce-prolog
+ * as its task prolog. */
 #define MARKED(words) (BECOME(words), marked_now())
 
 static int marked_now(void)
@@ -219,7 +220,7 @@ static void try_lines(void)
 	CHECK(getenv(TASK_PROLOG) == NULL);
 }
 
-TEST("srun makes the check a task prolog where a command may bear no mark")
+TEST("srun makes the check a task prolog where a command cannot be marked")
 {
 	char *printed;
 
@@ -236,13 +237,13 @@ static void keep_own(void)
 	submit_with_good_option();
 	CHECK_TEXT(getenv(CE_CARRY_OWN_PROLOG), "/mine");
 	CHECK(getenv(CE_CARRY_PROLOG) != NULL);
-	/* a srun in a task of that step, on a host without the plugin, has passed it on */
+	/* an srun in a task of that step, on a host without the plugin, has passed it on */
 	slurm_spank_exit(fake_spank(), 0, NULL);
 	submit_with_good_option();
 	CHECK(getenv(CE_CARRY_OWN_PROLOG) == NULL);
 }
 
-TEST("the user's own task prolog is kept for behind the check")
+TEST("the user's own task prolog runs after the check")
 {
 	char *printed;
 
@@ -349,7 +350,7 @@ TEST("an empty name is for the planner to refuse")
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
-TEST("the option given last counts, whichever of the two it is")
+TEST("the option given last is used, whichever of the two it is")
 {
 	install("printf 'plan\\n%s' \"$4\"");
 	fake_reset(S_CTX_LOCAL);
@@ -403,7 +404,7 @@ TEST("what a user writes into an environment file is not taken for the site's wo
 	CHECK(getenv(CE_CARRY_COUNT) == NULL);
 }
 
-TEST("that there is no container on purpose is carried as a word, of sbatch it is not")
+TEST("that there is to be no container is carried as a keyword by srun, not by sbatch")
 {
 	install("echo host");
 	submit_in(S_CTX_LOCAL);
@@ -473,7 +474,7 @@ TEST("an srun that inherits the environment of its batch script, or names anothe
 
 /* ---- a node that does not load the plugin ------------------------------------------------------ */
 
-/* The command as srun sends it, and a node with the plugin runs it; on the heap. */
+/* the command as srun sends it, and as a node with the plugin runs it; on the heap */
 static char *sent, *run;
 
 static void send_command(void)
@@ -487,7 +488,7 @@ static void send_command(void)
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	/* Slurm does so again where it launches again */
+	/* Slurm calls this again if it launches the step again */
 	for (int i = 0; i < 2; i++)
 		CHECK_INT(slurm_spank_local_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
 	slurm_spank_exit(fake_spank(), 0, NULL);
@@ -503,7 +504,7 @@ static void send_command(void)
 	fake_reset(S_CTX_LOCAL);
 }
 
-TEST("a command that is for a container cannot be executed where nobody takes the mark off it")
+TEST("a command for a container cannot be executed where the mark is not removed")
 {
 	install("echo plan; echo x");
 	send_command();
@@ -515,7 +516,7 @@ TEST("a command that is for a container cannot be executed where nobody takes th
 	free(sent), free(run);
 }
 
-TEST("a command that is for the host has no mark")
+TEST("a command for the host has no mark")
 {
 	install("echo host");
 	send_command();
@@ -535,14 +536,14 @@ static void submit_marked(spank_context_t context, const char *option)
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
-TEST("sbatch and salloc put into a job with an environment what an srun without the plugin ends at")
+TEST("sbatch and salloc mark a job with an environment, so that an srun without the plugin ends")
 {
 	install("echo plan; echo x");
 	submit_marked(S_CTX_ALLOCATOR, "demo");
 	CHECK_CONTAINS(getenv(CE_JOB_MARK), "does not load the plugin of --environment");
 	CHECK(strchr(getenv(CE_JOB_MARK), '\n') == NULL);
 	CHECK(getenv(CE_JOB_MARKED) == NULL);
-	/* for the next component, and in a job within the job */
+	/* once more for the next component, and for a job that is submitted from the job */
 	submit_marked(S_CTX_ALLOCATOR, "demo");
 	CHECK(getenv(CE_JOB_MARKED) == NULL);
 	submit_marked(S_CTX_LOCAL, "demo");
@@ -638,7 +639,7 @@ TEST("a component without an environment beside one that has one is refused")
 	free(printed);
 }
 
-TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the planner's words only")
+TEST("what the planner refuses ends srun, salloc and sbatch with 125 and only the planner's message")
 {
 	install("echo 'ce: error: demo.toml:3: no' >&2; exit 1");
 	ends_submit(submit_local, "ce: error: demo.toml:3: no\n");
@@ -646,7 +647,7 @@ TEST("what the planner refuses ends srun, salloc and sbatch with 125 and the pla
 	CHECK(getenv(CE_CARRY_COUNT) == NULL);
 }
 
-TEST("a planner that says nothing ends srun, salloc and sbatch")
+TEST("a planner that prints nothing ends srun, salloc and sbatch")
 {
 	char *printed;
 

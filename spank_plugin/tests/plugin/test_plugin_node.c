@@ -1,4 +1,5 @@
-/* The plugin's callbacks in slurmstepd and in the tasks, with a launcher that does what it is told. */
+/* The plugin's callbacks in slurmstepd and in the tasks, with a launcher whose behaviour the plan selects
+ * (fake_node.c). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -33,15 +34,15 @@
 
 enum { USER = 54321, GROUP = 54322 };
 
-/* a variable that comes with the plan */
+/* a variable that srun carries with the plan; NULL for none */
 static const char *carried;
-/* the step's task prolog is the engine's, and this is the user's own; "" for none */
+/* the user's own task prolog in a step whose task prolog is ce-prolog, "" for none; NULL in any other step */
 static const char *checked;
-/* The task prolog of such a step, ours unless a test says otherwise. */
+/* the task prolog of such a step, ce-prolog unless a test sets another */
 static const char *prolog = "/x/ce-prolog";
 
-/* Another task of the node, the first that Slurm lets go on: it starts the launcher. What it prints is not looked
- * at. Behind it slurmstepd has forked all its tasks. */
+/* Run another task of the node, the first one that Slurm starts: it starts the launcher. Its output is
+ * discarded. After it, slurmstepd has forked all tasks. */
 static void start_launcher(void)
 {
 	pid_t pid = fork();
@@ -59,7 +60,7 @@ static void start_launcher(void)
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 }
 
-/* slurmstepd up to user_init, for a step whose srun carried this text (NULL: nothing arrived). */
+/* Run slurmstepd's callbacks up to user_init, for a step whose srun carried this text (NULL: nothing arrived). */
 static void begin_step_carrying(const char *text)
 {
 	install("exit 1");
@@ -110,7 +111,7 @@ static void task(void)
 	dprintf(STDERR_FILENO, "the command runs\n");
 }
 
-/* A task ends with this code, having printed this, and its command never ran. */
+/* Check that a task ends with this code, has printed this, and has not executed its command. */
 static void task_fails(int code, const char *wanted)
 {
 	char *printed;
@@ -213,7 +214,7 @@ TEST("a step whose number cannot be learnt is not taken for a batch script")
 	end_step();
 }
 
-TEST("the word that there is no container runs the command on the host and leaves no trace of itself")
+TEST("the keyword for no container runs the command on the host, and no task sees it")
 {
 	begin_step_carrying(CE_WORD_HOST);
 	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
@@ -234,7 +235,7 @@ TEST("a plan that did not arrive fails every task with 125, once in words")
 	end_step();
 }
 
-TEST("what arrives without its word is no plan, and the host is no fallback")
+TEST("a text without its keyword is not a plan, and the command does not run on the host either")
 {
 	static const char *const texts[] = { "", "ready", "{}", "host", "host\nready", CE_WORD_PLAN };
 
@@ -246,7 +247,7 @@ TEST("what arrives without its word is no plan, and the host is no fallback")
 	}
 }
 
-/* slurmstepd up to user_init, where Slurm has dropped the option of a step. */
+/* Run slurmstepd's callbacks up to user_init, for a step whose option Slurm has dropped. */
 static void begin_step_without_option(void)
 {
 	fake_setenv("SLURMD_NODENAME", "nid7");
@@ -259,7 +260,7 @@ static void begin_step_without_option(void)
 	"ce: error: nid7: srun has prepared this step for a container, but the option "            \
 	"--environment did not arrive on this node\n" CE_HELP_PLAN_NOT_ARRIVED "\n"
 
-TEST("a command that srun has marked does not run on the host for want of its option")
+TEST("a command that srun has marked does not run on the host if its option is lost")
 {
 	struct ce_error err = CE_ERROR_INIT;
 	char command[] = "hostname", *argv[] = { command, NULL };
@@ -279,7 +280,7 @@ TEST("a command that srun has marked does not run on the host for want of its op
 	free(marked);
 }
 
-TEST("a step for which srun has carried a plan does not run on the host for want of its option")
+TEST("a step with a plan from srun does not run on the host if its option is lost")
 {
 	install("exit 1");
 	for (int i = 0; i < 2; i++) {
@@ -310,7 +311,7 @@ static void step_in_another_process(void)
 	task();
 }
 
-TEST("where Slurm calls plugins in processes of their own, tasks fail and say why")
+TEST("where Slurm calls plugins in processes of their own, tasks fail and report why")
 {
 	char *printed;
 
@@ -325,7 +326,7 @@ TEST("where Slurm calls plugins in processes of their own, tasks fail and say wh
 	end_step();
 }
 
-TEST("where the plugstack.conf of a node is bad, tasks fail and say why")
+TEST("where the plugstack.conf of a node is bad, tasks fail and report why")
 {
 	char unknown[] = "prefixx=/opt", *argv[] = { unknown, NULL }, *printed;
 
@@ -414,7 +415,7 @@ static void joined_task(void)
 	CHECK_INT(prctl(PR_GET_PDEATHSIG, &signal_at_end), 0);
 	CHECK_INT(signal_at_end, SIGKILL);
 	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
-	/* one that Slurm does not take for a process of its own */
+	/* a name by which Slurm does not take it for a process of its own */
 	CHECK_INT(prctl(PR_GET_NAME, name), 0);
 	CHECK_TEXT(name, "ce-task");
 }
@@ -429,7 +430,7 @@ static void runs_joined(test_fn *run)
 	free(printed);
 }
 
-TEST("every task joins the container: namespaces, environment, directory, tied to slurmstepd")
+TEST("every task joins the container: namespaces, environment, directory; it ends with slurmstepd")
 {
 	static char command[] = "sh";
 	static char *argv[] = { command, NULL };
@@ -464,7 +465,7 @@ TEST("where the site lets them, tasks may gain privileges by execve")
 	end_step();
 }
 
-/* Refuses getpriority with ENOTUNIQ, and nothing else. */
+/* A filter that makes getpriority fail with ENOTUNIQ, and allows everything else. */
 static const struct sock_filter profile[] = {
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpriority, 0, 1),
@@ -520,7 +521,7 @@ TEST("tasks have the site's seccomp profile, where there is one")
 	end_step();
 }
 
-/* Check that no task starts, and what is printed. */
+/* Check that no task starts and that this reason is printed. */
 static void is_refused(const char *why)
 {
 	static char command[] = "sh";
@@ -581,7 +582,7 @@ TEST("a step with a container has a line in the audit of its node, one on the ho
 
 /* ---- task prologs ------------------------------------------------------------------------------ */
 
-/* Slurm's own configuration, as slurmstepd has it. */
+/* Slurm's configuration, a variable of slurmstepd. */
 slurm_conf_t slurm_conf;
 
 static const char *typed = "/bin/true";
@@ -617,7 +618,7 @@ TEST("a task of a user with a task prolog joins after it, by a program before th
 	joins_later();
 }
 
-TEST("no task sees the check of a step whose command may bear no mark; the user's own prolog is restored")
+TEST("no task sees the check of a step whose command cannot be marked; the user's own prolog is restored")
 {
 	checked = "/mine";
 	begin_step("ready");
@@ -648,7 +649,7 @@ static void joins_a_sent_file(void)
 	end_step();
 }
 
-TEST("a file that Slurm has sent to a directory is the command behind a prolog, by the name that Slurm gives it")
+TEST("with a prolog, a file that Slurm has sent to a directory is executed by the name that Slurm gives it")
 {
 	carried = CE_CARRY_PROLOG;
 	begin_step("ready");
@@ -683,7 +684,7 @@ static void program_stage(void)
 	free(text);
 }
 
-TEST("a program of --multi-prog joins by ce-join, which srun has put before it")
+TEST("a program of --multi-prog joins with ce-join, which srun has put before it")
 {
 	char *printed;
 
@@ -709,14 +710,15 @@ TEST("a command that is not in the container is 127, one that cannot be executed
 	end_step();
 }
 
-/* Returns once the task is in the container. */
+/* End as a shell does that cannot execute a command; handles SIGALRM in the task below. */
 static void fail(int number)
 {
 	(void)number;
 	_exit(126);
 }
 
-/* SIGBUS ends it as a crash, SIGALRM as a shell that cannot execute a command. */
+/* Start a task that joins the container. SIGBUS then ends it like a crash, SIGALRM like a shell that cannot
+ * execute a command. */
 static pid_t start_task(void)
 {
 	int joined[2];
@@ -750,8 +752,8 @@ static int death_of(pid_t pid)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
 }
 
-/* The process that stands for the guard; the fake launcher, which has the same program, may not have
- * ended yet. */
+/* Return the pid of the process that represents the guard. The fake launcher, which is the same program, may
+ * not have ended yet. */
 static pid_t find_guard(void)
 {
 	char link[64], program[512], name[32];
@@ -779,7 +781,8 @@ static pid_t find_guard(void)
 	return found;
 }
 
-/* What this process and its children say from here on, for `read_stderr`; returns where it went before. */
+/* Collect the stderr of this process and its children from here on, for read_stderr. Return the descriptor that
+ * was stderr before. */
 static int keep_stderr(void)
 {
 	int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -791,7 +794,7 @@ static int keep_stderr(void)
 	return before;
 }
 
-/* Gives stderr back first, so that a check that fails is heard. */
+/* Return what was collected. Restore stderr first, so that the message of a failed check is seen. */
 static const char *read_stderr(int before)
 {
 	static char text[4096];
@@ -803,7 +806,7 @@ static const char *read_stderr(int before)
 	return text;
 }
 
-TEST("when the guard is killed its tasks are, and the cause is told once")
+TEST("when the guard is killed its tasks are, too, and the cause is reported once")
 {
 	int before = keep_stderr();
 	begin_step("ready");
@@ -823,7 +826,7 @@ TEST("when the guard is killed its tasks are, and the cause is told once")
 	end_step();
 }
 
-TEST("tasks that find their container dead say why, once, before slurmstepd can")
+TEST("tasks that find their container dead report why, once, before slurmstepd can")
 {
 	char *printed;
 
@@ -859,7 +862,7 @@ TEST("an ordinary end is silent, ends the container and leaves no descriptor")
 	fake_reset(S_CTX_REMOTE);
 }
 
-/* What slurmstepd does when it has waited for a task. */
+/* Do what slurmstepd does after it has waited for a task. */
 static void task_exits(pid_t pid)
 {
 	CHECK_INT(waitpid(pid, &fake_job.exit_status, 0), pid);
@@ -888,7 +891,7 @@ TEST("a step that Slurm kills as a whole is not taken for a container that died"
 	begin_step("ready");
 	fake_job.local_tasks = 2;
 	pid_t first = start_task(), second = start_task();
-	/* in the worst order */
+	/* kill in the worst order: the guard first */
 	CHECK_INT(kill(find_guard(), SIGKILL), 0);
 	CHECK_INT(kill(first, SIGKILL), 0);
 	CHECK_INT(kill(second, SIGKILL), 0);
@@ -946,10 +949,10 @@ static void become_a_task(void)
 {
 	CHECK(freopen("/dev/null", "w", stderr) != NULL);
 	task();
-	/* as after the execve that Slurm does now */
+	/* as after the execve by which Slurm starts the command */
 	prctl(PR_SET_DUMPABLE, 1);
 	setsid();
-	/* a task of its own making that no longer is anybody's child */
+	/* a process that the task has started and that has lost its parent */
 	if (fork() == 0)
 		prctl(PR_SET_PDEATHSIG, 0);
 }

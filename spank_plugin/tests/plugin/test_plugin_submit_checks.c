@@ -1,4 +1,4 @@
-/* Options on srun's command line that choose no container, though they look like it. */
+/* Options on srun's command line that look as if they chose a container and do not. */
 #define _GNU_SOURCE
 #include "plugin/plugin_submit_checks.h"
 
@@ -16,7 +16,7 @@
 static char note[CE_NOTE_SIZE];
 static enum ce_note kind;
 
-/* Return the note printed for such a command line; "" for nothing. */
+/* Return the note for this command line; "" for none. */
 static const char *said_of(const char *words)
 {
 	char line[256];
@@ -29,7 +29,7 @@ static const char *said_of(const char *words)
 	return kind != CE_NOTE_NONE ? note : "";
 }
 
-TEST("an environment behind the command is said to choose no container")
+TEST("--environment after the command is reported to choose no container")
 {
 	CHECK_CONTAINS(said_of("srun -n 2 -l python3 train.py --environment=demo"),
 		       "--environment=demo comes after the command and is passed to it: it selects no container");
@@ -43,7 +43,7 @@ TEST("an environment behind the command is said to choose no container")
 	CHECK_TEXT(said_of("srun"), "");
 }
 
-TEST("Slurm's own option for OCI bundles is not taken for ours, unless it has a bundle")
+TEST("Slurm's own option for OCI bundles is reported unless it names a bundle")
 {
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_CONTAINS(said_of("srun --container=demo hostname"),
@@ -80,7 +80,7 @@ static void call_without_environment(spank_context_t context)
 	slurm_spank_exit(fake_spank(), 0, NULL);
 }
 
-TEST("a step on the host that a container's task starts is not told that it is in that container")
+TEST("a step on the host that a container's task starts has no variables of that container")
 {
 	install("exit 1");
 	call_without_environment(S_CTX_LOCAL);

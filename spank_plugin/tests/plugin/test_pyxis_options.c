@@ -1,4 +1,4 @@
-/* The options of pyxis: registered where pyxis is not, and handed to the planner as they are. */
+/* The options of pyxis: registered unless pyxis is loaded, and passed to the planner unchanged. */
 #define _GNU_SOURCE
 #include "plugin/pyxis_options.h"
 
@@ -68,7 +68,7 @@ TEST("variables of pyxis ask for a container, and the planner reads the others")
 	setenv("PYXIS_CONTAINER_IMAGE", "/v.sqsh", 1);
 	setenv("PYXIS_CONTAINER_WRITABLE", "1", 1);
 	submit(S_CTX_LOCAL);
-	/* as Slurm does with what the job has */
+	/* as Slurm does with options of the job */
 	CHECK_TEXT(getenv(CE_INHERITED "container_image"), "/v.sqsh");
 	CHECK_INT(fake_give_option("container-image", getenv(CE_INHERITED "container_image")), 0);
 	CHECK_TEXT(planned(),
@@ -84,7 +84,7 @@ TEST("a variable of pyxis that asks for no container changes nothing")
 	CHECK(planned() == NULL);
 }
 
-TEST("CE_ENVIRONMENT is an environment for what can pass no option; options and the job's count before it")
+TEST("CE_ENVIRONMENT names the environment of commands without the option; options and the job's environment take precedence")
 {
 	setenv("CE_ENVIRONMENT", "mine", 1);
 	submit(S_CTX_LOCAL);

@@ -23,7 +23,7 @@ static struct ce_launcher launcher = CE_LAUNCHER_INIT;
 static struct ce_container container = CE_CONTAINER_INIT;
 static struct ce_error err = CE_ERROR_INIT;
 static int their_reply, their_life; /* the ends that the launcher and the guard would hold */
-static int their_process; /* that of the task that starts the launcher */
+static int their_process; /* the end that the task would hold which starts the launcher */
 
 static void connect_launcher(void)
 {
@@ -71,7 +71,7 @@ TEST("a ready answer gives the descriptors and the working directory, to every t
 	}
 }
 
-TEST("what stands behind the working directory is for the user")
+TEST("the text after the working directory is printed for the user")
 {
 	static const char text[] = "R/work\0first\nsecond\0hello\n";
 	int fds[CE_MAX_FDS] = { STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO, STDOUT_FILENO,
@@ -121,7 +121,7 @@ TEST("a failure keeps all lines of its message")
 	fails("first\nsecond", 125);
 }
 
-TEST("an exit code that is none becomes 125")
+TEST("an invalid exit code becomes 125")
 {
 	static const char *const codes[] = { "F0\nwhy", "F256\nwhy", "F-1\nwhy", "F\nwhy", "Fx\nwhy" };
 
@@ -179,7 +179,7 @@ TEST("an answer larger than any of ours is refused")
 	fails("cannot read the launcher's answer: Bad message", 125);
 }
 
-TEST("a container that has ended since is not joined")
+TEST("a container that has ended in the meantime is not joined")
 {
 	connect_launcher();
 	answer("R/", 6);
@@ -233,7 +233,7 @@ TEST("signals neither end the wait nor prolong it")
 	int64_t begin = ce_now_ms();
 	CHECK_INT(ce_session_wait(&launcher, 1, &container, &err), -1);
 	CHECK(ce_now_ms() - begin >= 990);
-	/* a wait that began again with each signal would outlast them */
+	/* if the wait began again with each signal, it would last longer than the signals */
 	CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
 	signal(SIGUSR1, SIG_IGN);
 	kill(pid, SIGKILL);
@@ -265,13 +265,13 @@ TEST("work for a user is done as the user, who gets no descriptor of slurmstepd'
 	CHECK_INT(dup2(STDIN_FILENO, 200), 200);
 	ce_end_as_user(54321, 54322, look_as_user, &seen);
 	CHECK_INT(seen->uid, 54321);
-	/* 0, 1, 2, the gate, and the one with which they are counted */
+	/* 0, 1, 2, the gate, and the one by which descriptors are counted */
 	CHECK(seen->descriptors <= 5);
 	close(200);
 	munmap(seen, sizeof *seen);
 }
 
-/* Return a process that hears nothing of the end of the session. */
+/* Return a process that does not notice the end of the session. */
 static pid_t deaf(void)
 {
 	pid_t pid = fork();
@@ -296,7 +296,7 @@ TEST("a launcher that does not end after its answer is killed")
 	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, done, process, done };
 	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
 	ce_session_end(&launcher);
-	/* a killed process may need its time on a busy machine; one that was not never ends */
+	/* on a busy machine a killed process may take a while to end; one that was not killed never does */
 	CHECK(ce_wait_readable(process, ce_now_ms() + 10000));
 	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -339,7 +339,7 @@ TEST("the end of a session that never started waits for nothing")
 	CHECK_INT(launcher.life, -1);
 }
 
-/* The launcher's answer, and the end of the session at once. */
+/* Send the launcher's answer, and end the session at once. */
 static void answer_and_end_with(int guard, int container_ns, int launcher_process)
 {
 	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
@@ -376,7 +376,7 @@ TEST("a launcher that has answered does what it still has to before the session 
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-TEST("what is done behind the guard's end is waited for, seconds at most")
+TEST("work after the guard's end is waited for, for seconds at most")
 {
 	int attended[2];
 
@@ -399,7 +399,7 @@ TEST("what is done behind the guard's end is waited for, seconds at most")
 	close(attended[0]);
 }
 
-/* Stop all processes of this process's parent but itself. */
+/* Stop all children of `parent` except this process. */
 static void stop_others(pid_t parent)
 {
 	char path[64], list[256];
@@ -414,8 +414,9 @@ static void stop_others(pid_t parent)
 	}
 }
 
-/* End the session of a launcher that ends as soon as it is asked to save its container, and before that stops the process
- * that waits for it, if `stops`. Its socket stays open in another process, as its user can have it. Return the milliseconds. */
+/* End the session of a launcher that ends as soon as it is asked to save its container. If `stops` is set, it
+ * first stops the process that waits for it. Its socket stays open in another process, as its user could
+ * arrange. Return how long this took, in milliseconds. */
 static int64_t end_during_save(int stops)
 {
 	static const char text[] = "R/\0\0\0\0save";
@@ -449,17 +450,17 @@ static int64_t end_during_save(int stops)
 	return begin;
 }
 
-TEST("a save is over when the launcher has ended, whoever holds its socket")
+TEST("a save is over when the launcher has ended, whichever process holds its socket")
 {
 	CHECK(end_during_save(0) < 9000);
 }
 
-TEST("who waits for a save and is stopped by its user does not hold slurmstepd when the launcher has ended")
+TEST("a process that waits for a save and is stopped by its user does not delay slurmstepd after the launcher's end")
 {
 	CHECK(end_during_save(1) < 40000);
 }
 
-/* The end of a session that is to be saved, by a launcher that has saved it. */
+/* End a session whose container is to be saved, by a launcher that has saved it. */
 static void end_saved(void)
 {
 	static const char text[] = "R/\0\0\0\0save", saved[] = "Sto /image.sqsh, 2 MiB";
@@ -472,7 +473,7 @@ static void end_saved(void)
 	ce_session_end(&launcher);
 }
 
-/* The end of a session of which nobody has asked that it be saved. */
+/* End a session whose container is not to be saved. */
 static void end_unsaved(void)
 {
 	connect_launcher();
@@ -480,7 +481,7 @@ static void end_unsaved(void)
 	answer_and_end(ended);
 }
 
-TEST("a container is saved if somebody has asked for that, and its user reads where; no other one is")
+TEST("only a container that is to be saved is saved, and its user reads where")
 {
 	char *printed = NULL;
 
@@ -493,7 +494,7 @@ TEST("a container is saved if somebody has asked for that, and its user reads wh
 	free(printed);
 }
 
-TEST("a guard that does not hear is killed at the end, and its end is waited for")
+TEST("a guard that does not react is killed at the end, and its end is waited for")
 {
 	char byte;
 	int status;
@@ -502,7 +503,7 @@ TEST("a guard that does not hear is killed at the end, and its end is waited for
 	pid_t pid = deaf();
 	CE_AUTO_FD guard = ce_pidfd_open(pid);
 	answer_and_end(guard);
-	/* the end was asked for in the ordinary way first */
+	/* the guard was first asked to end, by the closing of its socket */
 	CHECK_INT(recv(their_life, &byte, 1, MSG_DONTWAIT), 0);
 	CHECK_INT(waitpid(pid, &status, WNOHANG), pid);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -519,7 +520,7 @@ static void session_of_a_stranger(void)
 	launcher.uid = launcher.gid = STRANGER;
 }
 
-TEST("a process of somebody else is not killed, although its pidfd came as the guard's")
+TEST("a process of another user is not killed, although its pidfd was sent as the guard's")
 {
 	int status;
 
@@ -554,7 +555,7 @@ static int outlives(const char *text, size_t size)
 	int fds[] = { STDIN_FILENO, namespace, STDIN_FILENO, done, done, done };
 	CHECK_INT(ce_send(their_reply, text, size, fds, 6), 0);
 	ce_session_end(&launcher);
-	/* of a process that was killed, a busy machine may take its time to say so */
+	/* on a busy machine the end of a killed process may be seen late */
 	int lives = !ce_wait_readable(process, ce_now_ms() + 1000);
 	kill(pid, SIGKILL);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
@@ -587,7 +588,7 @@ TEST("processes of somebody else in a mount namespace that came as the container
 	CHECK_INT(WTERMSIG(status), SIGTERM);
 }
 
-/* A file whose file system never answers a question about it. */
+/* Return a descriptor of a file whose file system never answers a request about it. */
 static int mute_file(const char *directory)
 {
 	char options[128];
@@ -604,7 +605,7 @@ static int mute_file(const char *directory)
 	return fd;
 }
 
-TEST("a descriptor that blocks whoever looks at it holds the end up for seconds only")
+TEST("a descriptor that blocks every access delays the end only for seconds")
 {
 	session_of_a_stranger();
 	CE_AUTO_FD mute = mute_file(test_directory());

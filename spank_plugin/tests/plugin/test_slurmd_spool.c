@@ -11,7 +11,7 @@
 
 #include "harness.h"
 
-/* slurmstepd's socket of this name in the test's directory */
+/* Listen at a socket of this name in the test's directory, as slurmstepd does. */
 static void listen_at(const char *name)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

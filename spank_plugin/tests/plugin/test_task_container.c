@@ -1,4 +1,4 @@
-/* A task that asks for a container of its own. */
+/* Tasks that ask for containers of their own. */
 #define _GNU_SOURCE
 #include "plugin/task_container.h"
 
@@ -14,7 +14,7 @@
 
 enum { NAMESPACES = 7 };
 
-/* Be the guard of one task: send a note and then this answer with so many descriptors; never return. */
+/* Be a guard that answers one task: send a note, and then this text with `count` descriptors; never return. */
 static void answer(int tasks, const char *text, size_t count)
 {
 	int fds[CE_MAX_FDS], sent[NAMESPACES];
@@ -93,7 +93,7 @@ TEST("a container that cannot be made is reported with the step, the reason and 
 	refused("E", 0, "cannot make this task's container: : ");
 }
 
-TEST("an answer that is none fails the task")
+TEST("an answer that cannot be read fails the task")
 {
 	refused(NULL, 0, "the container ended before the task could join it");
 	refused("R", 4, "the report of the task's container is not complete");

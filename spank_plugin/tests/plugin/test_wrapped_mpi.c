@@ -1,4 +1,4 @@
-/* Programs with MPI that another command starts. */
+/* Programs that use MPI, behind a command that starts them. */
 #define _GNU_SOURCE
 #include "plugin/wrapped_mpi.h"
 
@@ -18,7 +18,7 @@ static void build(const char *words)
 	CHECK_INT(system(line), 0);
 }
 
-/* Return the program with MPI that these words start; "" for none. */
+/* Return the program that uses MPI in this command; "" for none. */
 static const char *found(const char *one, const char *two, const char *three, const char *four)
 {
 	static char name[CE_WRAPPED_SIZE];
@@ -62,7 +62,7 @@ TEST("a program with MPI is found behind a wrapper, in a shell's text and in a s
 	CHECK_TEXT(found("env", "./script", NULL, NULL), "./hello");
 }
 
-TEST("what an mpirun starts is not taken for a program that is alone")
+TEST("programs that an mpirun starts are not taken for ranks without the others")
 {
 	CHECK_INT(chdir(test_directory()), 0);
 	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
@@ -93,7 +93,7 @@ TEST("other commands are not taken for MPI")
 	CHECK_TEXT(found("./script", NULL, NULL, NULL), "");
 }
 
-TEST("an mpirun is found behind a shell and in a script, unless that chooses how processes start")
+TEST("an mpirun is found in a shell's text and in a script, unless that chooses how processes start")
 {
 	char name[CE_WRAPPED_SIZE] = "", path[512];
 	char bash[] = "bash", option[] = "-c", text[] = "cd run; mpirun -np 2 ./hello", script[] = "./script";
