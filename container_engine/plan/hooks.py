@@ -9,8 +9,8 @@ from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.edf.model import Problem
 from container_engine.plan.hook_conflicts import overlaps
+from container_engine.plan.hook_parameters import idle, settle
 from container_engine.plan.model import HookUse
-from container_engine.plan.parameters import idle, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.model import Edit, HookCheck, HookService, When
     from container_engine.edf.hook_values import HookRules
     from container_engine.edf.model import Edf
-    from container_engine.plan.parameters import Entries
+    from container_engine.plan.hook_parameters import Entries
 
 T = TypeVar("T")
 

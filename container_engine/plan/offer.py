@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Mount
-    from container_engine.plan.parameters import Entries
+    from container_engine.plan.hook_parameters import Entries
     from container_engine.plan.public_key import Judged
     from container_engine.site import SiteConfig
 

@@ -13,7 +13,7 @@ from container_engine.trace.table import lines, nodes, stragglers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.trace.record import Phase, Trace
+    from container_engine.trace.reader import Phase, Trace
 
 COLOURS = {
     "launch": "#577590",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from container_engine.trace.record import Phase, Trace
+    from container_engine.trace.reader import Phase, Trace
 
 _MICRO = 1_000_000
 

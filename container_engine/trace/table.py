@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.text_layout import aligned
-from container_engine.trace.record import missing
+from container_engine.trace.reader import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.trace.record import Trace
+    from container_engine.trace.reader import Trace
 
 # factor above the median, and least difference in seconds, that make a node a straggler
 _SLOWER, _SLOWER_S = 1.5, 0.05

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from container_engine.node.libraries.memo import seal
+from container_engine.node.libraries.inject_memo import seal
 from tests.integration.libraries import Place, build, edf_text
 from tests.integration.prepared import LIBRARIES, image
 from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from container_engine.node.libraries.memo import seal
+from container_engine.node.libraries.inject_memo import seal
 from tests.integration.libraries import build
 from tests.slurm.cluster import ALICE
 from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, memos_of

@@ -39,11 +39,11 @@ def _hooks(context: Context) -> list[str]:
 
 def _steps(kind: str, context: Context) -> Iterable[str]:
     from container_engine.cli.jobs import running_steps
-    from container_engine.trace import record
+    from container_engine.trace import reader
 
     if kind == "step":
         return [step.id for step in running_steps.running(context)]
-    return record.steps(running_steps.trace_directory(context), context.uid)
+    return reader.steps(running_steps.trace_directory(context), context.uid)
 
 
 def _images(context: Context) -> list[str]:

@@ -10,7 +10,7 @@ from container_engine import slurm
 from container_engine.errors import CeError, UserError
 from container_engine.process import reason
 from container_engine.submit.site import site_config
-from container_engine.trace import record
+from container_engine.trace import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def running(context: Context) -> list[Step]:
     """Return the user's running steps in Slurm's order, without those of batch scripts."""
     argv = ["squeue", "--noheader", "--steps", f"--user={context.uid}", "--format=%i|%N|%M|%j"]
     directory = trace_directory(context)
-    known = record.steps(directory, context.uid) if directory else []
+    known = reader.steps(directory, context.uid) if directory else []
     listed = []
     for line in slurm.answer(argv, context.env).split("\n"):
         identity, *facts = line.split("|", 3)
@@ -55,7 +55,7 @@ def running(context: Context) -> list[Step]:
     found = []
     for match, (nodes, elapsed, name) in listed:
         plain = f"{numbers.get(match[1], match[1])}.{match[2]}"
-        trace = record.first(directory, plain) if plain in known else None
+        trace = reader.first(directory, plain) if plain in known else None
         container = str(trace.facts.get("container", "")) if trace is not None else ""
         found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain, container))
     return found
@@ -68,7 +68,7 @@ def _numbers(context: Context) -> dict[str, str]:
     return dict(line.split("|", 1) for line in listing.split() if "|" in line)
 
 
-def _traced(trace: record.Trace | None) -> tuple[str, str, bool]:
+def _traced(trace: reader.Trace | None) -> tuple[str, str, bool]:
     if trace is None:
         return "", "", False
     image = trace.facts["image"]

@@ -23,14 +23,14 @@ from container_engine.process import output, reason
 from container_engine.secrecy import Secrecy
 from container_engine.submit import plan_output
 from container_engine.submit.site import with_faults
-from container_engine.trace import record, table
+from container_engine.trace import reader, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from container_engine.doctor.finding import Finding
     from container_engine.submit.context import Context
-    from container_engine.trace.record import Trace
+    from container_engine.trace.reader import Trace
 
 JOB = re.compile(r"\d+(_\d+)?(\.\d+)?")
 _TIMEOUT_S = 30
@@ -76,11 +76,11 @@ def subject(job: str | None, context: Context) -> Subject:
     directory, traces = "", {}
     try:
         directory = trace_directory(context)
-        known = record.steps(directory, context.uid) if job and directory else []
-        wanted = record.of_job(directory, known, job or "")[:_MOST_STEPS]
+        known = reader.steps(directory, context.uid) if job and directory else []
+        wanted = reader.of_job(directory, known, job or "")[:_MOST_STEPS]
         if wanted and job and "_" in job:
             job = wanted[0].partition(".")[0]  # srun --jobid takes plain numbers only
-        found = {step: record.read(directory, step) for step in wanted}
+        found = {step: reader.read(directory, step) for step in wanted}
         traces = {step: nodes for step, nodes in found.items() if nodes}
     except (CeError, OSError):
         pass  # the part with the traces reports it
@@ -178,7 +178,7 @@ def _step(step: str, subject: Subject) -> Iterator[str]:
     slow = {trace.node for trace in table.stragglers(traces)}
     worst = sorted(traces, key=lambda t: (not t.facts["error"], t.node not in slow))
     for trace in worst[:_MOST_NODES]:
-        yield f"\n{trace.node}: {record.content(_beside(subject, step, trace.node, 'json'))}"
+        yield f"\n{trace.node}: {reader.content(_beside(subject, step, trace.node, 'json'))}"
     if len(worst) > _MOST_NODES:
         yield f"\n{len(worst) - _MOST_NODES} more nodes are only in the table above"
     yield ""
@@ -200,7 +200,7 @@ def _logs_of_nodes(subject: Subject) -> Iterator[tuple[str, str]]:
         for name in sorted(os.listdir(f"{subject.directory}/{step}"))
         if name.endswith(".log")
     ]
-    yield from ((path, record.content(path)) for path in paths[:_MOST_NODES])
+    yield from ((path, reader.content(path)) for path in paths[:_MOST_NODES])
 
 
 def _logs_of_submit_host(subject: Subject) -> Iterator[tuple[str, str]]:
@@ -216,7 +216,7 @@ def _logs_of_submit_host(subject: Subject) -> Iterator[tuple[str, str]]:
         end = max(trace.end or trace.began + trace.start_took for trace in traces) + _BEFORE_S
         names = [n for n in names if begin <= int(n.partition("-")[0]) / _SECOND <= end]
     for name in sorted(names, key=lambda n: int(n.partition("-")[0]))[-_MOST_LOGS:]:
-        yield f"{directory}/{name}", record.content(f"{directory}/{name}")
+        yield f"{directory}/{name}", reader.content(f"{directory}/{name}")
 
 
 def _plan(path: str, subject: Subject) -> str:

@@ -15,7 +15,7 @@ from container_engine.images.store.files import replace
 from container_engine.node.report import error_log
 from container_engine.process import reason
 from container_engine.submit.refused import RefusedError
-from container_engine.trace import record
+from container_engine.trace import reader
 
 if TYPE_CHECKING:
     import argparse
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     job: str | None = arguments.job
     if job == "last":
-        job = record.choose(trace_directory(context), job, context.uid)
+        job = reader.choose(trace_directory(context), job, context.uid)
     if job is not None and not report_parts.JOB.fullmatch(job):
         raise UserError(
             "not a JOB, JOB.STEP or last", "ce trace lists steps, squeue jobs", name=job

@@ -14,7 +14,7 @@ from container_engine.cli.printing import output
 from container_engine.errors import UserError
 from container_engine.process import reason
 from container_engine.submit.site import site_config
-from container_engine.trace import page, perfetto, record, table
+from container_engine.trace import page, perfetto, reader, table
 
 if TYPE_CHECKING:
     import argparse
@@ -56,8 +56,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return _list(arguments, directory, context)
     if arguments.all or arguments.since:
         raise UserError("trace: --all and --since list steps: they take none")
-    step = record.choose(directory, arguments.step, context.uid)
-    traces = record.read(directory, step)
+    step = reader.choose(directory, arguments.step, context.uid)
+    traces = reader.read(directory, step)
     if not traces:
         raise UserError("its traces are not complete", "the step may still be starting", where=step)
     if arguments.html:
@@ -85,7 +85,7 @@ class _Listed(NamedTuple):
 
     step: str
     user: str
-    traces: Sequence[record.Trace]
+    traces: Sequence[reader.Trace]
 
     @property
     def began(self) -> float:
@@ -110,7 +110,7 @@ class _Listed(NamedTuple):
             "environment": facts["environment"],
             "image": facts["image"],
             "nodes": [trace.node for trace in self.traces],
-            "missing": record.missing(self.traces),
+            "missing": reader.missing(self.traces),
             "start_took": self._took(),
             "ended": all(trace.end is not None for trace in self.traces),
             "failed": {t.node: t.facts["error"] for t in self.traces if t.facts["error"]},
@@ -127,7 +127,7 @@ def _list(arguments: argparse.Namespace, directory: str, context: Context) -> in
             "trace_dir of the site's configuration: one directory for all users",
         )
     since = None if arguments.since is None else moment(arguments.since, time.time())
-    known = record.steps(directory, 0 if arguments.all else context.uid, since or 0)
+    known = reader.steps(directory, 0 if arguments.all else context.uid, since or 0)
     found = _read(directory, known if since is not None else known[:_LISTED], since or 0)
     if arguments.json:
         output.document({"version": FORMAT_VERSION, "steps": [one.as_json() for one in found]})
@@ -151,7 +151,7 @@ def _read(directory: str, steps: Sequence[str], since: float) -> list[_Listed]:
     found = []
     for step in steps:
         try:
-            traces = record.read(directory, step)
+            traces = reader.read(directory, step)
             owner = os.stat(f"{directory}/{step}", follow_symlinks=False).st_uid
         except (OSError, UserError):
             continue  # another user's, or removed meanwhile
@@ -181,7 +181,7 @@ def moment(text: str, now: float) -> float:
         ) from None
 
 
-def _for_programs(trace: record.Trace) -> dict[str, object]:
+def _for_programs(trace: reader.Trace) -> dict[str, object]:
     phases = [phase._asdict() for phase in trace.phases]
     return {
         **trace.facts,

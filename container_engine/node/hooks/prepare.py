@@ -5,8 +5,14 @@ from __future__ import annotations
 from container_engine.errors import LaunchError
 from container_engine.node.hooks import CODE
 from container_engine.node.hooks.conditions import applies
+from container_engine.node.hooks.devices_and_mounts import (
+    ON_NODE,
+    add_devices,
+    add_mounts,
+    check_node,
+    missing,
+)
 from container_engine.node.hooks.edits import HookEdits
-from container_engine.node.hooks.files import ON_NODE, add_devices, add_mounts, check_node, missing
 from container_engine.node.hooks.node_fields import fill
 from container_engine.node.hooks.pattern import expand
 

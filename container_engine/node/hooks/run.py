@@ -10,7 +10,7 @@ from container_engine.node.devices import cdi
 from container_engine.node.file_signatures import signature
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
-from container_engine.node.libraries import memo
+from container_engine.node.libraries import inject_memo
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.report.failure import refuse
 from container_engine.node.start.container import HOOKS_REQUEST
@@ -132,7 +132,7 @@ class HooksOnNode:
         if edits.tree:
             asked = self._request(paths, "" if has_rules else self._memos())
             text = to_json(asked)
-            found = memo.recall(asked["memos"], text)
+            found = inject_memo.recall(asked["memos"], text)
             more = ("more", [f"{edits.libexec}/inject", request])
             steps += found[0] if found else (("file", [request, text]), more)
             # notes need Python, which receives them

@@ -10,7 +10,7 @@ import os
 import sys
 
 from container_engine.node.hooks.pattern import matches
-from container_engine.node.libraries import memo
+from container_engine.node.libraries import inject_memo
 from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
 from container_engine.node.libraries.image import Image
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     sys.stdout.buffer.write(printed.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()
     if request["memos"] and work.is_clean:
-        memo.remember(request, text, work.asked, work.changes, work.operations)
+        inject_memo.remember(request, text, work.asked, work.changes, work.operations)
     return 0
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from container_engine import private_files
 from container_engine.node.file_signatures import signature
-from container_engine.node.libraries import memo
+from container_engine.node.libraries import inject_memo
 from container_engine.node.libraries.host import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
 
@@ -45,10 +45,12 @@ class Software:
 
     def remember(self, tree: Tree, content: bytes = b"", request: str = "{}") -> None:
         changes = [("/etc/cache", content)] if content else []
-        memo.remember({"memos": self.memos, "root": "/root"}, request, tree.asked, changes, _DONE)
+        inject_memo.remember(
+            {"memos": self.memos, "root": "/root"}, request, tree.asked, changes, _DONE
+        )
 
     def is_known(self) -> bool:
-        return memo.recall(self.memos, "{}") is not None
+        return inject_memo.recall(self.memos, "{}") is not None
 
     @property
     def memo(self) -> Path:
@@ -89,7 +91,7 @@ def test_what_has_not_changed_is_known(software: Software, how: str) -> None:
     tree = Tree()
     _ASKING[how](tree, software.library)
     software.remember(tree)
-    assert memo.recall(software.memos, "{}") == (
+    assert inject_memo.recall(software.memos, "{}") == (
         [("root-bind", ["/node/lib", "/root", "/lib/x"])],
         [*tree.asked],
     )
@@ -174,9 +176,9 @@ def test_what_was_of_another_boot_release_or_request_is_not_known(
     assert software.is_known()
     if about == "boot":
         (tmp_path / "boot").write_text("another\n")
-        monkeypatch.setattr(memo, "_BOOT", str(tmp_path / "boot"))
+        monkeypatch.setattr(inject_memo, "_BOOT", str(tmp_path / "boot"))
     if about == "release":
-        monkeypatch.setattr(memo, "__version__", "another")
+        monkeypatch.setattr(inject_memo, "__version__", "another")
     if about == "request":
         # two requests may have equal checksums
         name = software.memo.name
@@ -188,8 +190,8 @@ def test_what_was_of_another_boot_release_or_request_is_not_known(
 
 def test_what_was_done_to_an_image_is_done_again_in_its_order(software: Software) -> None:
     changes: list[tuple[str, bytes | None]] = [("/etc/cache", b"abc"), ("/lib/old", None)]
-    memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, changes, _DONE)
-    assert memo.recall(software.memos, "{}") == (
+    inject_memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, changes, _DONE)
+    assert inject_memo.recall(software.memos, "{}") == (
         [
             ("root-copy", [str(software.file), "/root", "/etc/cache"]),
             ("root-remove", ["/root", "/lib/old"]),
@@ -212,17 +214,17 @@ def test_only_the_youngest_memos_and_files_stay(software: Software) -> None:
     for number in range(70):
         software.remember(Tree(), b"abc%d" % number, request=f"[{number}]")
     assert (len([*Path(software.memos).iterdir()]), len([*software.files.iterdir()])) == (16, 32)
-    assert memo.recall(software.memos, "[69]") is not None
-    assert memo.recall(software.memos, "[0]") is None
+    assert inject_memo.recall(software.memos, "[69]") is not None
+    assert inject_memo.recall(software.memos, "[0]") is None
 
 
 def test_what_is_too_long_is_neither_written_nor_read(software: Software) -> None:
     long = [("root-bind", "/node/lib", "/root", "/" + "x" * (1 << 20))]
-    memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, [], long)
+    inject_memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, [], long)
     assert not Path(software.memos).exists()
     software.remember(Tree())
     assert software.is_known()
-    software.memo.write_text(memo.seal(software.text + " " * (1 << 20)))
+    software.memo.write_text(inject_memo.seal(software.text + " " * (1 << 20)))
     assert not software.is_known()
 
 
@@ -269,7 +271,7 @@ def test_a_memo_is_only_taken_from_directories_of_the_users_alone(
 
 
 def test_without_a_place_nothing_is_known() -> None:
-    assert memo.recall("", "{}") is None
+    assert inject_memo.recall("", "{}") is None
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,7 @@ def test_what_is_no_operation_is_not_known(software: Software, operations: str) 
     text = software.text
     changed = text[: text.index('"operations":')]
     for made_up in text, f'{changed}"operations":{operations}}}':
-        software.memo.write_text(memo.seal(made_up))
+        software.memo.write_text(inject_memo.seal(made_up))
         assert software.is_known() == (made_up == text)
 
 
@@ -333,7 +335,7 @@ def test_what_was_written_is_only_taken_from_the_users_own_file(
 @pytest.mark.parametrize("text", ["[" * 1_000_000, '{"about":' + "9" * 1_000_000 + "}", "{", ""])
 def test_a_memo_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
     software.remember(Tree())
-    software.memo.write_text(memo.seal(text))
+    software.memo.write_text(inject_memo.seal(text))
     assert not software.is_known()
 
 
