@@ -85,7 +85,7 @@ def remember(
     try:
         if any(file_signatures.is_of_kernel(look[1:], "/dev/") for look in asked):
             return
-        # `recall` will notice a file that has changed since it was read
+        # `recall` notices a file that has changed since it was read, unless it is young
         if not file_signatures.are_settled(asked):
             return
         files = os.path.join(os.path.dirname(directory), _FILES)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
-# operations of the guard that begin a phase, and its name
+# the guard's operations that begin a phase, with the name of the phase
 _BEGINS = {
     "session": "mount",
     "more": "hooks",

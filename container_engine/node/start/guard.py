@@ -113,7 +113,8 @@ def await_report(
     """Return the guard's times, its children's output, and the descriptors of a ready container.
 
     `hear` gets notes that come before the report, such as those of hooks. Raise LaunchError after
-    `timeout_s` or if the guard reports a failure; `describe` turns its report into the error.
+    `timeout_s`, if the guard has ended, or if it reports a failure, which `describe` turns into the
+    error.
     """
     control.settimeout(timeout_s)
     try:
