@@ -10,6 +10,7 @@ from binascii import crc32
 # clocks count whole seconds, and a file server's may differ a little from ours.
 SETTLED_NS = 2_000_000_000
 _OTHERS, OTHERS_WRITE = 0o077, 0o022
+_CHECKSUM_AND_NUL = 9
 
 
 def own_directory(path: str, at: int | None = None) -> int:
@@ -44,11 +45,20 @@ def is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
 
 
 def memo_of(magic: bytes, fields: bytes) -> bytes:
-    """Return the content of a memo: `magic`, a checksum and the fields, which end with a NUL each.
+    """Return the content of a memo: `magic`, a checksum and the fields.
 
-    spank_plugin/common/memo_file.h reads it. The checksum reveals damage by a disk.
+    `fields_of` reads it, and in C spank_plugin/common/memo_file.h, where each field ends with a
+    NUL. The checksum reveals damage by a disk.
     """
     return b"%s%08x\0%s" % (magic, crc32(fields), fields)
+
+
+def fields_of(magic: bytes, memo: bytes) -> bytes:
+    """Return the fields of a memo. Raise ValueError if its format or its checksum is another."""
+    fields = memo[len(magic) + _CHECKSUM_AND_NUL :]
+    if memo_of(magic, fields) != memo:
+        raise ValueError("not a memo of this format, or damaged")
+    return fields
 
 
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:

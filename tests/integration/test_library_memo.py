@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from container_engine.node.libraries.inject_memo import seal
 from tests.integration.libraries import Place, build, edf_text
 from tests.integration.prepared import LIBRARIES, image
 from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image
+from tests.memo_file import fields_of, rewrite, write_fields
 
 if TYPE_CHECKING:
     from tests.integration.engine import Engine
@@ -56,9 +56,9 @@ class Starting:
     def mark(self) -> None:
         """Add a warning to the memo that shows whether a start has used it."""
         [memo] = self.memos
-        content = json.loads(memo.read_text().partition("\n")[2])
+        content = json.loads(fields_of(memo))
         content["operations"].append(["note", '{"warning":"remembered"}'])
-        memo.write_text(seal(json.dumps(content)))
+        write_fields(memo, json.dumps(content).encode())
 
     def is_remembered(self) -> bool:
         return "remembered" in self.look()[1]
@@ -153,10 +153,9 @@ def test_a_memo_that_is_not_the_users_own_or_damaged_does_not_count(
         memo.rename(memo.with_name("there"))
         memo.symlink_to("there")
     elif fault == "garbage":
-        memo.write_text(seal('{"about": []'))
+        write_fields(memo, b'{"about": []')
     elif fault == "version":
-        text = memo.read_text().partition("\n")[2].replace('"version": "', '"version": "x')
-        memo.write_text(seal(text))
+        rewrite(memo, lambda text: text.replace(b'"version": "', b'"version": "x'))
     else:
         memo.unlink()
         os.mkfifo(memo)

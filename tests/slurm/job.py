@@ -103,19 +103,21 @@ def _end(cluster: Cluster, process: subprocess.Popen[bytes], user: str) -> None:
 
 
 def job_id(cluster: Cluster, user: str = ALICE) -> str:
-    """Return the id of the only running job of this user."""
+    """Return the id of this user's newest running job.
+
+    An older one is of a test whose srun was killed before it could give up its allocation.
+    """
     answer = ""
 
-    def ask() -> str | None:
+    def ask() -> int | None:
         nonlocal answer
-        done = cluster.run(["squeue", "-aho", "%A %T %j %M %R", "-u", user], user)
+        done = cluster.run(["squeue", "-aho", "%A %T %j %R", "-u", user], user)
         answer = done.stdout + done.stderr
         running = [line.split()[0] for line in done.stdout.splitlines() if " RUNNING " in line]
-        # A job of the previous test may take a moment to end.
-        return running[0] if len(running) == 1 else None
+        return max(map(int, running), default=None)
 
     try:
-        return until("one running job", ask)
+        return str(until("a running job", ask))
     except AssertionError as error:
         raise AssertionError(f"{error}; squeue says:\n{answer}") from None
 

@@ -20,10 +20,12 @@ _WAITS = "echo up; while :; do sleep 0.1; done"
 _TRAPS = "trap 'echo USR1' USR1; trap 'echo INT' INT; trap 'echo TERM; exit 5' TERM; " + _WAITS
 
 
-# Whether these lines appear depends on which node ends first, and how soon.
+# Whether these lines appear depends on which node ends first, and how soon. Slurm 24.11 prints the
+# last one now and then, also natively.
 _BY_CHANCE = re.compile(
     r"(slurmstepd-n\d:|\[[\d:.T-]+\]) error: \*\*\* STEP .*CANCELLED|"
-    r"srun: Job step aborted(: Waiting up to|$)"
+    r"srun: Job step aborted(: Waiting up to|$)|"
+    r"srun: error: IO: Hey, you told me node \d+ was down!$"
 )
 _TRIES = 4
 _TASKS = re.compile(r"(srun: error: n\d): tasks? ([\d,-]+): (.*)")

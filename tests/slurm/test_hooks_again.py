@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from container_engine.node.libraries.inject_memo import seal
 from tests.integration.libraries import build
+from tests.memo_file import fields_of, write_fields
 from tests.slurm.cluster import ALICE
 from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, memos_of
 from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
@@ -173,7 +173,7 @@ def test_a_damaged_memo_of_a_look_is_none(site: Site, damage: str) -> None:
         os.mkfifo(memo, 0o600)
         shutil.chown(memo, memo.parent.owner())
     elif damage == "deep":
-        memo.write_text(seal("[" * (1 << 19)))
+        write_fields(memo, b"[" * (1 << 19))
     elif damage == "huge":
         with memo.open("ab") as file:
             file.truncate(8 << 30)
@@ -296,10 +296,10 @@ def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> N
 def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: Site) -> None:
     site.know()
     [memo] = site.memos()
-    content = json.loads(memo.read_text().partition("\n")[2])
+    content = json.loads(fields_of(memo))
     root = next(words[-2] for words in content["operations"] if words[0] == "root-bind")
     content["operations"].append(["root-bind", "/etc/shells", root, "/made-up"])
-    memo.write_text(seal(json.dumps(content)))
+    write_fields(memo, json.dumps(content).encode())
     rule = f'[policy]\nmount_sources = ["{site.directory}"]\n'
     command = (f"--environment={site.edf}", "sh", "-c", "ls / | grep made-up")
     for more, printed in ("", "made-up\n"), (rule, ""):

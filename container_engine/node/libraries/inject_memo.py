@@ -18,7 +18,13 @@ from container_engine import __version__
 from container_engine.node import file_signatures
 from container_engine.node.libraries.links import Links
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.private_files import is_own, is_own_directory, publish_private
+from container_engine.private_files import (
+    fields_of,
+    is_own,
+    is_own_directory,
+    memo_of,
+    publish_private,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.start.container import Operation
 
+_MAGIC = b"ce-hooks 1\n"
 # beside the memos: the files that are written into images, mostly the loader's cache
 _FILES = "files"
 # the most memos and files of one user, and the most bytes of a memo
@@ -43,7 +50,7 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
     if not all(map(is_own_directory, (os.path.dirname(directory), directory))):
         return None
     try:
-        memo = parse_json(_unsealed(_read(f"{directory}/{_name(request)}")))
+        memo = parse_json(fields_of(_MAGIC, _read(f"{directory}/{_name(request)}")).decode("ascii"))
         if memo["about"] != _about(request):
             return None
         if not file_signatures.are_unchanged(memo["looks"], Links().real):
@@ -93,7 +100,7 @@ def remember(
         named = [f"f{step[1]}" for step in steps if step[0] == "root-copy"]
         found = {**asked, **{look: file_signatures.signature(look) for look in named}}
         memo = {"about": _about(text), "looks": found, "operations": [*steps, *operations]}
-        content = seal(to_json(memo)).encode()
+        content = memo_of(_MAGIC, to_json(memo).encode())
         if len(content) <= _LONGEST:
             publish_private(directory, _name(text), content, _MOST)
     except (OSError, ValueError):
@@ -123,19 +130,6 @@ def _has(path: str, content: bytes) -> bool:
         return False
 
 
-def seal(text: str) -> str:
-    """Return a text with its checksum, which finds what a disk or an editor has done to a file."""
-    return f"{crc32(text.encode()):08x}\n{text}"
-
-
-def _unsealed(sealed: str) -> str:
-    """Return the text that was sealed. Raise ValueError for one that has changed since."""
-    text = sealed.partition("\n")[2]
-    if seal(text) != sealed:
-        raise ValueError("not what was written")
-    return text
-
-
 def _about(request: str) -> Mapping[str, str]:
     with open(_BOOT, encoding="ascii") as file:
         return {"version": __version__, "boot": file.read(), "request": request}
@@ -149,10 +143,10 @@ def _name(request: str) -> str:
     return f"{crc32(os.fsencode(request)):08x}.{len(request)}"
 
 
-def _read(path: str) -> str:
+def _read(path: str) -> bytes:
     """Read a file that is this user's alone, up to a limit. Raise OSError or ValueError."""
     with _own(path) as file:
-        return file.read(_LONGEST).decode("ascii")
+        return file.read(_LONGEST)
 
 
 def _own(path: str) -> BinaryIO:

@@ -15,6 +15,7 @@ from container_engine.node.file_signatures import signature
 from container_engine.node.libraries import inject_memo
 from container_engine.node.libraries.host import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
+from tests.memo_file import fields_of, rewrite, write_fields
 
 _DONE = [("root-bind", "/node/lib", "/root", "/lib/x")]
 
@@ -60,7 +61,7 @@ class Software:
     @property
     def text(self) -> str:
         """Return what the memo says, without its checksum."""
-        return self.memo.read_text().partition("\n")[2]
+        return fields_of(self.memo).decode()
 
     @property
     def files(self) -> Path:
@@ -224,7 +225,7 @@ def test_what_is_too_long_is_neither_written_nor_read(software: Software) -> Non
     assert not Path(software.memos).exists()
     software.remember(Tree())
     assert software.is_known()
-    software.memo.write_text(inject_memo.seal(software.text + " " * (1 << 20)))
+    rewrite(software.memo, lambda text: text + b" " * (1 << 20))
     assert not software.is_known()
 
 
@@ -283,7 +284,7 @@ def test_what_is_no_operation_is_not_known(software: Software, operations: str) 
     text = software.text
     changed = text[: text.index('"operations":')]
     for made_up in text, f'{changed}"operations":{operations}}}':
-        software.memo.write_text(inject_memo.seal(made_up))
+        write_fields(software.memo, made_up.encode())
         assert software.is_known() == (made_up == text)
 
 
@@ -335,7 +336,7 @@ def test_what_was_written_is_only_taken_from_the_users_own_file(
 @pytest.mark.parametrize("text", ["[" * 1_000_000, '{"about":' + "9" * 1_000_000 + "}", "{", ""])
 def test_a_memo_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
     software.remember(Tree())
-    software.memo.write_text(inject_memo.seal(text))
+    write_fields(software.memo, text.encode())
     assert not software.is_known()
 
 
