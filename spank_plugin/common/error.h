@@ -17,11 +17,12 @@ struct ce_error {
  * text. */
 int ce_fail(struct ce_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Do the same, and set the exit code: 126 or 127 as in the shell, or the code in the launcher's answer. */
+/* Fail as ce_fail does, and set the exit code: 126 or 127 as in the shell, or the code in the launcher's
+ * answer. */
 int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Do the same, and set the lines to print below the message. */
+/* Fail as ce_fail does, and set the lines to print below the message. */
 int ce_fail_below(struct ce_error *err, const char *below, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -131,7 +131,7 @@ const char *ce_not_found_help(const char *command)
 		return other;
 	if (strchr(command, '/') != NULL)
 		return command[0] == '/' ? CE_HELP_COMMAND_NOT_FOUND : help_for_relative();
-	/* a longer name is none of these */
+	/* a name that does not fit is longer than all of these */
 	if (command[0] != '\0' &&
 	    snprintf(word, sizeof word, " %s ", command) < (int)sizeof word) {
 		for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {

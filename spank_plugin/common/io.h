@@ -88,7 +88,7 @@ int64_t ce_now_ms(void);
  * fails. Descriptor -1 never becomes readable. */
 int ce_wait_readable(int fd, int64_t deadline_ms);
 
-/* Wait for either of two descriptors in the same way. */
+/* Wait for either of two descriptors, as ce_wait_readable does for one. */
 int ce_wait_either(int fd, int other, int64_t deadline_ms);
 
 /* Return a close-on-exec pidfd, or -1 with errno. */

@@ -77,7 +77,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 				     container->workdir, strerror(errno));
 	if (refuse_privileges(container, err) < 0)
 		return -1;
-	/* Root in the container is still the user, who can change no owner and become no other user. */
+	/* root in the container is still the user, who cannot change owners or become another user */
 	if (geteuid() == 0 && ce_fakeroot() < 0)
 		return ce_fail(err, "cannot install the filter for root in the container: %s", strerror(errno));
 	return has_pids ? ce_enter_pids(err) : 0;

@@ -250,7 +250,7 @@ static int is_in_defaults(const char *wanted)
 	return 0;
 }
 
-/* Put the first MPI library of the image into `name`. */
+/* Return 1 and the first MPI library of the image in `name`, 0 if it has none. */
 static int has_other(const struct cache *cache, char name[MOST_NAME])
 {
 	size_t first = 0, second = 0;

@@ -47,8 +47,8 @@ int ce_is_next(struct ce_fields *fields, const char *expected);
 int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
 
 /* Return the content of a regular file, relative to the descriptor `at`, on the heap with a NUL after it; the
- * caller frees it. Return NULL if it cannot be read, is a symlink, belongs to another user, can be used by
- * anybody but its owner, or is longer than `limit`. */
+ * caller frees it. Return NULL if it cannot be read, is a symlink, does not belong to `uid`, has any mode bits
+ * for group or others, or is longer than `limit`. */
 char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size);
 
 #endif

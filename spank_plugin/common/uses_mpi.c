@@ -28,7 +28,8 @@ static uint64_t place_of(const Elf64_Phdr *segments, size_t count, uint64_t addr
 	return 0;
 }
 
-/* What the dynamic section contains: the first MPI library, "" for none, and whether there is a search path. */
+/* The content of a dynamic section, as far as it is needed: the first MPI library, "" for none, and whether
+ * there is a search path. */
 struct needs {
 	char name[CE_MPI_NAME];
 	int has_path;

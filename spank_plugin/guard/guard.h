@@ -3,10 +3,10 @@
  * guard.c          lifetime: namespaces, the watching thread, the end
  * guard_fail.c     recording a failure
  * guard_report.c   reports to the launcher
- * guard_events.c   watching the children and the other ends of the session
+ * guard_events.c   watching the children, and the processes for which the session exists
  * guard_child.c    starting programs
  * guard_memory.c   the size of a tmpfs, within the memory limit of the job
- * guard_door.c     what later steps of the job get of a container that lives with it
+ * guard_door.c     handing a container that lives with its job over to later steps
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents
  * guard_image.c    operations: the image and its writable view

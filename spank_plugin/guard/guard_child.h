@@ -1,4 +1,4 @@
-/* Programs that the guard starts. */
+/* Starts programs for the guard. */
 #ifndef CE_GUARD_CHILD_H
 #define CE_GUARD_CHILD_H
 

@@ -29,7 +29,8 @@
 /* As many threads as the node has processors, within these limits: more would not decompress faster. */
 #define LEAST_THREADS 10
 #define MOST_THREADS 64
-/* zstd needs more memory for each block than malloc keeps by default, which would map it again each time. */
+/* malloc keeps freed memory up to this size: zstd needs more for each block than is kept by default, and it
+ * would be mapped again each time */
 #define MAP_FROM_BYTES (1 << 20)
 
 /* Caches are freed after this time without a request. It is longer than a program's start pauses between two

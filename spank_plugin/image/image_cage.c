@@ -33,7 +33,8 @@
 
 /* With 64 threads and all caches, an image takes some hundred MiB. */
 #define MOST_MEMORY ((rlim_t)4 << 30)
-/* The user's stack limit, which may be larger than everything else, is meant for tasks. */
+/* The stack of a thread. By default it would be as large as the user's stack limit, which is meant for tasks
+ * and may be huge. */
 #define THREAD_STACK (1 << 20)
 
 #if CAGED

@@ -23,11 +23,11 @@ struct block {
 	uint64_t position;
 	uint64_t used; /* when it was last used, by the count of uses of all blocks */
 	uint64_t given; /* how many of its bytes have been given away */
-	uint8_t *data;	/* NULL for a kept one that has never been filled, or has been given back */
+	uint8_t *data;	/* NULL for a kept block that has never been filled, or whose memory has been freed */
 	uint32_t length;
 	unsigned users;
 	enum state state;
-	bool kept; /* one of those in `blocks`, not a temporary one */
+	bool kept; /* whether it is one of `blocks`, not a temporary one */
 };
 
 struct blocks {

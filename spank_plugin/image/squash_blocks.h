@@ -17,9 +17,9 @@ struct blocks *blocks_create(sqfs_file_t *file, sqfs_compressor_t *cmp, uint32_t
 void blocks_destroy(struct blocks *blocks);
 
 /* Get the block at `position`; `word` gives its size and whether it is compressed, as in files and in the
- * fragment table. It is held until blocks_put, which gets how many of its bytes the kernel has been given: it
- * never asks for them again, and a block without any others is the first one to be replaced. Return 0, or a
- * negative errno. */
+ * fragment table. The caller holds it until blocks_put, and passes there how many of its bytes the kernel has
+ * been given: the kernel never asks for them again, so a block of which all bytes have been given is replaced
+ * first. Return 0, or a negative errno. */
 int blocks_get(struct blocks *blocks, uint64_t position, uint32_t word, struct block **block);
 void blocks_put(struct blocks *blocks, struct block *block, uint32_t given);
 

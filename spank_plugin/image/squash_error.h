@@ -1,4 +1,4 @@
-/* Translates errors of libsquashfs into the kernel's. */
+/* Translates errors of libsquashfs into negative values of errno. */
 #ifndef CE_SQUASH_ERROR_H
 #define CE_SQUASH_ERROR_H
 

@@ -9,7 +9,7 @@
 
 #define NO_FRAGMENT UINT32_MAX
 
-/* The place of a part of the data. */
+/* Where a part of a file's data is stored. */
 struct squash_hold {
 	uint64_t position;
 	uint32_t word;	       /* 0: a hole of zeros, not stored */
@@ -17,7 +17,7 @@ struct squash_hold {
 	struct block *block;   /* held; NULL before it is read, or for a hole */
 };
 
-/* The facts of an inode that reading needs. */
+/* The properties of an inode that are needed to read its data. */
 struct file {
 	const sqfs_inode_generic_t *facts;
 	const uint64_t *sums;

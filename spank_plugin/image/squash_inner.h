@@ -38,7 +38,7 @@ struct kept_inode {
 	uint64_t inode;
 	sqfs_inode_generic_t *facts; /* NULL for none */
 	/* for a large file, how many bytes are stored before each block whose number is a multiple of
-	 * SUMMED_BLOCKS; NULL without memory, or for others */
+	 * SUMMED_BLOCKS; NULL for other files, or without memory */
 	uint64_t *sums;
 };
 

@@ -4,8 +4,8 @@
 
 #include <sys/types.h>
 
-/* The directory that has those of all users, which a job with a /tmp of its own sees, too.
- * container_engine/node/memo_directory.py has the same. */
+/* The directory below which the memos of all users are. A job with a /tmp of its own sees it, too. It must
+ * match container_engine/node/memo_directory.py. */
 #define CE_MEMOS "/var/tmp"
 
 /* Open the directory of the user's memos of starts below `temporary`, which is CE_MEMOS outside tests. Return

@@ -10,8 +10,8 @@
  * use is recorded in a store, with the directory and the target of each record, the fields of step_memo.h, and
  * the word "end".
  *
- * container_engine/node/file_signatures.py says what a look is. A signature changes whenever the file does,
- * also if there is none.
+ * container_engine/node/file_signatures.py says what a look is. A signature describes the state of a file, or
+ * its absence.
  */
 #ifndef CE_START_MEMO_H
 #define CE_START_MEMO_H

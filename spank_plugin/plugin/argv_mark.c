@@ -8,8 +8,8 @@
 #include "common/ce_join.h"
 #include "common/help.h"
 
-/* A path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX. Slurm prints it
- * as it is, inside a message of its own. */
+/* The mark is a path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX. Slurm
+ * prints it as it is, inside a message of its own. */
 static const char mark[] = "/\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN_CONFIGURATION "\n/";
 
 static int is_marked(const char *command)

@@ -27,12 +27,12 @@
 #define CE_INSIDE "SLURM_CE_INSIDE"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
 
-/* The meaning of the planner's output. Running on the host needs an explicit word: empty, truncated or
+/* The meaning of the planner's output. Running on the host needs the keyword for it: empty, truncated or
  * unknown text means nothing, and then nothing runs. */
 enum ce_word { CE_SAYS_NOTHING, CE_SAYS_HOST, CE_SAYS_PLAN };
 
-/* Classify `text`, which may be NULL. `*plan` points past the word in `text` if a plan
- * follows, else it is NULL. */
+/* Classify `text`, which may be NULL. If a plan follows the keyword, `*plan` points to it in `text`, else it is
+ * NULL. */
 enum ce_word ce_carry_word(const char *text, const char **plan);
 
 /* Put the planner's output, from its keyword on, into this process's environment, with the times at which

@@ -1,5 +1,4 @@
-/* The plugin's arguments from plugstack.conf: a root-owned file, the only source of
- * paths that the plugin uses. */
+/* The plugin's arguments from plugstack.conf, a root-owned file. They say where the engine is installed. */
 #ifndef CE_CONFIG_H
 #define CE_CONFIG_H
 
@@ -12,7 +11,7 @@ struct ce_config {
 	char *join;	     /* PREFIX/libexec/container-engine/ce-join, on the heap */
 	char *prolog;	     /* PREFIX/libexec/container-engine/ce-prolog, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */
-	int leaves_pyxis;    /* whether the options of pyxis are left to others */
+	int leaves_pyxis;    /* whether pyxis's options are left to pyxis */
 	char *seccomp;	     /* path of the tasks' seccomp profile, on the heap; NULL: seccomp_profile.h finds it */
 	int may_gain;	     /* whether tasks may gain privileges by execve */
 	int start_timeout_s; /* how long a task waits for its container at most, in seconds */

@@ -23,7 +23,7 @@
 
 /* The descriptors that are passed to the launcher, in the order of its arguments. */
 enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
-/* The one that stays with the task: the other end of struct ce_launcher's `process`. */
+/* The descriptor that stays with the task: the other end of struct ce_launcher's `process`. */
 enum { KEEP_PROCESS = PASS_COUNT, START_COUNT };
 _Static_assert(START_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
 	       "a place for each descriptor");

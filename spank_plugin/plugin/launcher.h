@@ -45,9 +45,9 @@ void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *con
  * guard alone, so that their death is noticed. In slurmstepd, once all tasks are forked. */
 void ce_launcher_let_go(struct ce_launcher *launcher);
 
-/* Return a new pidfd of the launcher, -1 if none was started. It comes from the task that started it, before any
- * program of the user's ran there, so it refers to a process in the step, which Slurm ends with the step. The sockets, which
- * the launcher's user can hand to processes elsewhere, say nothing about that. */
+/* Return a new pidfd of the launcher, -1 if none was started. It comes from the task that started it, before
+ * any program of the user's ran there, so it refers to a process in the step, which Slurm ends with the step.
+ * The sockets do not prove that: the launcher's user can hand them to processes elsewhere. */
 int ce_launcher_process(const struct ce_launcher *launcher);
 
 #endif

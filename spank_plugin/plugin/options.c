@@ -27,7 +27,7 @@ static const char *words[MAX_GIVEN + 4];
 static char *first;
 static int components, asked, begin;
 
-/* Whether the effective value is the same as the one before it. */
+/* Set if the effective value equals the one before it. */
 static int repeated;
 
 /* Take the value of an option. Slurm calls this first for an option inherited from sbatch or salloc, then for
@@ -142,7 +142,7 @@ static int is_split(const char *option)
 
 const char *ce_options_split_list(void)
 {
-	/* container_engine/edf/pyxis_names.py has the same lists */
+	/* must match the lists in container_engine/edf/pyxis_names.py */
 	static const char *const lists[][2] = { { "--container-mounts=", "--container-mounts" },
 						{ "--container-env=", "--container-env" },
 						{ "--container-unshare=", "--container-unshare" } };

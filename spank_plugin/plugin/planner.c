@@ -118,7 +118,7 @@ int ce_planned_read(const char *output, struct ce_planned *planned)
 		}
 		output = end + 1;
 	}
-	/* srun removes the store */
+	/* srun removes the store, so its path must be absolute */
 	if (planned->void_store == NULL || planned->void_store[0] == '/')
 		planned->text = strdup(output);
 	if (planned->text == NULL)
@@ -162,7 +162,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	if (rc != 0)
 		return ce_fail_below(err, ce_start_help(rc), "cannot start %s: %s", config->plan, strerror(rc));
 	int status = planner_status(pid);
-	/* check this first: a planner whose output is not read to its end dies of that */
+	/* check this first: a planner whose output is not read to its end is killed by SIGPIPE */
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)

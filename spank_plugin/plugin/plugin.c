@@ -102,7 +102,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	if (config.error.message != NULL && context == S_CTX_REMOTE)
 		slurm_info("container_engine: %s", ce_error_text(&config.error));
 	stepd = getpid();
-	/* pyxis's own options would be registered twice, which Slurm reports at every srun */
+	/* not beside pyxis: its options would be registered twice, which Slurm reports at every srun */
 	int with_pyxis = !config.leaves_pyxis && !ce_pyxis_is_loaded();
 	/* as root, don't take options from the environment of the user who called the command (sudo) */
 	if (context != S_CTX_REMOTE) {
@@ -124,9 +124,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) ||
 	    ce_plugin_submit(&config, context, &err) == 0)
 		return SLURM_SUCCESS;
-	/* The planner has printed the reason; if an error were returned, Slurm would bury it
-	 * under three lines about its plugin stack. Nothing has been allocated yet, so srun,
-	 * salloc or sbatch can end here. */
+	/* Print the reason, unless the planner has. If an error were returned, Slurm would bury it under three
+	 * lines about its plugin stack. Nothing has been allocated yet, so srun, salloc or sbatch can end here. */
 	if (err.message != NULL)
 		ce_say_here("error", err.message, ce_error_below(&err, ""));
 	exit(CE_EXIT_ENGINE);

@@ -1,6 +1,6 @@
 /*
- * The script of sbatch and the shell of salloc run on the host, unless the site runs scripts inside. Users
- * who give them an environment may expect otherwise, so a message explains it.
+ * Explains to users that the script of sbatch and the shell of salloc run on the host, unless the site runs
+ * scripts in the container: those who give them an environment may expect otherwise.
  */
 #ifndef CE_PLUGIN_SCRIPT_H
 #define CE_PLUGIN_SCRIPT_H
@@ -11,8 +11,8 @@
  * batch script does not see it. */
 #define CE_SCRIPT_ON_HOST "SLURM_CE_HOST"
 
-/* Print that message, once for all components of a job, unless Slurm has been asked to be quiet. In sbatch and
- * salloc. */
+/* Print that they run on the host, once for all components of a job, unless Slurm has been asked to be quiet.
+ * In sbatch and salloc. */
 void ce_script_announce(int is_salloc, const char *environment);
 
 /* Find out where the note of a batch script with an environment is (script_note.h). In slurmstepd, before the

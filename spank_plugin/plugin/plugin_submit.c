@@ -95,7 +95,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 	struct ce_planned planned;
 	int64_t begun = ce_now_ns();
 	int is_srun = context == S_CTX_LOCAL;
-	/* Slurm uses one context for both */
+	/* Slurm uses one context for salloc and sbatch */
 	int is_salloc = strcmp(program_invocation_short_name, "salloc") == 0;
 
 	if (config->error.message != NULL)

@@ -1,4 +1,4 @@
-/* A task on its way into its container. */
+/* Lets a task join its container. */
 #ifndef CE_PLUGIN_TASK_H
 #define CE_PLUGIN_TASK_H
 

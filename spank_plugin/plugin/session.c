@@ -20,7 +20,7 @@
 
 /* how far apart in time Slurm's SIGKILL may reach the processes of one step, on a busy machine */
 enum { KILL_SPREAD_MS = 1000, KILL_WAIT_MS = 500, LOOK_MS = 10 };
-/* how long after the tasks, which fail without their image, the death of a container may be noticed */
+/* how long after its tasks have failed, for lack of their image, the death of a container may be noticed */
 enum { FAILED_WAIT_MS = 300 };
 
 static int is_over(const struct ce_launcher *launcher)

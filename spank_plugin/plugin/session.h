@@ -32,9 +32,9 @@ int ce_session_died(const struct ce_launcher *launcher);
  * thread, or the first task that finds out, which may end before the thread can print through srun. */
 int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
-/* End the session cleanly and wait until nothing of it is left, seconds at most (session_end.h).
- * Called when the last task has ended, before Slurm kills the rest of the step. Always closes all
- * descriptors. In slurmstepd, as root. */
+/* End the session cleanly and wait until nothing of it is left, for a few seconds at most (session_end.h).
+ * Always close all descriptors. Called when the last task has ended, before Slurm kills the rest of the step.
+ * In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);
 
 #endif

@@ -10,10 +10,11 @@
 
 #include "common/io.h"
 
-/* slurmstepd opens its socket before anything else of a step */
+/* its number is low, because slurmstepd opens its socket before anything else of a step */
 enum { LAST_DESCRIPTOR = 255 };
 
-/* NODE_JOB.STEP, or NODE_JOB.STEP.COMPONENT of a heterogeneous job */
+/* Return whether a socket's name is the step's: NODE_JOB.STEP, or NODE_JOB.STEP.COMPONENT of a heterogeneous
+ * job. */
 static int is_of_step(const char *name, const char *step)
 {
 	const char *found = strstr(name, step);

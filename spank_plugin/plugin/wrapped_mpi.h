@@ -11,8 +11,9 @@ enum { CE_WRAPPED_SIZE = 128 };
  * made of variables is not found. Where an mpirun is named as well, the answer is no. */
 int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE]);
 
-/* Do the same for an mpirun that would look for Slurm's srun, unless the same text chooses another way to start
- * processes. The command itself is not looked at. */
+/* Return whether the command names, in the same ways, an mpirun that would look for Slurm's srun, and put its
+ * name into `name`, unless the same text chooses another way to start processes. The command itself is not
+ * looked at. */
 int ce_wraps_mpirun(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE]);
 
 #endif

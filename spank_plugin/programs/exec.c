@@ -111,7 +111,7 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
-/* Where printed messages are recorded for the step, as the plugin has left it in the environment. */
+/* Where the step's printed messages are recorded, as the plugin has passed it in the environment. */
 struct news {
 	int marks;
 	char planned[64]; /* the size of the plugin's (plugin_step.h) */
@@ -136,7 +136,7 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	struct ce_container container = CE_CONTAINER_INIT;
 	CE_AUTO_FREE char *program = NULL;
-	const char *doubt = NULL; /* only the plugin's tasks know which of them prints warnings */
+	const char *doubt = NULL; /* not printed: tasks do not know here which of them prints warnings */
 	int count = 0;
 
 	if (take_container(&container, err) < 0 || ce_join(&container, err) < 0 ||

@@ -31,7 +31,7 @@
 
 #define OURS "/.container-engine"
 #define HOST OURS "/host"
-/* this directory of ours, which has the symlinks to this program, is where the new root is mounted */
+/* where the new root is mounted: the directory of the engine's that has the symlinks to this program */
 #define ROOT OURS "/slurm"
 
 enum { NOT_STARTED = 125, NOT_FOUND = 127 };
@@ -220,7 +220,7 @@ static size_t point_count;
 static void note_point(char *point)
 {
 	unescape(point);
-	/* a mount below one of them is part of it */
+	/* a mount below the last one is bound together with it */
 	if (!is_below(point, HOST) ||
 	    (point_count > 0 && is_below(point, points[point_count - 1])))
 		return;

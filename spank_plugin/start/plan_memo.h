@@ -27,7 +27,7 @@ struct ce_request {
 /* A remembered plan that is still right. */
 struct ce_memo {
 	char *text; /* the memo, on the heap, which the caller frees */
-	const char *notices; /* for the user; in `text`, as the others */
+	const char *notices; /* lines for the user; points into `text`, as do the others */
 	const char *head;    /* the planner's output before the plan: facts for the plugin, and a keyword */
 	struct ce_fields parts; /* number, then texts: the plan is these texts with a secret between each two */
 };

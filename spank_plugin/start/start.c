@@ -60,7 +60,7 @@ static const struct start *meant(const char *path)
 /* Return whether the variable decides which code Python consists of. */
 static int chooses_code(const char *entry)
 {
-	/* the same ones are in container_engine/loader_env.py */
+	/* must match container_engine/loader_env.py */
 	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH", "OPENSSL_" };
 
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {

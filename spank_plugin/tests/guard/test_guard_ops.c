@@ -290,7 +290,7 @@ static void wait_for_ever(void)
 	}
 }
 
-/* Return the guard's exit status after the other end of this socket of its has been closed. */
+/* Return the guard's exit status after the peer of this socket of the guard has been closed. */
 static int ends_after(int *watched)
 {
 	int pair[2];
