@@ -29,7 +29,7 @@ static const char *const defaults[] = { "/lib/" MULTIARCH, "/usr/lib/" MULTIARCH
 /* The names of the image's libraries: the content of /etc/ld.so.cache, or the names in the default directories,
  * with a NUL before and after each. */
 struct cache {
-	char *text; /* on the heap; NULL if there is none */
+	char *text; /* on the heap; NULL without memory */
 	size_t size;
 };
 
@@ -145,7 +145,7 @@ static int has_mounted(const char *path)
 	return 0;
 }
 
-/* Return the variable's value if it is the job's and names a mounted directory, else NULL. */
+/* Return the variable's value if it comes from the job and names a mounted directory, else NULL. */
 static const char *of_job(int records_fd, const struct ce_variables *variables, const char *variable)
 {
 	const char *value = variables->get(variables->context, variable);

@@ -1,7 +1,7 @@
 /*
- * Checks where a program in the container gets its libraries: from directories of the host that a variable of
- * the job names, or, for MPI, from nowhere, because the program was built for another image. Called in the
- * container, after the join; only reads files.
+ * Checks whether a program in the container gets the right libraries: none from directories of the host that a
+ * variable of the job names, and the MPI library that it was linked with. Called in the container, after the
+ * join; only reads files.
  */
 #ifndef CE_LIBRARY_CHECK_H
 #define CE_LIBRARY_CHECK_H

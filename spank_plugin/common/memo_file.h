@@ -15,7 +15,7 @@ enum { CE_MEMO_MOST = 64 * 1024 * 1024 };
 /* A place in a memo, from which fields are taken. */
 struct ce_fields {
 	const char *next, *end;
-	int bad; /* set once a field is missing, or is not the number it has to be */
+	int bad; /* set when a field that was asked for is missing, or is not a number */
 };
 
 /* Return zlib's CRC-32 of the data. `before` is the CRC of the data before it, 0 at the beginning. */

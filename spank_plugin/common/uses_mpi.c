@@ -64,7 +64,7 @@ static void read_needs(int fd, const Elf64_Phdr *segments, size_t count, const E
 		if (entries[i].d_tag == DT_RPATH || entries[i].d_tag == DT_RUNPATH)
 			needs->has_path = 1;
 	}
-	/* the table of names may follow the tables that use it */
+	/* a second pass, because the table of names may follow the entries that use it */
 	for (size_t i = 0; i < size && names != 0 && needs->name[0] == '\0'; i++) {
 		if (entries[i].d_tag == DT_NEEDED)
 			take_name(fd, names + entries[i].d_un.d_val, needs->name);

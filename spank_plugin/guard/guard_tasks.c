@@ -23,8 +23,9 @@
 #include "guard_report.h"
 
 enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
-/* WANTED: a task's packet, with one end of a socket pair and the task's pidfd; to the first keeper, with the
- * pidfd alone. ENDED: the packet of a keeper whose container has ended, with the cause */
+/* WANTED: a task's packet to process 1, with one end of a socket pair and the task's pidfd; and process 1's
+ * packet to the first keeper, with the pidfd alone. ENDED: the packet of a keeper whose container has ended,
+ * with the cause */
 #define WANTED "J"
 #define ENDED "X"
 

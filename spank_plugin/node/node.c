@@ -109,7 +109,7 @@ static int become_launcher(const struct start *start, char **given)
 
 /* ---- what there is ----------------------------------------------------------------------------- */
 
-/* Return whether the directory is this user's alone. */
+/* Return whether the directory is this user's alone, and not a symlink. */
 static int is_private(const char *path)
 {
 	struct stat found;

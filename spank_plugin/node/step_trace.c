@@ -32,7 +32,7 @@ int64_t ce_time_ns(void)
 
 /* ---- its file ---------------------------------------------------------------------------------- */
 
-/* Return whether there are traces of more steps than these, or whether that cannot be determined. */
+/* Return whether there are traces of more than MOST_STEPS steps, or whether that cannot be determined. */
 static int has_too_many(const char *directory)
 {
 	DIR *stream = opendir(directory);

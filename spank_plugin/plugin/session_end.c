@@ -173,8 +173,9 @@ static void wait_for_child(int child, int limit_ms)
 	waitid(P_PIDFD, (id_t)child, &end, WEXITED | WNOHANG);
 }
 
-/* Fork a child that starts its work once a byte arrives at the gate. Until then it cannot have ended, so its
- * pid is still its own when the pidfd is opened. */
+/* Fork a child that starts its work once a byte arrives at the gate. Return its pidfd, or -1, and our end of
+ * the gate in *gate. Until the byte arrives the child cannot have ended, so its pid is still its own when the
+ * pidfd is opened. */
 static int start_child(const struct ce_launcher *launcher, const struct duty *duty, int *gate)
 {
 	int ends[2];

@@ -27,8 +27,8 @@ static int has_plan(void)
 	return text != NULL && strncmp(text, CE_WORD_HOST, strlen(CE_WORD_HOST)) != 0;
 }
 
-/* Print the reason, in the first task of the node, and end by a signal. The text begins with a newline, because
- * Slurm puts words of its own before it. */
+/* In the first task of the node, print the reason and end by a signal; in the others, end with 125. The text
+ * begins with a newline, because Slurm puts words of its own before it. */
 static void refuse(void)
 {
 	const char *task = getenv("SLURM_LOCALID");

@@ -154,7 +154,7 @@ TEST("a script whose interpreter is a link to nothing names both")
 	snprintf(wanted, sizeof wanted, "pip: cannot be executed in the container: it needs '%s/c/python', a "
 					"link to '/gone/python3.11', which does not exist", top);
 	refuses("c", "pip", 126, wanted);
-	/* for a path that is too long to examine, the only reason is that it does not exist */
+	/* a link whose target is too long to examine is reported as absent, without its target */
 	memset(long_name, 'x', sizeof long_name - 1);
 	long_name[sizeof long_name - 1] = '\0';
 	CHECK_INT(symlink(long_name, "c/long"), 0);

@@ -30,7 +30,7 @@
 static const char fields[] = FIELDS;
 static char *made;
 
-/* Read a memo of these bytes, with their checksum. */
+/* Read a memo of these bytes, with their checksum. Return as ce_join_read does. */
 static int reads(const char *bytes, size_t size, struct ce_join_memo *memo)
 {
 	size_t whole = 0;

@@ -82,7 +82,7 @@ static struct text made_of(const struct fields *fields)
 	return (struct text){ whole, size };
 }
 
-/* Read a memo from heap memory of its size. */
+/* Return whether a memo in heap memory of its size can be read. */
 static int reads(const char *bytes, size_t size)
 {
 	struct ce_start_memo memo;
