@@ -49,7 +49,7 @@ class Rules(NamedTuple):
     def admit_place(self, name: str, path: str | None, stores: Sequence[str]) -> None:
         """Raise UserError if the image must be in the site's stores or lists, but is not."""
         digests = self.policy.image_digests
-        if not self.binds_images:
+        if not self.restricts_images:
             return
         # the node refuses a path with `..` as well (node/start/site_rules.py)
         place = path if path is not None and posixpath.normpath(path) == path else ""
@@ -62,7 +62,7 @@ class Rules(NamedTuple):
             raise self.refusal("image_digests", f"'{name}' is not one of the listed images")
 
     @property
-    def binds_images(self) -> bool:
+    def restricts_images(self) -> bool:
         """Whether images must come from the site's stores."""
         return self.policy.site_images_only or bool(self.policy.image_digests)
 

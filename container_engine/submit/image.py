@@ -199,7 +199,7 @@ def _architecture(settings: SiteConfig) -> str:
 
 
 def _usable(found: Stores, wanted: Rules) -> Stores:
-    return found._replace(own=None) if wanted.binds_images else found
+    return found._replace(own=None) if wanted.restricts_images else found
 
 
 def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:

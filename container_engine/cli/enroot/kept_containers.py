@@ -68,7 +68,7 @@ class Here:
             if name == f"pyxis_{self.job}_{one.name}":
                 if os.path.lexists(target) and not force:
                     raise UserError(f"enroot: file already exists: {target}", "enroot export -f")
-                kept_one = save_named.Kept(self.job, one.name)
+                kept_one = save_named.ContainerOfJob(self.job, one.name)
                 path = os.path.abspath(target)
                 if save_named.save(kept_one, node_name(self._context.env), path, self._context):
                     raise UserError(f"enroot: not exported: {name}")

@@ -22,25 +22,25 @@ _NAMED = re.compile(r"(\d+)\.(?!\d+$)([A-Za-z0-9_][A-Za-z0-9_.-]*)")
 _IN_JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
-class Kept(NamedTuple):
+class ContainerOfJob(NamedTuple):
     """A container of this name in this job."""
 
     job: str
     name: str
 
 
-def parsed(text: str, job: str) -> Kept | None:
+def parsed(text: str, job: str) -> ContainerOfJob | None:
     """Return the container that JOB.NAME means, or NAME in `job`; None for any other text.
 
     `job` is "" outside of a job.
     """
     if job and _IN_JOB.fullmatch(text):
-        return Kept(job, text)
+        return ContainerOfJob(job, text)
     match = _NAMED.fullmatch(text)
-    return None if match is None else Kept(match[1], match[2])
+    return None if match is None else ContainerOfJob(match[1], match[2])
 
 
-def save(kept: Kept, node: str | None, target: str, context: Context) -> int:
+def save(kept: ContainerOfJob, node: str | None, target: str, context: Context) -> int:
     """Save the container on this node of the job, else on its first, and return an exit code.
 
     Whatever is at `target` is replaced. Raise CeError.

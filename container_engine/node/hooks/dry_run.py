@@ -11,7 +11,7 @@ from container_engine.node.report.failure import explain
 from container_engine.node.start import environment as env
 from container_engine.node.start.checks import check_image
 from container_engine.node.start.container import Paths, person_of
-from container_engine.node.start.guard import MAX_PACKET, Watch, start_guard
+from container_engine.node.start.guard import MAX_PACKET, GuardDescriptors, start_guard
 from container_engine.node.start.new_container import container_of
 from container_engine.node.start.specification import encode, operations
 
@@ -58,11 +58,11 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> Findings:
     )
     without_container = steps[:-2]
     steps = [*without_container, ("note", [to_json({_END: True})])]
-    control = start_guard(libexec, Watch(os.pidfd_open(os.getpid())), encode(steps))
+    control = start_guard(libexec, GuardDescriptors(os.pidfd_open(os.getpid())), encode(steps))
     control.settimeout(plan["settings"]["start_timeout_s"])
     try:
         while (note := _note(control.recv(MAX_PACKET))) != to_json({_END: True}):
-            hooks.hear(note)
+            hooks.take_note(note)
     finally:
         control.close()
     return Findings(hooks.decisions, hooks.warnings)

@@ -42,7 +42,7 @@ _ALWAYS = {"always": True}
 _AFTER = "poststop"
 # Hooks of that stage get the container's state, too: a hook of ours saves what crun passes to it.
 _KEEP_STATE = '/bin/cat > "$1"'
-_TELL_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
+_SEND_STATE = "printf 'note\\0001\\000'; /bin/cat \"$1\"; printf '\\000'"
 _POSTSTOP = 'state=$1; shift; printf %s "$state" 2>/dev/null | "$@"'
 # hooks of this stage are programs of the image, which may lack a shell
 _UNWRAPPED = "startContainer"
@@ -124,10 +124,10 @@ class OciHooks:
 
     def last_operations(self, paths: Paths) -> list[Operation]:
         """Return the operations that send the container's state to the launcher, if it needs it."""
-        words = ["/bin/sh", "-c", _TELL_STATE, "sh", paths.at(_STATE_FILE)]
+        words = ["/bin/sh", "-c", _SEND_STATE, "sh", paths.at(_STATE_FILE)]
         return [("more", words)] if self._after else []
 
-    def hear(self, note: str) -> bool:
+    def take_note(self, note: str) -> bool:
         """Take a note if it is the state of the container; return whether it was."""
         if '"ociVersion"' not in note:
             return False

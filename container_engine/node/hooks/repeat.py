@@ -53,7 +53,7 @@ def repeatable(
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not _are_data(edits) or not all(map(_is_data, hooks)):
         return None
-    without = _open_ends(plan, edits, edf)
+    without = _variables_of_step(plan, edits, edf)
     if any(name in node for name in without):
         return None
     asked: dict[str, None] = {}
@@ -82,7 +82,9 @@ def _is_data(hook: HookUse) -> bool:
     )
 
 
-def _open_ends(plan: LaunchPlan, edits: HookEdits, edf: Mapping[str, str | None]) -> list[str]:
+def _variables_of_step(
+    plan: LaunchPlan, edits: HookEdits, edf: Mapping[str, str | None]
+) -> list[str]:
     """Return variables whose value would be the step's: neither image, hooks nor EDF set them."""
     wanted = [*edits.prepend, *([_SEARCHED] if edits.tree else [])]
     known = {**plan["image"]["env"], **edits.env, **edf}

@@ -66,7 +66,7 @@ class HooksOnNode:
         refuse([*(("", error) for error in lacks), *self._edits.lacks])
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
-        self._heard: dict[str, str | None] = {}
+        self._noted: dict[str, str | None] = {}
         # the looks on which a remembered result depends, None if the image must be looked into
         self._looked: Sequence[str] | None = ()
         self._node = node
@@ -189,9 +189,9 @@ class HooksOnNode:
             return ""
         return memo_directory.place("libraries")
 
-    def hear(self, note: str) -> None:
+    def take_note(self, note: str) -> None:
         """Process a note from the operations for hooks. Raise LaunchError if it has an error."""
-        if self._oci.hear(note):
+        if self._oci.take_note(note):
             return
         content = parse_json(note)
         if "error" in content:
@@ -200,7 +200,7 @@ class HooksOnNode:
             self._edits.warnings.append(content["warning"])
         if "decision" in content:
             self.decisions.append(content["decision"])
-        self._heard.update(content.get("env", {}))
+        self._noted.update(content.get("env", {}))
 
     def for_tasks(self) -> dict[str, str | None]:
         """Return variables that the image's files require, and Slurm's variables that hooks change.
@@ -209,7 +209,7 @@ class HooksOnNode:
         """
         hooks = self._edits.env.items()
         slurms = {name: v for name, v in hooks if is_slurms(name) and name not in self._edf}
-        return {**slurms, **self._heard}
+        return {**slurms, **self._noted}
 
     @property
     def per_task(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ROOT = "."
 
 
-class Kept:
+class KeptOnNode:
     """The directory of a container that this step starts; `lock` is held exclusively.
 
     `door` is the path of the socket at which the guard will admit later steps. `begun` are files
@@ -49,14 +49,16 @@ class Kept:
         return ("keep", [str(self.lock), self.door])
 
 
-class Running(Kept):
+class Running(KeptOnNode):
     """A container that runs, as another step's guard has handed it over; `lock` is shared.
 
     `guards_ns` is the user namespace of that guard, `environment` the environment of the
     container's first process.
     """
 
-    def __init__(self, kept: Kept, fds: Sequence[int], named: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self, kept: KeptOnNode, fds: Sequence[int], named: Sequence[tuple[str, int]]
+    ) -> None:
         super().__init__(kept.wanted, kept.directory, kept.lock, kept.door)
         self.guards_ns, *self._container = fds
         self._images = [pair for pair in named if pair[0] != _ROOT]

@@ -16,7 +16,7 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_SH
 
 from container_engine.edf.pyxis_names import is_step
-from container_engine.node.kept.container import Kept, Running
+from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import ROOM, directory_of, locked, refusal, subject
 from container_engine.node.kept.records import ignored, image_of, made_of
 from container_engine.node.plan_json import image_paths
@@ -41,8 +41,8 @@ _VISIT_S = 10.0
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS", "pid": "PID"}
 
 
-def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> Kept:
-    """Return the container that the plan wants: a Running one to join, or a Kept one to start.
+def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> KeptOnNode:
+    """Return the container that the plan wants: a Running one to join, or one to start.
 
     Wait while another step starts it. Raise LaunchError if the plan does not fit what is there, or
     if the step is not in a job.
@@ -63,7 +63,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
         lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise refusal(f"cannot write below {directory}: {error.strerror}", ROOM, wanted) from None
-    kept = Kept(wanted, directory, lock, door)
+    kept = KeptOnNode(wanted, directory, lock, door)
     if locked(lock, LOCK_EX):
         _begin(kept, plan)
         return kept
@@ -73,7 +73,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     return _await(kept, plan)
 
 
-def _begin(kept: Kept, plan: LaunchPlan) -> None:
+def _begin(kept: KeptOnNode, plan: LaunchPlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
     wanted, image, boot = kept.wanted, image_of(plan), _boot()
     if kept.records.read("boot") != boot:
@@ -97,7 +97,7 @@ def _begin(kept: Kept, plan: LaunchPlan) -> None:
         kept.records.write(name, text)
 
 
-def _note_start(kept: Kept) -> None:
+def _note_start(kept: KeptOnNode) -> None:
     """Record when the engine begins to write into the container, for `ce save`."""
     number = 0
     while os.path.exists(f"{kept.directory}/{STARTED}.{number}"):
@@ -111,7 +111,7 @@ def _boot() -> str:
         return file.read().strip()
 
 
-def _forget(kept: Kept) -> None:
+def _forget(kept: KeptOnNode) -> None:
     """Remove what the job left before the node's reboot, except the lock. Raise LaunchError."""
     for name in os.listdir(kept.directory):
         path = f"{kept.directory}/{name}"
@@ -126,7 +126,7 @@ def _forget(kept: Kept) -> None:
             raise refusal(reason, hint, kept.wanted) from None
 
 
-def _await(kept: Kept, plan: LaunchPlan) -> Kept:
+def _await(kept: KeptOnNode, plan: LaunchPlan) -> KeptOnNode:
     """Return the container once it runs, to be joined, or once it has ended, to be started.
 
     Raise LaunchError if neither happens within the time limit of a start.
@@ -171,7 +171,7 @@ def _compare(running: Running, plan: LaunchPlan) -> None:
         )
 
 
-def _visit(kept: Kept, deadline: float) -> Running | None:
+def _visit(kept: KeptOnNode, deadline: float) -> Running | None:
     """Return the container that a guard hands over at the first open door; None if all are shut."""
     for door in _doors(kept.directory):
         visitor = socket(AF_UNIX, SOCK_SEQPACKET)
@@ -186,7 +186,7 @@ def _visit(kept: Kept, deadline: float) -> Running | None:
     return None
 
 
-def _handed_over(visitor: socket, kept: Kept) -> Running:
+def _handed_over(visitor: socket, kept: KeptOnNode) -> Running:
     """Return the container of a guard's answer (spank_plugin/guard/guard_door.h).
 
     Raise OSError for any other answer.

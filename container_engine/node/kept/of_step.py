@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import UserError
-from container_engine.node.kept.container import Kept, Running
+from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import refusal
 from container_engine.node.node_name import node_name
 from container_engine.node.start import attach
@@ -41,7 +41,7 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
         raise refusal("the container of a step can only be joined", hint, wanted)
     try:
         task = attach.find(job, step, node_name(node))
-        guard, first = attach.makers(task)
+        guard, first = attach.guard_and_init(task)
         names = ("ns/user", "ns/mnt", "environ", "mountinfo", *attach.unshared(task))
         at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in names]
         fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
@@ -49,4 +49,4 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
         raise refusal(error.reason, error.hint or "", wanted) from None
     except OSError as error:
         raise refusal(f"it has ended: {error.strerror}", "", wanted) from None
-    return OfStep(Kept(wanted, "", -1, ""), fds, ())
+    return OfStep(KeptOnNode(wanted, "", -1, ""), fds, ())

@@ -15,7 +15,7 @@ from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decide
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
 from container_engine.node.libraries.image import Image
 from container_engine.node.libraries.names import is_runtime
-from container_engine.node.libraries.preflight import Container
+from container_engine.node.libraries.preflight import LoaderView
 from container_engine.node.libraries.trees import ImageTree
 from container_engine.node.plan_json import parse_json, to_json
 
@@ -205,12 +205,12 @@ class _Work:
         if not any(hook["checks"] for hook in self._hooks):
             return
         decisions, path = self._decider.decisions, self._request["path"]
-        container = Container(self._image, self._host, decisions, self._search, path)
-        known = container.checks()
+        view = LoaderView(self._image, self._host, decisions, self._search, path)
+        known = view.checks()
         for hook in self._hooks:
             for check in hook["checks"]:
-                look = known.get(check["kind"])
-                problem = look(check["subject"]) if look else ""
+                find_problem = known.get(check["kind"])
+                problem = find_problem(check["subject"]) if find_problem else ""
                 if problem:
                     hint = f" ({check['hint']})" if check.get("hint") else ""
                     self._record(hook, check["severity"], f"{problem}{hint}")

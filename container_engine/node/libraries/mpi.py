@@ -21,16 +21,18 @@ _PMIX = (b"libpmi", b"PMIX_MCA")
 _NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
 
 
-def silence(name: str, speech: str, holds: Callable[[bytes], bool], *, has_components: bool) -> str:
-    """Return a message if the library does not support `speech` (pmix or pmi2), else "".
+def unsupported(
+    name: str, pmi: str, holds: Callable[[bytes], bool], *, has_components: bool
+) -> str:
+    """Return a message if the library certainly lacks `pmi` ("pmix" or "pmi2"), else "".
 
     `holds` searches for bytes in the library's file and in those BELOW it.
     """
-    if speech == "pmix":
-        mute = name in _MPICH and holds(b"\0PMI_FD\0") and not any(map(holds, _PMIX))
+    if pmi == "pmix":
+        is_certain = name in _MPICH and holds(b"\0PMI_FD\0") and not any(map(holds, _PMIX))
     else:
-        mute = name in _OPEN_MPI and not has_components and not holds(b"PMI2_Init")
-    if not mute:
+        is_certain = name in _OPEN_MPI and not has_components and not holds(b"PMI2_Init")
+    if not is_certain:
         return ""
     kind = "MPICH" if name in _MPICH else "Open MPI"
-    return f"the image's {kind} ({name}) does not support {_NAMES[speech]}"
+    return f"the image's {kind} ({name}) does not support {_NAMES[pmi]}"

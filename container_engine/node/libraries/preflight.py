@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from container_engine.node.libraries.image import Image
 
 
-class Container:
+class LoaderView:
     """The image with the libraries that hooks add, as the loader of a task will see it.
 
     `search` has the paths of libraries that hooks make known to the loader, by name. `path` is the
@@ -191,10 +191,12 @@ class Container:
     def mpi(self, subject: str) -> str:
         """Check that `subject`, PMIx or PMI2, can start one of the container's MPIs, if any."""
         found = {name: library for name in mpi.LIBRARIES if (library := self.find(name))}
-        problems = [self._silence(name, library, subject) for name, library in found.items()]
+        problems = [
+            self._unsupported_mpi(name, library, subject) for name, library in found.items()
+        ]
         return problems[0] if problems and all(problems) else ""
 
-    def _silence(self, name: str, library: Library, subject: str) -> str:
+    def _unsupported_mpi(self, name: str, library: Library, subject: str) -> str:
         below = [self.find(part, library) for part in library.needed if part.startswith(mpi.BELOW)]
         contents = [self._content(part) for part in (library, *below) if part]
         if not all(contents):
@@ -202,7 +204,7 @@ class Container:
         place = self._origin(library)
         parts = any(self.image.entries(f"{place}/{pattern}") for pattern in mpi.COMPONENTS)
         content = b"\0".join(contents)
-        return mpi.silence(name, subject, content.__contains__, has_components=parts)
+        return mpi.unsupported(name, subject, content.__contains__, has_components=parts)
 
     def _content(self, library: Library) -> bytes:
         room = self._host if library.on_node else self.image

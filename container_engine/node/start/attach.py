@@ -104,7 +104,7 @@ def session_of(task: Task) -> Session:
     Raise UserError if it has ended, or if the step that made its container has.
     """
     try:
-        guard, _first = makers(task)
+        guard, _first = guard_and_init(task)
         directory = os.readlink(f"/proc/{guard}/cwd")
         images, kept = _mounted(f"/proc/{guard}/mountinfo", directory)
         own = _read(task.directory, "mountinfo").splitlines()
@@ -140,7 +140,7 @@ def of_namespace(name: str) -> Task:
     raise UserError("the container has ended")
 
 
-def makers(task: Task) -> tuple[int, Task]:
+def guard_and_init(task: Task) -> tuple[int, Task]:
     """Return the ID of the guard and the first process of the container in which the task runs.
 
     The guard is an ancestor of that process. Raise OSError if one of them has ended.

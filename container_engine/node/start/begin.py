@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.guard import Watch
+    from container_engine.node.start.guard import GuardDescriptors
     from container_engine.node.start.session import Session
 
 PLAN_VERSION = 1
@@ -22,7 +22,7 @@ PLAN_VERSIONS = (PLAN_VERSION, 2)
 def start(
     plan: LaunchPlan,
     node: Mapping[str, str],
-    watch: Watch,
+    descriptors: GuardDescriptors,
     libexec: str,
     marks: trace.Marks | None = None,
 ) -> Session:
@@ -43,13 +43,17 @@ def start(
         from container_engine.node.start import complete_plan
 
         noted = complete_plan.with_image(plan, libexec)
-    session = _start_or_join(plan, node, watch, libexec, marks)
+    session = _start_or_join(plan, node, descriptors, libexec, marks)
     session.warnings = (*noted, *session.warnings)
     return session
 
 
 def _start_or_join(
-    plan: LaunchPlan, node: Mapping[str, str], watch: Watch, libexec: str, marks: trace.Marks
+    plan: LaunchPlan,
+    node: Mapping[str, str],
+    descriptors: GuardDescriptors,
+    libexec: str,
+    marks: trace.Marks,
 ) -> Session:
     kept = None
     if wanted := plan.get("kept"):
@@ -60,10 +64,10 @@ def _start_or_join(
         if isinstance(kept, Running) and wanted["mode"] != "no_exec":
             from container_engine.node.start.join import join
 
-            return join(kept, plan, node, watch, libexec, marks)
+            return join(kept, plan, node, descriptors, libexec, marks)
     begun = NewContainer(plan, node, libexec, marks, kept)
     try:
-        return begun.start(watch)
+        return begun.start(descriptors)
     except LaunchError:
         begun.abandon()
         raise

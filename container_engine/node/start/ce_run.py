@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from container_engine.errors import CeError, UserError
 from container_engine.node.start.begin import start
 from container_engine.node.start.container import SAVE
-from container_engine.node.start.guard import PYTHONS_SIGNALS, Watch, joined
+from container_engine.node.start.guard import PYTHONS_SIGNALS, GuardDescriptors, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def run_in_container(
     plan["kept"] = None
     plan["settings"]["scope"] = "step"  # one command, one container
     this = os.pidfd_open(os.getpid())
-    session = start(plan, os.environ, Watch(this), libexec)
+    session = start(plan, os.environ, GuardDescriptors(this), libexec)
     _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
     session.go_on()
     started()

@@ -188,7 +188,9 @@ class Container:
         self.mounts = mounts
         self.devices = devices
         self.annotations = annotations
-        self.is_heard = bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
+        self.shows_entrypoint_output = (
+            bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
+        )
         # "net", "ipc", "uts", "pid": namespaces of its own
         self.unshared = unshared
         # definitions as in oci-hooks(5), of hooks that apply, in the order in which they run

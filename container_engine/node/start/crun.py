@@ -49,8 +49,8 @@ _NAME = "ce"
 # OCI's names of namespaces; a PID namespace is missing here, since each container has one
 _UNSHARED = {"net": "network", "ipc": "ipc", "uts": "uts"}
 # the file by which programs recognize that they are in a container
-_CONTAINER = ".containerenv"
-_MARK = f"/run/{_CONTAINER}"
+_CONTAINERENV = ".containerenv"
+_CONTAINERENV_PATH = f"/run/{_CONTAINERENV}"
 
 
 def creation(
@@ -66,7 +66,7 @@ def creation(
         ("dir", [paths.at("home")]),
         ("dir", [bundle]),
         ("file", [f"{bundle}/config.json", to_json(configuration)]),
-        ("file", [paths.at(_CONTAINER), ""]),
+        ("file", [paths.at(_CONTAINERENV), ""]),
     ], (
         "crun",
         [
@@ -151,7 +151,9 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     last = {mount["destination"]: mount for mount in given}
     # if /run is a directory of the host, the mount point would be created in it, and stay
     if "/run" not in last or last["/run"]["type"] == "tmpfs":
-        last[_MARK] = _mount("bind", paths.at(_CONTAINER), _MARK, "rprivate", "bind")
+        last[_CONTAINERENV_PATH] = _mount(
+            "bind", paths.at(_CONTAINERENV), _CONTAINERENV_PATH, "rprivate", "bind"
+        )
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 
 

@@ -29,7 +29,7 @@ _MAX_FDS = 10  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, the tasks' s
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
 
-class Watch:
+class GuardDescriptors:
     """Descriptors for a guard. `process` is the pidfd of the process with which the session ends.
 
     `life` is a socket to the plugin, or -1. `begun` is a guard that ce-node has started and that
@@ -44,18 +44,22 @@ class Watch:
 
 
 def start_guard(
-    libexec: str, watch: Watch, specification: bytes, user_ns: int = -1, more: Sequence[int] = ()
+    libexec: str,
+    descriptors: GuardDescriptors,
+    specification: bytes,
+    user_ns: int = -1,
+    more: Sequence[int] = (),
 ) -> socket:
     """Start a guard that executes the specification; return the socket to it.
 
     The guard enters the user namespace `user_ns` unless it is -1. `more` are descriptors that the
     specification names. Raise LaunchError.
     """
-    if watch.begun is not None and user_ns < 0 and not more:
-        return _specify(watch, *watch.begun, specification)
+    if descriptors.begun is not None and user_ns < 0 and not more:
+        return _specify(descriptors, *descriptors.begun, specification)
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     spec = memory_file("ce-specification", specification)
-    passed = [theirs.fileno(), watch.process, watch.life, spec]
+    passed = [theirs.fileno(), descriptors.process, descriptors.life, spec]
     if user_ns >= 0:
         passed.append(user_ns)
     for fd in (*passed, *more):
@@ -80,16 +84,18 @@ def start_guard(
     finally:
         theirs.close()
         os.close(spec)
-        for fd in (watch.process, *more):
+        for fd in (descriptors.process, *more):
             os.set_inheritable(fd, False)
-        if watch.life >= 0:
+        if descriptors.life >= 0:
             # only the guard may hold it: the plugin must notice the guard's end at once
-            os.close(watch.life)
+            os.close(descriptors.life)
     os.waitpid(pid, 0)  # this process exits as soon as it has made process 1 of the session
     return ours
 
 
-def _specify(watch: Watch, control: int, pipe: int, pid: int, specification: bytes) -> socket:
+def _specify(
+    descriptors: GuardDescriptors, control: int, pipe: int, pid: int, specification: bytes
+) -> socket:
     """Send the specification to the guard that waits for it; return the socket to it."""
     view = memoryview(specification)
     try:
@@ -99,7 +105,7 @@ def _specify(watch: Watch, control: int, pipe: int, pid: int, specification: byt
         pass  # the guard has ended, and its report says why
     os.close(pipe)
     # only the guard may hold it, as in start_guard
-    os.close(watch.life)
+    os.close(descriptors.life)
     os.waitpid(pid, 0)
     return socket(fileno=control)
 
@@ -107,14 +113,14 @@ def _specify(watch: Watch, control: int, pipe: int, pid: int, specification: byt
 def await_report(
     control: socket,
     timeout_s: float,
-    hear: Callable[[str], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     describe: Callable[[str], LaunchError] | None = None,
 ) -> tuple[tuple[str, str], Sequence[int]]:
     """Return the guard's times, its children's output, and the descriptors of a ready container.
 
-    `hear` gets notes that come before the report, such as those of hooks. Raise LaunchError after
-    `timeout_s`, if the guard has ended, or if it reports a failure, which `describe` turns into the
-    error.
+    `on_note` gets notes that come before the report, such as those of hooks. Raise LaunchError
+    after `timeout_s`, if the guard has ended, or if it reports a failure, which `describe` turns
+    into the error.
     """
     control.settimeout(timeout_s)
     try:
@@ -122,9 +128,9 @@ def await_report(
     except TimeoutError:
         message = f"the container did not start within {timeout_s:g} s"
         raise LaunchError(message, see="start-timeout") from None
-    if data[:1] == b"N" and hear is not None:
-        hear(data[1:].decode("utf-8", "surrogateescape"))
-        return await_report(control, timeout_s, hear, describe)
+    if data[:1] == b"N" and on_note is not None:
+        on_note(data[1:].decode("utf-8", "surrogateescape"))
+        return await_report(control, timeout_s, on_note, describe)
     if data[:1] in (b"R", b"T"):  # T: the last descriptor is where tasks ask for their containers
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, printed), fds

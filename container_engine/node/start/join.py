@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from container_engine.node.kept.container import Running
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.report import trace
-    from container_engine.node.start.guard import Watch
+    from container_engine.node.start.guard import GuardDescriptors
 
 
 def join(
     running: Running,
     plan: LaunchPlan,
     node: Mapping[str, str],
-    watch: Watch,
+    descriptors: GuardDescriptors,
     libexec: str,
     marks: trace.Marks,
 ) -> Session:
@@ -36,7 +36,7 @@ def join(
     marks.mark("namespaces")
     pmix = node.get("CE_PMIX_DIR")  # the directory of this step's own PMIx server
     steps = running.operations(f"{libexec}/ce-image", [pmix] if pmix else [])
-    control = start_guard(libexec, watch, encode(steps), running.guards_ns, running.passed)
+    control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
     timeout_s = plan["settings"]["start_timeout_s"]
     (marks.guard, _printed), handed = await_report(control, timeout_s)

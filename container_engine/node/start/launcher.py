@@ -16,7 +16,7 @@ from container_engine.node.report import trace
 from container_engine.node.start import environment as env
 from container_engine.node.start.begin import start
 from container_engine.node.start.container import SAVE
-from container_engine.node.start.guard import MAX_PACKET, Watch, read_all, rights
+from container_engine.node.start.guard import MAX_PACKET, GuardDescriptors, read_all, rights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,19 +42,23 @@ def main(argv: Sequence[str], libexec: str) -> int:
     guard = (early[0], early[1], early[2]) if early else None
     reply = socket(fileno=reply_fd)
     try:
-        _launch(reply, (plan_fd, environment_fd), Watch(process, life, guard), libexec, begun)
+        descriptors = GuardDescriptors(process, life, guard)
+        _launch(reply, (plan_fd, environment_fd), descriptors, libexec, begun)
     except LaunchError as failure:
         _answer(reply, f"F{_FAILED}\n{failure}")
         return _FAILED
     except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
-        from container_engine.node.report import report
+        from container_engine.node.report import failed_start
 
-        _answer(reply, f"F{_FAILED}\n{report.for_plugin(report.of_mistake(error), -1, {}, {})}")
+        internal = failed_start.as_launch_error(error)
+        _answer(reply, f"F{_FAILED}\n{failed_start.for_plugin(internal, -1, {}, {})}")
         return _FAILED
     return 0
 
 
-def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, begun: int) -> None:
+def _launch(
+    reply: socket, inputs: tuple[int, int], descriptors: GuardDescriptors, libexec: str, begun: int
+) -> None:
     """Start the container and reply. Raise LaunchError after the trace has been written."""
     plan_fd, environment_fd = inputs
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")
@@ -69,13 +73,13 @@ def _launch(reply: socket, inputs: tuple[int, int], watch: Watch, libexec: str, 
         plan = parse_plan(text)
         recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
         target = _target(plan, node)
-        session = start(plan, node, watch, libexec, marks)
+        session = start(plan, node, descriptors, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
-        from container_engine.node.report import report, secret_values
+        from container_engine.node.report import failed_start, secret_values
 
-        failure = report.of_mistake(error)
+        failure = failed_start.as_launch_error(error)
         trace.write(recorded, plan, node, marks, secret_values.concealed(str(failure), plan, node))
-        raise report.for_plugin(failure, recorded, node, plan) from None
+        raise failed_start.for_plugin(failure, recorded, node, plan) from None
     marks.mark("answer")
     _answer_ready(reply, session, plan, node, recorded, saves=bool(target))
     try:  # noqa: SIM105  # importing contextlib would cost every start
@@ -142,10 +146,10 @@ def _notices(
     warnings: Sequence[str], plan: LaunchPlan, node: Mapping[str, str], recorded: int
 ) -> str:
     """Return the warnings that no other node of the step has printed, without secrets."""
-    from container_engine.node.report import said_once, secret_values
+    from container_engine.node.report import once_per_step, secret_values
 
-    news = [line for line in warnings if said_once.is_news(recorded, node, line)]
-    return secret_values.concealed("\n".join(news), plan, node)[:_MAX_NOTICES]
+    unprinted = [line for line in warnings if once_per_step.claim_message(recorded, node, line)]
+    return secret_values.concealed("\n".join(unprinted), plan, node)[:_MAX_NOTICES]
 
 
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from container_engine.errors import LaunchError
     from container_engine.node.hooks.run import HooksOnNode
-    from container_engine.node.kept.container import Kept
+    from container_engine.node.kept.container import KeptOnNode
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.start.container import Operation
-    from container_engine.node.start.guard import Watch
+    from container_engine.node.start.guard import GuardDescriptors
 
 
 class NewContainer:
@@ -53,7 +53,7 @@ class NewContainer:
         node: Mapping[str, str],
         libexec: str,
         marks: trace.Marks,
-        kept: Kept | None = None,
+        kept: KeptOnNode | None = None,
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         programs = site_programs(plan["settings"])
@@ -83,13 +83,13 @@ class NewContainer:
         self._given = env.for_container(plan, self._settings)
         self._printed = ""
 
-    def start(self, watch: Watch) -> Session:
+    def start(self, descriptors: GuardDescriptors) -> Session:
         """Start the container and wait until its first process runs. Raise LaunchError."""
         encoded = encode(self._operations())
         for path in self._images:
             image_in_use.note(path, self._node)
         self._marks.mark("namespaces")
-        control = self._start_guard(watch, encoded)
+        control = self._start_guard(descriptors, encoded)
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
         tasks = unshared.pop() if self._for_each else -1
         site_rules.check_places(self._planned, mounted, self._rules)
@@ -118,14 +118,14 @@ class NewContainer:
                 made.started = encoded, self._decided_again, block, records, repeatable
         return made
 
-    def _start_guard(self, watch: Watch, encoded: bytes) -> socket:
+    def _start_guard(self, descriptors: GuardDescriptors, encoded: bytes) -> socket:
         kept = self._kept
         if kept is None:
-            return start_guard(self._libexec, watch, encoded)
+            return start_guard(self._libexec, descriptors, encoded)
         mounts = self._container.mounts
         kept.records.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
         whole = encode([kept.operation()]) + encoded
-        control = start_guard(self._libexec, watch, whole, kept.guards_ns, kept.passed)
+        control = start_guard(self._libexec, descriptors, whole, kept.guards_ns, kept.passed)
         kept.close()
         return control
 
@@ -157,10 +157,10 @@ class NewContainer:
     def _await(self, control: socket) -> Sequence[int]:
         """Wait for the guard's report and return its descriptors."""
         hooks = self._hooks
-        hear = None if hooks is None else hooks.hear
+        on_note = None if hooks is None else hooks.take_note
         timeout_s = self._plan["settings"]["start_timeout_s"]
-        (self._marks.guard, printed), fds = await_report(control, timeout_s, hear, self._explain)
-        if self._container.is_heard:
+        (self._marks.guard, printed), fds = await_report(control, timeout_s, on_note, self._explain)
+        if self._container.shows_entrypoint_output:
             from container_engine.node.report.failure import without_id
 
             self._printed = without_id(printed)

@@ -54,7 +54,7 @@ class Rules:
         self._where = where
 
     @property
-    def binds_images(self) -> bool:
+    def restricts_images(self) -> bool:
         """True if images must come from the site's stores, whose file names have the digests."""
         return self._is_images_only or bool(self._digests)
 
@@ -98,7 +98,7 @@ class Rules:
         )
 
     def _place_refusal(self, path: str) -> str:
-        if not self.binds_images:
+        if not self.restricts_images:
             return ""
         rule = IMAGES_ONLY if self._is_images_only else DIGESTS
         if not any(_is_in(path, store) for store in self._stores):
@@ -116,7 +116,7 @@ class Rules:
         """
         if kind == "squashfs" and (refusal := self.image_refusal(source)):
             return refusal
-        if kind != "squashfs" and self.binds_images and _is_of_image(target):
+        if kind != "squashfs" and self.restricts_images and _is_of_image(target):
             why = "a tmpfs is not the site's" if kind == "tmpfs" else _distrust(source)
             if why:
                 rule = IMAGES_ONLY if self._is_images_only else DIGESTS
@@ -135,7 +135,7 @@ class Rules:
         `places` are the container's mount points. A symlink in the image, or in a directory that
         the user mounts, could lead a mount into the image's own directories.
         """
-        if not self.binds_images:
+        if not self.restricts_images:
             return ""
         left = list(places)
         for mount in planned:
@@ -212,7 +212,7 @@ def check_places(planned: Sequence[NodeMount], mounted: int, rules: Rules | None
 
     `mounted` is the descriptor of the mountinfo of the container's first process.
     """
-    if rules is None or not rules.binds_images:
+    if rules is None or not rules.restricts_images:
         return
     from container_engine.mountinfo import mounts
 

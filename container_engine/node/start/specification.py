@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import Settings
     from container_engine.node.start.container import Container, Operation, Paths, Person
 
-    Creation = Callable[
+    Creator = Callable[
         [Paths, Container, Mapping[str, str], Person], tuple[list[Operation], Operation]
     ]
 
@@ -45,7 +45,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
     served, replaced = _served_mounts(paths, container.mounts)
     flagged, container.mounts = _flagged_mounts(paths, replaced)
-    create = _way(settings, container)
+    create = _creator(settings, container)
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
     pids = [one for one in container.unshared if one == "pid"]
@@ -83,7 +83,7 @@ def _written(paths: Paths) -> list[str]:
     return [f"{paths.written}/changes", f"{paths.written}/work"]
 
 
-def _way(settings: Settings, container: Container) -> Creation:
+def _creator(settings: Settings, container: Container) -> Creator:
     """Return what creates the container: crun itself, or Podman where that is wanted or needed."""
     # only Podman runs precreate hooks, which change the configuration that it makes
     if settings.get("start", "podman") == "podman" or any(

@@ -76,7 +76,7 @@ def remember(
     `text` is the plan as it arrived. A memo that cannot be written is not an error.
     """
     try:
-        if not _is_plain(text, plan, node) or not _is_of_files():
+        if not _is_plain(text, plan, node) or not _is_user_from_files():
             return
         wanted = _looks(plan, libexec)
         if started.hooks is not None:
@@ -156,7 +156,7 @@ def _found(program: str) -> Iterator[str]:
             return
 
 
-def _is_of_files() -> bool:
+def _is_user_from_files() -> bool:
     """Check that /etc/passwd and /etc/group, whose signatures the memo has, name the user."""
     uid, gid = str(os.getuid()), str(os.getgid())
     person, group = _line("/etc/passwd", uid), _line("/etc/group", gid)

@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 
 from container_engine.errors import LaunchError
-from container_engine.node.kept.container import Kept, Running
+from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import names_here, remove
 from container_engine.node.kept.enter import enter
 from container_engine.node.kept.records import ignored, made_of
@@ -45,7 +45,7 @@ def plan(
 
 def entered(
     directory: Path, mode: str = "auto", image: str = "/i.sqsh", node: Mapping[str, str] = NODE
-) -> Kept:
+) -> KeptOnNode:
     return enter(*plan(directory, mode, image), node)
 
 

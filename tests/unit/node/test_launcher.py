@@ -125,7 +125,7 @@ def test_a_plan_that_cannot_start_is_answered_with_code_and_words_and_no_traceba
 
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(LaunchError, match="different versions of the container engine"):
-        begin.start(plan(version=3), {}, guard.Watch(-1), "/libexec")
+        begin.start(plan(version=3), {}, guard.GuardDescriptors(-1), "/libexec")
 
 
 # ---- the guard's report ----------------------------------------------------------------------
@@ -160,15 +160,15 @@ def test_the_report_of_a_failure_is_explained(pair: tuple[socket.socket, socket.
         guard.await_report(ours, 5)
 
 
-def test_notes_are_heard_before_the_report(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_notes_are_passed_on_before_the_report(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    heard: list[str] = []
+    notes: list[str] = []
     theirs.send(b"Nfirst")
     theirs.send(b"N")
     socket.send_fds(theirs, [b"R"], [0])
-    _moments, [fd] = guard.await_report(ours, 5, heard.append)
+    _moments, [fd] = guard.await_report(ours, 5, notes.append)
     os.close(fd)
-    assert heard == ["first", ""]
+    assert notes == ["first", ""]
 
 
 def test_a_guard_that_ends_without_a_report_is_named(

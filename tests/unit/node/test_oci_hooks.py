@@ -138,7 +138,7 @@ def test_timeout_and_environment_stay_and_later_directories_count(
     assert (definition["hook"]["timeout"], definition["hook"]["env"]) == (3, ["A=b"])
 
 
-def test_the_state_is_kept_and_heard_where_a_hook_needs_it_afterwards(
+def test_the_state_is_kept_and_noted_where_a_hook_needs_it_afterwards(
     site: Site, tmp_path: Path
 ) -> None:
     session = Paths(str(tmp_path), "/libexec")
@@ -155,8 +155,8 @@ def test_the_state_is_kept_and_heard_where_a_hook_needs_it_afterwards(
     ((name, words),) = hooks.last_operations(session)
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert (name, said) == ("more", f"note\x001\x00{state}\x00")
-    assert hooks.hear(state)
-    assert not hooks.hear('{"warning": "x"}')
+    assert hooks.take_note(state)
+    assert not hooks.take_note('{"warning": "x"}')
 
 
 @pytest.mark.parametrize(

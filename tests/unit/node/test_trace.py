@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.report import said_once, secret_values, trace
+from container_engine.node.report import once_per_step, secret_values, trace
 from container_engine.secrecy import TOKENS, Secrecy
 from tests.unit.node.plans import plan
 
@@ -98,18 +98,18 @@ def test_a_place_that_cannot_be_written_costs_the_trace_and_nothing_else(directo
 def test_of_all_nodes_only_the_first_says_the_same_thing(tmp_path: Path) -> None:
     first = trace.open_file(str(tmp_path), NODE)
     second = trace.open_file(str(tmp_path), {**NODE, "SLURM_NODEID": "1"})
-    assert said_once.is_news(first, NODE, "no such image")
-    assert not said_once.is_news(second, NODE, "no such image")
-    assert said_once.is_news(second, NODE, "something else")
+    assert once_per_step.claim_message(first, NODE, "no such image")
+    assert not once_per_step.claim_message(second, NODE, "no such image")
+    assert once_per_step.claim_message(second, NODE, "something else")
     # The next srun with the same numbers, after a requeue.
-    assert said_once.is_news(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
+    assert once_per_step.claim_message(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
     os.close(first)
     os.close(second)
 
 
 def test_nodes_without_a_common_place_all_speak() -> None:
-    assert said_once.is_news(-1, NODE, "no such image")
-    assert said_once.is_news(-1, NODE, "no such image")
+    assert once_per_step.claim_message(-1, NODE, "no such image")
+    assert once_per_step.claim_message(-1, NODE, "no such image")
 
 
 def test_a_full_disk_costs_the_trace_and_nothing_else() -> None:
@@ -244,7 +244,7 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
 def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
     """A name within another word, such as a directory's, is not the node's."""
     said = {
-        said_once.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
+        once_per_step.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
         for name in ("n1", "n2", "alpha", "beta", "nid001234")
     }
     assert len(said) == 1
@@ -252,7 +252,7 @@ def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
 
 def test_nodes_that_say_different_things_are_not_alike() -> None:
     node = {"SLURMD_NODENAME": "n1"}
-    assert said_once.alike("no /a", node) != said_once.alike("no /b", node)
+    assert once_per_step.alike("no /a", node) != once_per_step.alike("no /b", node)
 
 
 def tracking(tmp_path: Path, script: str) -> Any:  # noqa: ANN401

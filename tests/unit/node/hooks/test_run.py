@@ -312,12 +312,12 @@ def test_oci_hooks_of_hooks_go_to_the_container() -> None:
 
 def test_notes_become_variables_warnings_or_the_end() -> None:
     hooks = on_node(hook(refresh=True))
-    hooks.hear('{"env": {"LD_LIBRARY_PATH": "/x"}}')
-    hooks.hear('{"warning": "hook cxi: old"}')
+    hooks.take_note('{"env": {"LD_LIBRARY_PATH": "/x"}}')
+    hooks.take_note('{"warning": "hook cxi: old"}')
     assert hooks.for_tasks() == {"LD_LIBRARY_PATH": "/x"}
     assert hooks.warnings == ["hook cxi: old"]
     with pytest.raises(LaunchError, match=r"^no$") as refused:
-        hooks.hear('{"error": "no", "also": ["nor this"]}')
+        hooks.take_note('{"error": "no", "also": ["nor this"]}')
     assert (refused.value.see, refused.value.also) == ("hook-check", ("nor this",))
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from container_engine.node.libraries.mpi import silence
+from container_engine.node.libraries.mpi import unsupported
 
 MPICH = b"\0PMI_FD\0\0PMIx_Init failed %s\0"
 
 
 @pytest.mark.parametrize("name", ["libmpi.so.12", "libmpich.so.12"])
 def test_an_mpich_that_names_no_pmix_library_does_not_speak_pmix(name: str) -> None:
-    said = silence(name, "pmix", MPICH.__contains__, has_components=False)
+    said = unsupported(name, "pmix", MPICH.__contains__, has_components=False)
     assert said == f"the image's MPICH ({name}) does not support PMIx"
 
 
@@ -18,11 +18,13 @@ def test_an_mpich_that_names_no_pmix_library_does_not_speak_pmix(name: str) -> N
 )
 def test_of_one_that_loads_a_library_for_it_nothing_is_said(more: bytes) -> None:
     content = MPICH + more
-    assert silence("libmpi.so.12", "pmix", content.__contains__, has_components=False) == ""
+    assert unsupported("libmpi.so.12", "pmix", content.__contains__, has_components=False) == ""
 
 
 def test_an_mpi_of_the_same_name_that_is_no_mpich_is_left_in_peace() -> None:
-    assert silence("libmpi.so.12", "pmix", b"\0other\0".__contains__, has_components=False) == ""
+    assert (
+        unsupported("libmpi.so.12", "pmix", b"\0other\0".__contains__, has_components=False) == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,10 +34,10 @@ def test_an_mpi_of_the_same_name_that_is_no_mpich_is_left_in_peace() -> None:
 def test_open_mpi_speaks_pmi2_by_itself_or_by_a_component(
     content: bytes, parts: bool, speaks: bool
 ) -> None:
-    said = silence("libmpi.so.40", "pmi2", content.__contains__, has_components=parts)
+    said = unsupported("libmpi.so.40", "pmi2", content.__contains__, has_components=parts)
     assert said == ("" if speaks else "the image's Open MPI (libmpi.so.40) does not support PMI2")
 
 
 def test_all_others_speak_everything() -> None:
-    for name, speech in (("libmpi.so.40", "pmix"), ("libmpi.so.12", "pmi2")):
-        assert silence(name, speech, MPICH.__contains__, has_components=False) == ""
+    for name, pmi in (("libmpi.so.40", "pmix"), ("libmpi.so.12", "pmi2")):
+        assert unsupported(name, pmi, MPICH.__contains__, has_components=False) == ""

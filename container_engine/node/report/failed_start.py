@@ -11,7 +11,7 @@ from container_engine.errors import LaunchError
 from container_engine.faults import remedies
 from container_engine.node import node_name
 from container_engine.node.report import error_log, trace
-from container_engine.node.report.said_once import alike, is_news
+from container_engine.node.report.once_per_step import alike, claim_message
 from container_engine.node.report.secret_values import concealed
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import LaunchPlan
 
 
-def of_mistake(error: Exception) -> LaunchError:
+def as_launch_error(error: Exception) -> LaunchError:
     """Return a LaunchError as it is, and any other error as one with its traceback as details."""
     if isinstance(error, LaunchError):
         return error
@@ -48,7 +48,7 @@ def for_plugin(
         details = concealed(failure.details, plan, node)
         log = _keep(f"{message}\n\n{details}", recorded, node)
     whole = " ".join((message, *also))
-    if not is_news(recorded, node, f"error {alike(whole, node)}"):
+    if not claim_message(recorded, node, f"error {alike(whole, node)}"):
         return LaunchError("", see=failure.see)
     below = remedies.below(failure.see, failure.hint, log)
     text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def is_news(fd: int, node: Mapping[str, str], message: str) -> bool:
-    """Check whether this node is the first of its step to print a message, and mark it as printed.
+def claim_message(fd: int, node: Mapping[str, str], message: str) -> bool:
+    """Claim the printing of a message; return False if another node of the step has done so.
 
     Of a thousand nodes only one prints it, but without a shared trace directory every node does.
     srun itself names every node that failed. spank_plugin/common/say.h does the same for tasks.
