@@ -64,7 +64,7 @@ def bring_up(layout: Layout, nodes: int | None, tracking: str | None = None) -> 
     count = nodes or before or 2
     make_node_directories(layout, count)
     if write_configuration(layout, count, tracking or chosen_tracking(layout)) and before:
-        restart(layout)
+        stop_outdated(layout)
     daemons.make_munge_key(layout)
     start(layout, count)
     return count
@@ -130,7 +130,7 @@ def installed_engine(layout: Layout) -> config.Engine:
     return config.Engine(plugin_id=digest, has_epilog=layout.epilog.exists())
 
 
-def restart(layout: Layout) -> None:
+def stop_outdated(layout: Layout) -> None:
     """Stop a cluster with an old configuration; jobs end, as their nodes may no longer exist."""
     daemons.cancel_jobs(layout)
     daemons.stop_slurm(layout)
