@@ -21,12 +21,12 @@ _BUILT = {".o", ".so", ".pyc"}
 
 def sources(root: Path = ROOT) -> str:
     """Return the identity of what would be installed from `root`: names, modes and content."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(_files(root)):
         mode = "x" if path.stat().st_mode & 0o100 else "-"
         content = hashlib.sha256(path.read_bytes()).hexdigest()
-        told.update(f"{path.relative_to(root)} {mode} {content}\n".encode())
-    return told.hexdigest()
+        digest.update(f"{path.relative_to(root)} {mode} {content}\n".encode())
+    return digest.hexdigest()
 
 
 def is_current(layout: Layout, root: Path = ROOT) -> bool:
