@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ALICE, Cluster
-from tests.slurm.plugins import line_of, own_planner, plugins_on
+from tests.slurm.slurm_configurations import line_of, own_planner, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.slurm.cluster import ALICE, Cluster, Completed, causes
 from tests.slurm.error_block import Blame
-from tests.slurm.plugins import own_planner
+from tests.slurm.slurm_configurations import own_planner
 
 pytestmark = pytest.mark.usefixtures("tidy")
 

@@ -12,8 +12,8 @@ from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, sandbox
 from tests.slurm.error_block import Blame, Provoked, changed_on, mounted_on
 from tests.slurm.job import started
-from tests.slurm.plugins import disturbing, line_of, own_stack, plugins_on
 from tests.slurm.polling import until
+from tests.slurm.slurm_configurations import disturbing, line_of, own_stack, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 

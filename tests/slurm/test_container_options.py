@@ -12,8 +12,8 @@ import pytest
 
 from tests.slurm.cluster import Cluster, causes
 from tests.slurm.error_block import mounted_on
-from tests.slurm.plugins import line_of, own_stack
 from tests.slurm.site import site_on
+from tests.slurm.slurm_configurations import line_of, own_stack
 
 
 def srun(

@@ -14,8 +14,8 @@ from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
 from tests.slurm.error_block import differing
 from tests.slurm.job import Job, started
 from tests.slurm.leftovers import helpers, is_helper
-from tests.slurm.plugins import line_of, plugins_on
 from tests.slurm.procfs import Process
+from tests.slurm.slurm_configurations import line_of, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 

@@ -7,8 +7,8 @@ import pytest
 from tests.slurm.cluster import BOB, Cluster
 from tests.slurm.error_block import differing
 from tests.slurm.job import started
-from tests.slurm.plugins import line_of, plugins_on
 from tests.slurm.polling import until
+from tests.slurm.slurm_configurations import line_of, plugins_on
 from tests.slurm.terminal import terminal
 
 pytestmark = pytest.mark.usefixtures("tidy")

@@ -13,8 +13,8 @@ import pytest
 from tests.memo_file import rewrite
 from tests.slurm.cluster import ALICE, Cluster, Completed
 from tests.slurm.error_block import Blame
-from tests.slurm.plugins import own_planner
 from tests.slurm.polling import until
+from tests.slurm.slurm_configurations import own_planner
 
 pytestmark = pytest.mark.usefixtures("tidy")
 

@@ -11,8 +11,8 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, Cluster, causes
 from tests.slurm.job import started
-from tests.slurm.plugins import configured
 from tests.slurm.polling import until
+from tests.slurm.slurm_configurations import configured
 
 pytestmark = pytest.mark.usefixtures("tidy")
 

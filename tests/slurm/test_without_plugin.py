@@ -11,8 +11,8 @@ import pytest
 from tests.slurm.cluster import ROOT, Cluster, sandbox
 from tests.slurm.error_block import Blame
 from tests.slurm.job import batch
-from tests.slurm.plugins import configured, own_stack, plugins_on
 from tests.slurm.site import Site
+from tests.slurm.slurm_configurations import configured, own_stack, plugins_on
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
