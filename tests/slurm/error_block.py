@@ -19,7 +19,7 @@ _PARTS = ("hint", "details", "see")
 _LARGEST_LOG = 64 * 1024
 
 
-class Blame:
+class ErrorBlock:
     """The one error block of this code that a step has printed.
 
     The constructor fails unless there is exactly one, whose first line has all `words`. `node` is

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ALICE, Cluster, Completed, causes
-from tests.slurm.error_block import Blame
+from tests.slurm.error_block import ErrorBlock
 from tests.slurm.slurm_configurations import own_planner
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -402,7 +402,7 @@ def test_a_plan_that_a_user_has_made_up_fails_the_step_in_one_line(
     conf = own_planner(cluster, shared, f"echo plan; cat {shared}/plan")
     script = f"touch {shared}/ran /dev/shm/ce-ran"
     done = cluster.srun("-n2", f"--environment={demo}", "sh", "-c", script, env=conf)
-    Blame(done, code, cause)
+    ErrorBlock(done, code, cause)
     assert not (shared / "ran").exists()
     assert not Path("/dev/shm/ce-ran").exists()
 
@@ -413,7 +413,7 @@ def test_a_planner_that_says_neither_plan_nor_host_starts_nothing(
 ) -> None:
     conf = own_planner(cluster, shared, f"printf '%s' '{said}'")
     done = cluster.srun(f"--environment={demo}", "touch", f"{shared}/ran", env=conf)
-    Blame(done, "planner-mute", "printed neither a plan nor that there is no container")
+    ErrorBlock(done, "planner-mute", "printed neither a plan nor that there is no container")
     assert not (shared / "ran").exists()
 
 
@@ -424,7 +424,7 @@ def test_an_image_that_expands_to_nothing_does_not_run_the_command_on_the_host(
     edf = cluster.edf(f'image = "{image}"\n', image=None)
     step = ("srun", f"--environment={edf}", "touch", f"{shared}/ran")
     done = cluster.run(step, env={"IMG": ""})
-    Blame(done, "image-empty", f"{edf}:1: image: '{image}' expands to nothing")
+    ErrorBlock(done, "image-empty", f"{edf}:1: image: '{image}' expands to nothing")
     assert not (shared / "ran").exists()
 
 
@@ -436,7 +436,7 @@ def test_a_planner_that_is_killed_is_named(
 ) -> None:
     conf = own_planner(cluster, shared, f"kill -{signal} $$")
     done = cluster.srun(f"--environment={demo}", "touch", f"{shared}/ran", env=conf)
-    Blame(done, "planner-killed", message)
+    ErrorBlock(done, "planner-killed", message)
     assert not (shared / "ran").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.error_block import Blame, Provoked
+from tests.slurm.error_block import ErrorBlock, Provoked
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -61,7 +61,7 @@ def test_a_bad_file_is_refused_with_its_line_and_page(
     provoked: Provoked, text: str, code: str, words: tuple[str, ...]
 ) -> None:
     edf = provoked.edf(text)
-    Blame(provoked.srun(edf), code, edf if code != "environment-not-found" else "", *words)
+    ErrorBlock(provoked.srun(edf), code, edf if code != "environment-not-found" else "", *words)
 
 
 def _absent(provoked: Provoked) -> str:
@@ -132,18 +132,20 @@ def test_a_file_that_cannot_be_used_is_refused(
     provoked: Provoked, make: Callable[[Provoked], str], code: str
 ) -> None:
     edf = make(provoked)
-    Blame(provoked.srun(edf), code, edf)
+    ErrorBlock(provoked.srun(edf), code, edf)
 
 
 def test_what_the_site_keeps_for_itself_is_refused(provoked: Provoked, site: Site) -> None:
     site.configure("edf_may_override = []\nentrypoint = false\n")
-    Blame(provoked.srun(provoked.edf("entrypoint = true\n")), "site-decides", "edf_may_override")
+    ErrorBlock(
+        provoked.srun(provoked.edf("entrypoint = true\n")), "site-decides", "edf_may_override"
+    )
 
 
 def test_a_device_that_the_site_does_not_offer_is_refused(provoked: Provoked, site: Site) -> None:
     site.configure('allowed_devices = ["/dev/null"]\n')
     edf = provoked.edf('devices = ["/dev/fuse"]\n')
-    Blame(provoked.srun(edf), "device-not-offered", "'/dev/fuse'")
+    ErrorBlock(provoked.srun(edf), "device-not-offered", "'/dev/fuse'")
 
 
 def test_a_hook_that_must_write_refuses_a_container_that_cannot_be_written(
@@ -151,7 +153,7 @@ def test_a_hook_that_must_write_refuses_a_container_that_cannot_be_written(
 ) -> None:
     site.hook("writer", "requires.writable = true\n")
     edf = provoked.edf('writable = false\n[annotations]\ncom.hooks.writer.enabled = "true"\n')
-    Blame(provoked.srun(edf), "hook-refused", "writer")
+    ErrorBlock(provoked.srun(edf), "hook-refused", "writer")
 
 
 def test_two_hooks_that_exclude_each_other_are_refused(provoked: Provoked, site: Site) -> None:
@@ -159,13 +161,13 @@ def test_two_hooks_that_exclude_each_other_are_refused(provoked: Provoked, site:
     site.hook("two", "")
     switches = 'com.hooks.one.enabled = "true"\ncom.hooks.two.enabled = "true"\n'
     edf = provoked.edf(f"[annotations]\n{switches}")
-    Blame(provoked.srun(edf), "hook-refused", "one", "two")
+    ErrorBlock(provoked.srun(edf), "hook-refused", "one", "two")
 
 
 def test_salloc_and_sbatch_say_the_same(cluster: Cluster) -> None:
     for argv in (["salloc", "--environment=nope", "true"], ["sbatch", "--environment=nope"]):
         done = cluster.run(argv, input="#!/bin/sh\ntrue\n")
-        Blame(done, "environment-not-found", "nope")
+        ErrorBlock(done, "environment-not-found", "nope")
 
 
 def test_components_that_want_different_environments_are_refused(
@@ -174,7 +176,7 @@ def test_components_that_want_different_environments_are_refused(
     one, two = provoked.edf(""), provoked.edf("")
     argv = ["srun", "-n1", f"--environment={one}", "true"]
     done = cluster.run([*argv, ":", "-n1", f"--environment={two}", "true"])
-    Blame(done, "components-differ", one, two)
+    ErrorBlock(done, "components-differ", one, two)
 
 
 def test_a_key_that_nothing_knows_is_a_warning_with_a_page(cluster: Cluster) -> None:

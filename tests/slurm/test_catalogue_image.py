@@ -18,7 +18,7 @@ from container_engine.images.store.lease import Holder
 from container_engine.images.store.store import Store, architecture
 from tests.integration.registry import Registry, serving
 from tests.slurm.cluster import ALICE, BOB, Cluster
-from tests.slurm.error_block import Blame, Provoked
+from tests.slurm.error_block import ErrorBlock, Provoked
 from tests.slurm.site import Site
 from tests.unit.images.oci import Member
 
@@ -56,24 +56,24 @@ def test_a_file_that_is_no_image_for_you(
     image = provoked.shared / "x.sqsh"
     image.write_bytes(make(cluster))
     image.chmod(mode)
-    Blame(provoked.srun(_named(provoked, str(image))), code, f"'{image}'", "image")
+    ErrorBlock(provoked.srun(_named(provoked, str(image))), code, f"'{image}'", "image")
 
 
 def test_a_file_that_was_purged(provoked: Provoked) -> None:
     image = provoked.shared / "purged.sqsh"
-    Blame(provoked.srun(_named(provoked, str(image))), "image-file-not-found", f"'{image}'")
+    ErrorBlock(provoked.srun(_named(provoked, str(image))), "image-file-not-found", f"'{image}'")
 
 
 def test_a_name_that_is_nearly_right(provoked: Provoked) -> None:
     (provoked.shared / "pytorch-24.05.sqsh").touch()
     image = provoked.shared / "pytorch-2405.sqsh"
-    blame = Blame(provoked.srun(_named(provoked, str(image))), "image-file-not-found")
-    assert blame.parts["hint"] == f"did you mean '{provoked.shared}/pytorch-24.05.sqsh'?"
+    block = ErrorBlock(provoked.srun(_named(provoked, str(image))), "image-file-not-found")
+    assert block.parts["hint"] == f"did you mean '{provoked.shared}/pytorch-24.05.sqsh'?"
 
 
 def test_a_directory_in_place_of_a_file(provoked: Provoked) -> None:
     done = provoked.srun(_named(provoked, str(provoked.shared)))
-    Blame(done, "image-not-squashfs", "a directory")
+    ErrorBlock(done, "image-not-squashfs", "a directory")
 
 
 def test_content_that_is_damaged_is_found_on_the_node(cluster: Cluster, provoked: Provoked) -> None:
@@ -81,7 +81,7 @@ def test_content_that_is_damaged_is_found_on_the_node(cluster: Cluster, provoked
     whole[96:] = b"\xff" * (len(whole) - 96)
     image = provoked.shared / "x.sqsh"
     image.write_bytes(whole)
-    Blame(provoked.srun(_named(provoked, str(image))), "image-damaged", ": n")
+    ErrorBlock(provoked.srun(_named(provoked, str(image))), "image-damaged", ": n")
 
 
 def test_a_program_in_a_damaged_part_of_the_image(cluster: Cluster, provoked: Provoked) -> None:
@@ -91,7 +91,7 @@ def test_a_program_in_a_damaged_part_of_the_image(cluster: Cluster, provoked: Pr
     image = provoked.shared / "x.sqsh"
     image.write_bytes(whole)
     done = provoked.srun(_named(provoked, str(image)), command=("busybox",))
-    Blame(done, "image-damaged", "busybox", "Input/output error", exit_code=126)
+    ErrorBlock(done, "image-damaged", "busybox", "Input/output error", exit_code=126)
 
 
 def test_an_image_that_goes_away_between_submission_and_start(
@@ -102,7 +102,7 @@ def test_an_image_that_goes_away_between_submission_and_start(
     edf = _named(provoked, str(image))
     assert cluster.srun(f"--environment={edf}", "true").returncode == 0
     image.unlink()
-    Blame(provoked.srun(edf), "image-file-not-found", f"'{image}'")
+    ErrorBlock(provoked.srun(edf), "image-file-not-found", f"'{image}'")
 
 
 def test_a_lock_of_another_file(cluster: Cluster, provoked: Provoked) -> None:
@@ -112,7 +112,7 @@ def test_a_lock_of_another_file(cluster: Cluster, provoked: Provoked) -> None:
     edf.write_text(f'image = "{image}"\n')
     assert cluster.run(["ce", "lock", str(edf)]).returncode == 0
     image.write_bytes(_whole(cluster) + bytes(4096))
-    Blame(provoked.srun(str(edf)), "image-lock", "locked.lock")
+    ErrorBlock(provoked.srun(str(edf)), "image-lock", "locked.lock")
 
 
 def test_a_lock_of_another_user(cluster: Cluster, provoked: Provoked) -> None:
@@ -125,7 +125,7 @@ def test_a_lock_of_another_user(cluster: Cluster, provoked: Provoked) -> None:
     for path in (image, edf):
         shutil.chown(path, ALICE)
     shutil.chown(lock, BOB)
-    Blame(
+    ErrorBlock(
         provoked.srun(str(edf)), "untrusted-file", f"{lock}: owned by {BOB}, and {edf} by {ALICE}"
     )
 
@@ -135,26 +135,28 @@ def test_a_lock_of_another_user(cluster: Cluster, provoked: Provoked) -> None:
 
 @pytest.mark.parametrize("name", ["Ubuntu:24.04", "docker.io#", "x y", "~/x.sqsh"])
 def test_a_name_that_is_neither_a_path_nor_a_reference(provoked: Provoked, name: str) -> None:
-    Blame(provoked.srun(_named(provoked, name)), "image-reference", name.split("/", maxsplit=1)[0])
+    ErrorBlock(
+        provoked.srun(_named(provoked, name)), "image-reference", name.split("/", maxsplit=1)[0]
+    )
 
 
 def test_an_image_that_may_not_be_fetched(provoked: Provoked) -> None:
     env = {"CE_PULL": "never", "EDF_IMAGESTORE": str(provoked.shared / "store")}
     done = provoked.srun(_named(provoked, "127.0.0.1:1/x:y"), env=env)
-    Blame(done, "image-not-in-store", "127.0.0.1:1")
+    ErrorBlock(done, "image-not-in-store", "127.0.0.1:1")
 
 
 def test_an_image_that_the_site_does_not_want(provoked: Provoked, site: Site) -> None:
     site.configure('[policy]\nallowed_images = ["registry.example/*"]\n')
     done = provoked.srun(_named(provoked, "127.0.0.1:1/x:y"))
-    Blame(done, "image-policy", "allowed_images", "127.0.0.1:1/x:y")
+    ErrorBlock(done, "image-policy", "allowed_images", "127.0.0.1:1/x:y")
 
 
 def test_an_image_that_the_scanner_does_not_like(provoked: Provoked, site: Site) -> None:
     scanner = site.program("scanner", "echo 3 holes; exit 1")
     site.configure(f'[policy]\nscanner = ["{scanner}", "{{path}}"]\nscanner_verdict = "block"\n')
     done = provoked.srun(provoked.edf(""))
-    Blame(done, "image-scan", "3 holes")
+    ErrorBlock(done, "image-scan", "3 holes")
 
 
 # ---- registries ------------------------------------------------------------------------------
@@ -205,22 +207,22 @@ def _user_of(provoked: Provoked, address: str) -> dict[str, str]:
 def test_a_registry_that_is_not_there(provoked: Provoked) -> None:
     env = {"EDF_IMAGESTORE": str(provoked.shared / "store")}
     done = provoked.srun(_named(provoked, "127.0.0.1:1/x:y"), env=env)
-    Blame(done, "registry-unreachable", "connection refused").details("skopeo")
+    ErrorBlock(done, "registry-unreachable", "connection refused").details("skopeo")
 
 
 def test_a_registry_that_wants_a_login(provoked: Provoked) -> None:
     with _answering(401) as address:
         env = _user_of(provoked, address)
         done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
-    blame = Blame(done, "registry-login")
-    assert blame.parts["hint"] == f"ce login {address}"
+    block = ErrorBlock(done, "registry-login")
+    assert block.parts["hint"] == f"ce login {address}"
 
 
 def test_a_name_that_the_registry_does_not_have(provoked: Provoked) -> None:
     with _answering(404) as address:
         env = _user_of(provoked, address)
         done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
-    Blame(done, "image-unknown", f"{address}/x:y")
+    ErrorBlock(done, "image-unknown", f"{address}/x:y")
 
 
 def test_a_registry_that_does_not_answer(provoked: Provoked, site: Site) -> None:
@@ -229,7 +231,7 @@ def test_a_registry_that_does_not_answer(provoked: Provoked, site: Site) -> None
         env = _user_of(provoked, address)
         done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
     cause = f"{address} did not answer within 0.5 s"
-    Blame(done, "registry-unreachable", f"'{address}/x:y'", cause).details("skopeo inspect")
+    ErrorBlock(done, "registry-unreachable", f"'{address}/x:y'", cause).details("skopeo inspect")
 
 
 _INDEX = "application/vnd.oci.image.index.v1+json"
@@ -261,7 +263,7 @@ def test_an_image_that_this_machine_cannot_run(
     with _answering(200, json.dumps(manifest).encode(), _INDEX) as address:
         env = _user_of(provoked, address)
         done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
-    Blame(done, code, f"'{address}/x:y'", word)
+    ErrorBlock(done, code, f"'{address}/x:y'", word)
 
 
 def test_a_host_without_skopeo(provoked: Provoked, cluster: Cluster) -> None:
@@ -270,12 +272,12 @@ def test_a_host_without_skopeo(provoked: Provoked, cluster: Cluster) -> None:
     edf = _named(provoked, "127.0.0.1:1/x:y")
     argv = ["/usr/bin/env", f"PATH={provoked.shared}", srun, f"--environment={edf}", "true"]
     done = cluster.run(argv, env={"EDF_IMAGESTORE": str(provoked.shared / "store")})
-    Blame(done, "program-missing", "cannot start skopeo: no such file or directory")
+    ErrorBlock(done, "program-missing", "cannot start skopeo: no such file or directory")
 
 
 def test_a_directory_without_a_containerfile(cluster: Cluster, provoked: Provoked) -> None:
     done = cluster.run(["ce", "build", str(provoked.shared)])
-    Blame(done, "image-build", f"'{provoked.shared}'", exit_code=1)
+    ErrorBlock(done, "image-build", f"'{provoked.shared}'", exit_code=1)
 
 
 # ---- stores ----------------------------------------------------------------------------------
@@ -309,7 +311,7 @@ def test_a_store_that_cannot_be_used(
     store = provoked.shared / "store"
     spoil(store)
     env = _user_of(provoked, registry.address)
-    Blame(provoked.srun(_named(provoked, pushed), env=env), "store-unusable", str(store))
+    ErrorBlock(provoked.srun(_named(provoked, pushed), env=env), "store-unusable", str(store))
 
 
 def test_a_store_that_is_full(provoked: Provoked, registry: Registry, tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_a_store_that_is_full(provoked: Provoked, registry: Registry, tmp_path: 
         done = provoked.srun(_named(provoked, name), env=env)
     finally:
         subprocess.run(["umount", store], check=True)
-    Blame(done, "store-full", str(store))
+    ErrorBlock(done, "store-full", str(store))
 
 
 def test_an_import_of_somebody_else_that_does_not_end(
@@ -338,10 +340,10 @@ def test_an_import_of_somebody_else_that_does_not_end(
     lock.write_text(holder.as_json().decode())
     for path in (store, lock.parent):
         path.chmod(0o777)
-    blame = Blame(
+    block = ErrorBlock(
         provoked.srun(_named(provoked, pushed), env=env), "store-busy", "ann on login2 (process 7)"
     )
-    assert blame.parts["hint"] == f"if that is no longer so, remove {lock}"
+    assert block.parts["hint"] == f"if that is no longer so, remove {lock}"
 
 
 # what the image's packer does, code, words of the error line
@@ -366,10 +368,12 @@ def test_a_program_that_does_not_do_its_work(
         site.configure("import_timeout_s = 5\n")
     env = _user_of(provoked, registry.address)
     before = ("env", f"PATH={packer.parent}:/usr/bin:/bin")
-    Blame(provoked.srun(_named(provoked, pushed), env=env, before=before), code, "tar2sqfs", word)
+    ErrorBlock(
+        provoked.srun(_named(provoked, pushed), env=env, before=before), code, "tar2sqfs", word
+    )
 
 
 def test_no_place_for_images(provoked: Provoked) -> None:
     before = ("env", "-u", "HOME", "-u", "SCRATCH", "-u", "EDF_IMAGESTORE")
     done = provoked.srun(_named(provoked, "127.0.0.1:1/x:y"), before=before)
-    Blame(done, "store-none")
+    ErrorBlock(done, "store-none")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, sandbox
-from tests.slurm.error_block import Blame, Provoked, changed_on, mounted_on
+from tests.slurm.error_block import ErrorBlock, Provoked, changed_on, mounted_on
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.slurm_configurations import disturbing, line_of, own_stack, plugins_on
@@ -53,7 +53,7 @@ def test_a_store_that_is_not_mounted_on_one_node(
             "-N2", "-n4", f"--environment={edf}", "sh", "-c", "echo $SLURMD_NODENAME"
         )
     assert done.stdout == "n1\nn1\n"
-    Blame(done, "image-not-on-node", str(image), node=n2)
+    ErrorBlock(done, "image-not-on-node", str(image), node=n2)
 
 
 def test_an_image_that_is_cut_short_on_one_node(
@@ -64,20 +64,20 @@ def test_an_image_that_is_cut_short_on_one_node(
     cut.write_bytes(image.read_bytes()[:100_000])
     edf = provoked.edf(f'image = "{image}"\n', None)
     with mounted_on(n2, str(cut), str(image)):
-        Blame(provoked.srun(edf, *_only_on(n2)), "image-damaged", "cut short", node=n2)
+        ErrorBlock(provoked.srun(edf, *_only_on(n2)), "image-damaged", "cut short", node=n2)
 
 
 def test_a_node_without_fuse(provoked: Provoked, n2: str, not_a_program: str) -> None:
     Path(not_a_program).chmod(0o600)
     with mounted_on(n2, not_a_program, "/dev/fuse"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "fuse-unavailable", "/dev/fuse", node=n2)
+    ErrorBlock(done, "fuse-unavailable", "/dev/fuse", node=n2)
 
 
 def test_a_node_whose_fuse_is_no_device(provoked: Provoked, n2: str) -> None:
     with mounted_on(n2, "/dev/null", "/dev/fuse"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "fuse-unavailable", node=n2)
+    ErrorBlock(done, "fuse-unavailable", node=n2)
 
 
 @pytest.mark.parametrize("program", ["crun", "ce-image"])
@@ -89,7 +89,7 @@ def test_a_node_without_a_program(
     edf = provoked.edf('annotations.com.ce.start = "crun"')  # Podman words its error otherwise
     with mounted_on(n2, not_a_program, place):
         done = provoked.srun(edf, *_only_on(n2))
-    Blame(done, "program-missing", program, node=n2).details(program, "Permission denied")
+    ErrorBlock(done, "program-missing", program, node=n2).details(program, "Permission denied")
 
 
 def test_a_node_without_a_library(provoked: Provoked, n2: str, not_a_program: str) -> None:
@@ -102,7 +102,7 @@ def test_a_node_without_a_library(provoked: Provoked, n2: str, not_a_program: st
     ).stdout.strip()
     with mounted_on(n2, not_a_program, library):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "program-missing", "ce-image", node=n2).details("libsquashfs.so.1")
+    ErrorBlock(done, "program-missing", "ce-image", node=n2).details("libsquashfs.so.1")
 
 
 def test_a_node_without_the_podman_that_the_site_wants(
@@ -111,11 +111,11 @@ def test_a_node_without_the_podman_that_the_site_wants(
     edf = provoked.edf('annotations.com.ce.start = "podman"')
     with mounted_on(n2, not_a_program, "/usr/bin/podman"):
         done = provoked.srun(edf, *_only_on(n2))
-    Blame(done, "program-missing", "Podman", node=n2)
+    ErrorBlock(done, "program-missing", "Podman", node=n2)
     with mounted_on(n2, not_a_program, "/usr/bin/crun"):
         done = provoked.srun(edf, *_only_on(n2))
     # Podman reports the program or the pipe to it, whichever fails first.
-    Blame(done, "creation-failed", "Podman cannot start the container: ", node=n2)
+    ErrorBlock(done, "creation-failed", "Podman cannot start the container: ", node=n2)
 
 
 def test_a_node_without_the_engine(
@@ -125,7 +125,7 @@ def test_a_node_without_the_engine(
     with mounted_on(n2, not_a_program, node):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
     cause = f"cannot start the launcher: {node}: Permission denied"
-    Blame(done, "plugin-configuration", cause, node=n2)
+    ErrorBlock(done, "plugin-configuration", cause, node=n2)
 
 
 def test_a_node_without_python_joins_containers_that_run_and_starts_none(
@@ -152,7 +152,7 @@ def test_a_node_without_python_joins_containers_that_run_and_starts_none(
             done = job.wait(120)
     assert done.stdout.splitlines() == ["/mine", "j"], done.stderr
     cause = f"cannot start the launcher: {launcher}: Permission denied"
-    Blame(done, "plugin-configuration", cause, node=n2)
+    ErrorBlock(done, "plugin-configuration", cause, node=n2)
 
 
 def _lives(program: str) -> bool:
@@ -188,7 +188,7 @@ def test_a_program_of_many_on_a_node_whose_slurm_does_not_load_the_plugin(
         ):
             bare = cluster.srun(*srun)
     assert done.stdout == bare.stdout == "n1\nn1\n"
-    Blame(
+    ErrorBlock(
         done,
         "plugin-configuration",
         "this node's Slurm does not load the plugin of --environment; nothing was started",
@@ -204,7 +204,7 @@ def test_a_node_without_the_guard(
     guard = str(cluster.prefix / "libexec/container-engine/ce-guard")
     with mounted_on(n2, not_a_program, guard):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "program-missing", guard, node=n2)
+    ErrorBlock(done, "program-missing", guard, node=n2)
 
 
 def test_a_user_whose_limit_of_open_files_is_too_low(cluster: Cluster, provoked: Provoked) -> None:
@@ -219,8 +219,8 @@ def test_a_user_whose_limit_of_open_files_is_too_low(cluster: Cluster, provoked:
             assert done.stdout == "ran\n"
             continue
         assert done.stdout == ""
-        blame = Blame(done, "limit-reached", "oo many open files")
-        assert "ulimit" in blame.parts["hint"]
+        block = ErrorBlock(done, "limit-reached", "oo many open files")
+        assert "ulimit" in block.parts["hint"]
     assert ran == sorted(ran)
     assert (ran[0], ran[-1]) == (False, True)
 
@@ -233,7 +233,7 @@ def test_a_node_with_another_version_of_the_engine(
     other.write_text(module.read_text().replace("PLAN_VERSION = 1", "PLAN_VERSION = 99"))
     with mounted_on(n2, str(other), str(module)):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "engine-versions", "99", node=n2)
+    ErrorBlock(done, "engine-versions", "99", node=n2)
 
 
 def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
@@ -244,8 +244,8 @@ def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
     broken.write_text(module.read_text().replace("    mounts = [", "    1 / 0\n    mounts = [", 1))
     with mounted_on(n2, str(broken), str(module)):
         done = provoked.srun(provoked.edf('mounts = ["/tmp"]\n'), *_only_on(n2))
-    blame = Blame(done, "internal-error", "ZeroDivisionError", node=n2)
-    blame.details("Traceback", "checks.py")
+    block = ErrorBlock(done, "internal-error", "ZeroDivisionError", node=n2)
+    block.details("Traceback", "checks.py")
 
 
 def test_a_user_whom_one_node_does_not_know_has_a_container_there_all_the_same(
@@ -278,25 +278,25 @@ def test_without_a_place_for_the_log_in_the_home_there_is_one_in_tmp(
     edf = provoked.edf('startup = ["echo why; false"]\n')
     with changed_on(n2, ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", home], home):
         done = provoked.srun(edf, *_only_on(n2))
-    blame = Blame(done, "startup-failed", "why", node=n2)
-    assert blame.parts["details"].startswith("/tmp/container-engine-")
-    blame.details("why")
-    Path(blame.parts["details"]).unlink()
+    block = ErrorBlock(done, "startup-failed", "why", node=n2)
+    assert block.parts["details"].startswith("/tmp/container-engine-")
+    block.details("why")
+    Path(block.parts["details"]).unlink()
 
 
 def test_a_mount_source_that_one_node_lacks(provoked: Provoked, cluster: Cluster) -> None:
     (provoked.shared / "n1").mkdir()
     edf = provoked.edf(f'mounts = ["{provoked.shared}/${{SLURMD_NODENAME}}:/data"]\n')
     done = cluster.srun("-N2", "-n4", f"--environment={edf}", "true")
-    Blame(done, "mount-source-missing", f"'{provoked.shared}/n2'", f"{edf}:2", node="n2")
+    ErrorBlock(done, "mount-source-missing", f"'{provoked.shared}/n2'", f"{edf}:2", node="n2")
 
 
 def test_a_mount_of_what_the_user_may_not_read(provoked: Provoked) -> None:
     closed = provoked.shared / "closed"
     closed.mkdir(mode=0o700)
     done = provoked.srun(provoked.edf(f'mounts = ["{closed}/data:/data"]\n'))
-    blame = Blame(done, "mount-source-missing", "Permission denied")
-    assert "ask its owner" in blame.parts["hint"]
+    block = ErrorBlock(done, "mount-source-missing", "Permission denied")
+    assert "ask its owner" in block.parts["hint"]
 
 
 def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
@@ -306,7 +306,7 @@ def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
     finally:
         assert sandbox("node", "--again", n2).returncode == 0
         assert sandbox("node", n2, "true").returncode == 0
-    Blame(done, "user-namespaces", "user namespaces are not permitted on this node", node=n2)
+    ErrorBlock(done, "user-namespaces", "user namespaces are not permitted on this node", node=n2)
 
 
 def test_a_node_without_room_for_another_user_namespace(
@@ -324,13 +324,13 @@ def test_a_node_without_room_for_another_user_namespace(
     limited.chmod(0o755)
     with mounted_on(n2, str(limited), str(guard)):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "user-namespaces", "user.max_user_namespaces", node=n2)
+    ErrorBlock(done, "user-namespaces", "user.max_user_namespaces", node=n2)
 
 
 def test_a_node_whose_proc_is_covered(provoked: Provoked, n2: str) -> None:
     with mounted_on(n2, "/dev/null", "/proc/uptime"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "proc-covered", "refuses to mount /proc", node=n2)
+    ErrorBlock(done, "proc-covered", "refuses to mount /proc", node=n2)
 
 
 def test_a_node_whose_crun_does_not_like_its_cgroups(
@@ -343,7 +343,7 @@ def test_a_node_whose_crun_does_not_like_its_cgroups(
     Path(not_a_program).chmod(0o755)
     with mounted_on(n2, not_a_program, "/usr/bin/crun"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "cgroups-hybrid", "hybrid cgroup hierarchy", node=n2)
+    ErrorBlock(done, "cgroups-hybrid", "hybrid cgroup hierarchy", node=n2)
 
 
 def test_a_node_where_another_plugin_has_started_a_thread_in_the_task(
@@ -353,14 +353,14 @@ def test_a_node_where_another_plugin_has_started_a_thread_in_the_task(
     before = (cluster.dir / "etc/plugstack.conf").read_text()
     with plugins_on(cluster, n2, provoked.shared, f"required {plugin} thread\n{before}"):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    Blame(done, "task-join", "user namespace", node=n2)
+    ErrorBlock(done, "task-join", "user namespace", node=n2)
 
 
 def test_a_plan_that_another_plugin_has_taken_away(cluster: Cluster, provoked: Provoked) -> None:
     ours = f"{line_of(cluster)} prefix={cluster.prefix}"
     lines = (ours, f"required {disturbing(provoked.shared)} unset")
     conf = own_stack(cluster, provoked.shared, *lines)
-    Blame(provoked.srun(provoked.edf(""), "-N1", "-n3", env=conf), "plan-not-arrived")
+    ErrorBlock(provoked.srun(provoked.edf(""), "-N1", "-n3", env=conf), "plan-not-arrived")
 
 
 # ---- errors that all nodes have: printed once ------------------------------------------------
@@ -404,7 +404,7 @@ _TEXTS = [
 def test_what_all_nodes_lack_is_said_once(
     provoked: Provoked, text: str, code: str, words: tuple[str, ...]
 ) -> None:
-    Blame(provoked.srun(provoked.edf(text)), code, *words)
+    ErrorBlock(provoked.srun(provoked.edf(text)), code, *words)
 
 
 def test_an_image_whose_etc_is_a_file(provoked: Provoked, tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_an_image_whose_etc_is_a_file(provoked: Provoked, tmp_path: Path) -> Non
     image = provoked.shared / "x.sqsh"
     subprocess.run(["mksquashfs", tmp_path, image, "-quiet", "-no-progress"], check=True)
     done = provoked.srun(provoked.edf(f'image = "{image}"\n', None))
-    Blame(done, "container-setup", "'/etc/passwd' in the image: Not a directory")
+    ErrorBlock(done, "container-setup", "'/etc/passwd' in the image: Not a directory")
 
 
 def test_variables_that_are_too_much_for_one_process(provoked: Provoked) -> None:
@@ -429,7 +429,7 @@ def test_variables_that_are_too_much_for_one_process(provoked: Provoked) -> None
         )
         path.write_text(f"{above}[env]\n{many}")
         base = str(path)
-    Blame(provoked.srun(base), "environment-too-large", "2880")
+    ErrorBlock(provoked.srun(base), "environment-too-large", "2880")
 
 
 def test_the_log_of_a_start_up_step_has_all_that_it_printed_but_no_secrets(
@@ -438,7 +438,7 @@ def test_the_log_of_a_start_up_step_has_all_that_it_printed_but_no_secrets(
     edf = provoked.edf(
         'startup = ["seq 1000; echo MY_TOKEN=abcdefghijkl; echo https://me:verysecret@x/; false"]\n'
     )
-    text = Blame(provoked.srun(edf), "startup-failed").details("\n17\n", "\n999\n")
+    text = ErrorBlock(provoked.srun(edf), "startup-failed").details("\n17\n", "\n999\n")
     assert "abcdefghijkl" not in text
     assert "verysecret" not in text
 
@@ -458,24 +458,24 @@ _COMMANDS = [
 def test_a_command_that_cannot_be_run_is_said_once(
     provoked: Provoked, command: tuple[str, ...], code: str, word: str
 ) -> None:
-    Blame(provoked.srun(provoked.edf(""), command=command), code, word)
+    ErrorBlock(provoked.srun(provoked.edf(""), command=command), code, word)
 
 
 def test_a_directory_that_is_gone(cluster: Cluster, demo: str, provoked: Provoked) -> None:
     """By ce run, as srun itself refuses such a directory before it calls any plugin."""
     here = f"mkdir {provoked.shared}/here && cd {provoked.shared}/here && rmdir ../here"
     done = cluster.run(["sh", "-c", f"{here} && exec ce run {demo} -- true"])
-    Blame(done, "current-directory", "no such file or directory")
+    ErrorBlock(done, "current-directory", "no such file or directory")
 
 
 def test_ce_run_says_the_same(cluster: Cluster, provoked: Provoked) -> None:
     edf = provoked.edf("")
-    Blame(cluster.run(["ce", "run", edf, "--", "none"]), "command-not-found", "none")
+    ErrorBlock(cluster.run(["ce", "run", edf, "--", "none"]), "command-not-found", "none")
     edf = provoked.edf('mounts = ["/nowhere:/x"]\n')
-    Blame(cluster.run(["ce", "run", edf, "--", "true"]), "mount-source-missing", "'/nowhere'")
+    ErrorBlock(cluster.run(["ce", "run", edf, "--", "true"]), "mount-source-missing", "'/nowhere'")
     edf = provoked.edf('startup = ["echo why; false"]\n')
     done = cluster.run(["ce", "run", edf, "--", "true"])
-    Blame(done, "startup-failed", "why").details("why")
+    ErrorBlock(done, "startup-failed", "why").details("why")
 
 
 def test_a_program_of_another_libc_cannot_be_executed(provoked: Provoked) -> None:
@@ -483,4 +483,4 @@ def test_a_program_of_another_libc_cannot_be_executed(provoked: Provoked) -> Non
     edf = provoked.edf('mounts = ["/bin/true:/bin/foreign"]\n', "musl")
     done = provoked.srun(edf, command=("/bin/foreign",))
     assert done.returncode != 0
-    Blame(done, "command-not-executable", "/bin/foreign", exit_code=126)
+    ErrorBlock(done, "command-not-executable", "/bin/foreign", exit_code=126)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster
-from tests.slurm.error_block import Blame, Provoked
+from tests.slurm.error_block import ErrorBlock, Provoked
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.site import Site
@@ -44,7 +44,7 @@ def test_a_hook_that_cannot_do_its_work(
 ) -> None:
     site.hook(hook, text)
     image = "musl" if hook in {"glibc", "lib"} else "busybox"
-    Blame(provoked.srun(_with(provoked, hook, image)), code, hook, word)
+    ErrorBlock(provoked.srun(_with(provoked, hook, image)), code, hook, word)
 
 
 # The destination of the second hook's mount, as written by the site.
@@ -55,7 +55,7 @@ def test_two_hooks_that_want_one_place(provoked: Provoked, site: Site, target: s
         site.hook(name, f"[edits.all]\nmounts = [{mount}]\n")
     switches = 'com.hooks.one.enabled = "true"\ncom.hooks.two.enabled = "true"\n'
     done = provoked.srun(provoked.edf(f"[annotations]\n{switches}"))
-    Blame(done, "hook-clash", "two", f"/{ALICE}")
+    ErrorBlock(done, "hook-clash", "two", f"/{ALICE}")
 
 
 def test_a_mount_of_the_sites_that_a_node_lacks_is_the_administrators(
@@ -63,9 +63,9 @@ def test_a_mount_of_the_sites_that_a_node_lacks_is_the_administrators(
 ) -> None:
     site.configure('mounts = ["/no/scratch"]\n')
     done = provoked.srun(provoked.edf(""))
-    blame = Blame(done, "site-mount-missing", ".toml: mounts[0]: ", "'/no/scratch'")
-    assert "site: " not in blame.cause
-    assert "report the node" in blame.parts["hint"]
+    block = ErrorBlock(done, "site-mount-missing", ".toml: mounts[0]: ", "'/no/scratch'")
+    assert "site: " not in block.cause
+    assert "report the node" in block.parts["hint"]
 
 
 def test_all_that_a_node_lacks_is_in_one_block_once_per_step(
@@ -76,9 +76,9 @@ def test_all_that_a_node_lacks_is_in_one_block_once_per_step(
     site.hook("lib", f'implies = ["data"]\n[edits.all]\n{libraries}\n')
     of_edf = 'mounts = ["/no-1:/x", "/no-2:/y:sqsh"]\ndevices = ["a.org/gpu=0", "a.org/gpu=1"]\n'
     done = provoked.srun(_with(provoked, "lib", text=of_edf))
-    blame = Blame(done, "mount-source-missing", "'/no-1': does not exist")
+    block = ErrorBlock(done, "mount-source-missing", "'/no-1': does not exist")
     lacking = "does not exist on this node"
-    lines = [line.removeprefix("ce: also: ") for line in blame.also]
+    lines = [line.removeprefix("ce: also: ") for line in block.also]
     assert [line.partition(": ")[2].split(": ")[0] for line in lines if ".toml:" in line] == [
         "mount source '/no-2'",
         "device 'a.org/gpu=0'",
@@ -89,8 +89,8 @@ def test_all_that_a_node_lacks_is_in_one_block_once_per_step(
         f"lib: library '/no/lib.so.1' {lacking}",
         f"lib: library '/no/other.so.*' {lacking}",
     ]
-    assert 'com.hooks.data.enabled = "false"' in blame.parts["hint"]
-    assert "create it there" in blame.parts["hint"]
+    assert 'com.hooks.data.enabled = "false"' in block.parts["hint"]
+    assert "create it there" in block.parts["hint"]
 
 
 def test_several_checks_that_fail_in_the_image_are_one_block(
@@ -101,55 +101,55 @@ def test_several_checks_that_fail_in_the_image_are_one_block(
         for name in ("a", "b")
     )
     site.hook("check", checks)
-    blame = Blame(provoked.srun(_with(provoked, "check")), "hook-check", "no-a")
-    assert blame.also == ["ce: also: hook check: the program no-b is not in this container"]
+    block = ErrorBlock(provoked.srun(_with(provoked, "check")), "hook-check", "no-a")
+    assert block.also == ["ce: also: hook check: the program no-b is not in this container"]
 
 
 def test_a_catalog_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:
     file = site.hook("bad", "no-such-key = 1\n")
-    Blame(provoked.srun(provoked.edf("")), "hook-catalog", str(file))
+    ErrorBlock(provoked.srun(provoked.edf("")), "hook-catalog", str(file))
 
 
 def test_a_catalog_that_others_may_write_starts_nothing(provoked: Provoked, site: Site) -> None:
     file = site.hook("open", "")
     file.chmod(0o666)
-    Blame(provoked.srun(provoked.edf("")), "hook-catalog", str(file))
+    ErrorBlock(provoked.srun(provoked.edf("")), "hook-catalog", str(file))
 
 
 def test_a_configuration_with_a_fault_starts_nothing(provoked: Provoked, site: Site) -> None:
     site.configure("no_such_key = 1\n")
-    Blame(provoked.srun(provoked.edf("")), "site-configuration", ".toml:4: ", "no_such_key")
+    ErrorBlock(provoked.srun(provoked.edf("")), "site-configuration", ".toml:4: ", "no_such_key")
 
 
 def test_a_configuration_that_users_cannot_read_starts_nothing(
     provoked: Provoked, site: Site
 ) -> None:
     site.file.chmod(0o600)
-    blame = Blame(provoked.srun(provoked.edf("")), "site-configuration", "permission denied")
-    assert blame.parts["hint"] == f"users must be able to read it: chmod a+r {site.file}"
+    block = ErrorBlock(provoked.srun(provoked.edf("")), "site-configuration", "permission denied")
+    assert block.parts["hint"] == f"users must be able to read it: chmod a+r {site.file}"
 
 
 def test_an_oci_hook_that_fails(provoked: Provoked, site: Site) -> None:
     program = site.program("licence", "echo no licence left >&2; exit 3")
     site.oci_hook("50-licence", str(program), "createRuntime")
     done = provoked.srun(provoked.edf(""))
-    Blame(done, "oci-hook-failed", str(program), "no licence left").details("no licence left")
+    ErrorBlock(done, "oci-hook-failed", str(program), "no licence left").details("no licence left")
 
 
 def test_an_oci_hook_without_its_program(provoked: Provoked, site: Site) -> None:
     site.oci_hook("50-gone", "/no/such/program", "createRuntime")
-    Blame(provoked.srun(provoked.edf("")), "oci-hook-invalid", "/no/such/program")
+    ErrorBlock(provoked.srun(provoked.edf("")), "oci-hook-invalid", "/no/such/program")
 
 
 def test_an_oci_hook_file_that_is_none(provoked: Provoked, site: Site) -> None:
     (site.oci / "broken.json").write_text("{")
-    Blame(provoked.srun(provoked.edf("")), "oci-hook-invalid", "broken.json")
+    ErrorBlock(provoked.srun(provoked.edf("")), "oci-hook-invalid", "broken.json")
 
 
 def test_a_cdi_file_that_is_none(provoked: Provoked, site: Site) -> None:
     (site.cdi / "broken.json").write_text("{")
     edf = provoked.edf('devices = ["vendor.com/class=name"]\n')
-    Blame(provoked.srun(edf), "cdi-file", "broken.json")
+    ErrorBlock(provoked.srun(edf), "cdi-file", "broken.json")
 
 
 def test_a_cdi_file_that_others_may_write(provoked: Provoked, site: Site) -> None:
@@ -157,7 +157,7 @@ def test_a_cdi_file_that_others_may_write(provoked: Provoked, site: Site) -> Non
     file.write_text('{"cdiVersion": "0.5.0", "kind": "v.com/c", "devices": []}')
     file.chmod(0o666)
     edf = provoked.edf('devices = ["v.com/c=name"]\n')
-    Blame(provoked.srun(edf), "cdi-file", "open.json")
+    ErrorBlock(provoked.srun(edf), "cdi-file", "open.json")
 
 
 def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: Site) -> None:
@@ -173,4 +173,4 @@ def test_a_launcher_that_is_killed(cluster: Cluster, provoked: Provoked, site: S
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
         done = job.wait(60)
-    Blame(done, "launcher-ended", node="n1")
+    ErrorBlock(done, "launcher-ended", node="n1")

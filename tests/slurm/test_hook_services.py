@@ -9,7 +9,7 @@ import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, causes
-from tests.slurm.error_block import Blame
+from tests.slurm.error_block import ErrorBlock
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.site import Site
@@ -100,7 +100,7 @@ def test_mps_that_does_not_start_fails_the_step_with_what_it_printed(
         "hook nvidia_cuda_mps: service 'control' did not start: exit code 1",
         "it printed: MPS is not supported on this device",
     )
-    Blame(done, "hook-service", *words)
+    ErrorBlock(done, "hook-service", *words)
 
 
 def test_a_node_without_mps_says_what_is_missing(cluster: Cluster, site: Site) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ALICE, BOB, Cluster, Completed, causes
-from tests.slurm.error_block import Blame
+from tests.slurm.error_block import ErrorBlock
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -156,10 +156,10 @@ def test_a_killed_guard_ends_its_own_step_alone(cluster: Cluster, shared: Path) 
 def test_the_mode_of_a_name_says_what_is_wanted(cluster: Cluster, demo: str) -> None:
     made = f"srun --environment={demo} --container-name=e"
     assert job(cluster, f"{made}:create true; {made}:no_exec true").returncode == 0
-    Blame(job(cluster, f"{made} true; {made}:create true"), "container-name", "'e'", "already")
-    Blame(job(cluster, f"{made} true; {made}:exec true"), "container-name", "'e'", "no step")
+    ErrorBlock(job(cluster, f"{made} true; {made}:create true"), "container-name", "'e'", "already")
+    ErrorBlock(job(cluster, f"{made} true; {made}:exec true"), "container-name", "'e'", "no step")
     other = f"srun --container-name=e --container-image={cluster.image('busybox')} true"
-    Blame(job(cluster, f"{made} true; {other}"), "container-name", "'e'", "made it from")
+    ErrorBlock(job(cluster, f"{made} true; {other}"), "container-name", "'e'", "made it from")
 
 
 def test_an_image_file_that_was_replaced_is_refused_however_the_container_is_used(
@@ -173,7 +173,7 @@ def test_an_image_file_that_was_replaced_is_refused_however_the_container_is_use
     wait = f"until [ -e {shared}/up ]; do sleep 0.1; done"
     refused = "own.sqsh' has been replaced since this job made it"
     done = job(cluster, f"{srun} --environment={edf} touch /file; {replace}; {srun} ls /file")
-    Blame(done, "container-name", "'r'", refused)
+    ErrorBlock(done, "container-name", "'r'", refused)
     shutil.copyfile(cluster.image("demo"), image)
     done = job(
         cluster,

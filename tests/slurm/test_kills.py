@@ -16,7 +16,7 @@ import pytest
 
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, causes
-from tests.slurm.error_block import Blame
+from tests.slurm.error_block import ErrorBlock
 from tests.slurm.job import Job, job_id, started
 from tests.slurm.leftovers import assert_nothing_left, assert_soon_nothing_left, helpers, left
 from tests.slurm.polling import until
@@ -88,7 +88,7 @@ def test_a_killed_helper_ends_the_step_and_is_named_once_for_all_tasks_and_nodes
         done = job.wait()
     # A task may read its image, which is no longer served, before it is killed.
     assert done.returncode in {128 + signal.SIGKILL, 128 + signal.SIGBUS}, done.stderr
-    Blame(done, "container-died", cause, exit_code=done.returncode)
+    ErrorBlock(done, "container-died", cause, exit_code=done.returncode)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_step_whose_fuse_file_system_is_aborted_says_so(
         done = job.wait()
     assert done.returncode in _WITHOUT_IMAGE, done.stderr
     cause = "its FUSE file system was unmounted or aborted on the node"
-    Blame(done, "container-died", cause, exit_code=done.returncode)
+    ErrorBlock(done, "container-died", cause, exit_code=done.returncode)
 
 
 def test_a_killed_helper_on_one_node_ends_the_tasks_of_that_node(
@@ -395,7 +395,7 @@ def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: C
     with _started_with_a_stopped(cluster, "ce-image ", *step) as job:
         done = job.wait()
     assert_soon_nothing_left(cluster)
-    Blame(done, "start-timeout", "the container did not start within 2 s", node="n1")
+    ErrorBlock(done, "start-timeout", "the container did not start within 2 s", node="n1")
     assert done.stdout == ""
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.memo_file import rewrite
 from tests.slurm.cluster import ALICE, Cluster, Completed
-from tests.slurm.error_block import Blame
+from tests.slurm.error_block import ErrorBlock
 from tests.slurm.polling import until
 from tests.slurm.slurm_configurations import own_planner
 
@@ -112,7 +112,7 @@ def test_a_squashfs_file_of_the_users_is_not_mounted_over_an_image_of_the_site(
 ) -> None:
     edf = cluster.edf(f'image = "{image}"\nmounts = ["{own}:{target}"]\n', image=None)
     done = cluster.srun(f"--environment={edf}", "echo", "ran")
-    Blame(
+    ErrorBlock(
         done, "mount-policy", f"{edf}:2: mounts: ", f"'{own}' is not an image of the site's stores"
     )
 
@@ -123,7 +123,7 @@ def test_a_directory_of_the_users_is_not_mounted_over_an_image_of_the_site(
 ) -> None:
     edf = cluster.edf(f'image = "{image}"\nmounts = ["{shared}:{target}"]\n', image=None)
     done = cluster.srun(f"--environment={edf}", "echo", "ran")
-    Blame(done, "mount-policy", f"mount destination '{target}' is for the image alone")
+    ErrorBlock(done, "mount-policy", f"mount destination '{target}' is for the image alone")
 
 
 def test_a_link_does_not_lead_a_mount_of_the_users_into_an_image_of_the_site(
@@ -134,7 +134,7 @@ def test_a_link_does_not_lead_a_mount_of_the_users_into_an_image_of_the_site(
     edf = cluster.edf(f'image = "{image}"\nmounts = {mounts}\n', image=None)
     done = cluster.srun(f"--environment={edf}", "echo", "ran")
     why = "mount destination '/data/link' leads elsewhere through a symlink"
-    Blame(done, "mount-policy", f"policy.site_images_only: {why}")
+    ErrorBlock(done, "mount-policy", f"policy.site_images_only: {why}")
 
 
 def test_users_mount_their_data_elsewhere_and_the_sites_files_anywhere(
@@ -172,7 +172,7 @@ def test_a_mount_that_a_user_has_put_into_the_plan_is_refused_on_the_node(
     planned: Callable[..., Completed], own: Path, shared: Path, kind: str
 ) -> None:
     source = {"squashfs": own, "bind": shared, "tmpfs": "tmpfs"}[kind]
-    Blame(
+    ErrorBlock(
         planned(mounts=[mount(source, "/bin", kind)]), "mount-policy", "policy.site_images_only: "
     )
 
@@ -198,8 +198,12 @@ def test_an_image_that_is_not_listed_is_refused_by_srun_and_by_the_node(
     rule(f'site_images_only = false\nimage_digests = ["{digest}"]')
     assert step(cluster, "tools:1").stdout == "ran\n"
     rule(f'site_images_only = false\nimage_digests = ["sha256:{"0" * 64}"]')
-    Blame(step(cluster, "tools:1"), "image-policy", "'tools:1' is not one of the listed images")
-    Blame(planned(), "image-policy", "policy.image_digests: ", "is not one of the listed images")
+    ErrorBlock(
+        step(cluster, "tools:1"), "image-policy", "'tools:1' is not one of the listed images"
+    )
+    ErrorBlock(
+        planned(), "image-policy", "policy.image_digests: ", "is not one of the listed images"
+    )
 
 
 def test_a_mount_from_elsewhere_than_the_site_says_is_refused_by_srun_and_by_the_node(
@@ -217,6 +221,6 @@ def test_a_mount_from_elsewhere_than_the_site_says_is_refused_by_srun_and_by_the
         if fits:
             assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
         else:
-            Blame(done, "mount-policy", f"policy.mount_sources: '{source}' matches none of")
+            ErrorBlock(done, "mount-policy", f"policy.mount_sources: '{source}' matches none of")
     done = planned(mounts=[mount("/var", "/data", "bind")])
-    Blame(done, "mount-policy", "policy.mount_sources: '/var' matches none of")
+    ErrorBlock(done, "mount-policy", "policy.mount_sources: '/var' matches none of")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import ROOT, Cluster, sandbox
-from tests.slurm.error_block import Blame
+from tests.slurm.error_block import ErrorBlock
 from tests.slurm.job import batch
 from tests.slurm.site import Site
 from tests.slurm.slurm_configurations import configured, own_stack, plugins_on
@@ -413,7 +413,7 @@ def test_a_task_prolog_that_would_replace_the_check_is_refused(
     step = form.replace("{edf}", f"--environment={place.mounted}")
     done = place.cluster.run(["salloc", "-Q", "-w", f"n1,{n2}", "sh", "-c", step])
     assert done.returncode == 125
-    Blame(done, "task-prolog", "--task-prolog", "--bcast, --async or several components")
+    ErrorBlock(done, "task-prolog", "--task-prolog", "--bcast, --async or several components")
 
 
 def test_an_argument_that_looks_like_such_an_option_changes_nothing(place: Place) -> None:
