@@ -62,7 +62,7 @@ def _new_public_files(before: set[Path]) -> set[Path]:
     return {p for p in new if not (p.match("/tmp/crun.??????") and p.stat().st_size == 0)}
 
 
-def _lines(shared: Path) -> str:
+def _probe_lines(shared: Path) -> str:
     """Return the lines of the environment for the command that reports where it runs."""
     return f'workdir = "/"\nmounts = ["{shared}:{shared}"]\n'
 
@@ -97,7 +97,7 @@ class _Round:
         return said
 
     def _edf(self, image: str) -> str:
-        text = f'image = "{image}"\n{_lines(self._shared)}'
+        text = f'image = "{image}"\n{_probe_lines(self._shared)}'
         if self.fault.kind == "leave little room":
             text += f'[annotations]\n"com.ce.tmpfs_size" = "{4 + int(self.fault.choice * 200)}k"\n'
         return self._cluster.edf(text, image=None)
@@ -275,7 +275,7 @@ def site(cluster: Cluster, shared: Path) -> Iterator[Site]:
     """Yield a site with an environment that the node repeats, of an image that may be damaged."""
     image = shared / "again.sqsh"
     shutil.copyfile(cluster.image("demo"), image)
-    with Node(cluster, shared) as node, with_hook(node, image, _lines(shared)) as site:
+    with Node(cluster, shared) as node, with_hook(node, image, _probe_lines(shared)) as site:
         yield site
 
 
