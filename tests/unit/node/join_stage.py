@@ -70,7 +70,7 @@ else:
     inside = [os.open("/proc/self/" + name, os.O_RDONLY) if name else environ for name in names]
 fds = array.array("i", [*inside[:3], os.pidfd_open(os.getpid()), *inside[3:]])
 answers.sendmsg([stamps.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
-open("{prefix}/word", "wb").write(answers.recv(10))
+open("{prefix}/last_packet", "wb").write(answers.recv(10))
 """
 _LAUNCHER = """#!{python} -ISE
 import os, socket, sys
@@ -102,7 +102,7 @@ class Joined(NamedTuple):
 
 
 class Stage:
-    """A job's container with one image, made by a step; `joined` runs a later one with its plan."""
+    """A job's container with one image, made by a step; `run_step` runs a later one with its plan."""
 
     def __init__(self, directory: Path, home: Path, program: Path) -> None:
         self.prefix, self.short, self.home = home / "prefix", directory, home
@@ -194,10 +194,11 @@ class Stage:
         return int((self.prefix / "argc").read_text())
 
     @property
-    def word(self) -> bytes:
+    def last_packet(self) -> bytes:
         """What the guard was sent when the launcher was ready, which may take it a moment."""
         deadline = time.monotonic() + 10
-        while not (found := (self.prefix / "word").read_bytes()) and time.monotonic() < deadline:
+        file = self.prefix / "last_packet"
+        while not (found := file.read_bytes()) and time.monotonic() < deadline:
             time.sleep(0.01)
         return found
 
@@ -253,11 +254,11 @@ class Stage:
                     except OSError:
                         break
 
-    def joined(self, *, by_python: bool = False) -> Joined | None:
+    def run_step(self, *, by_python: bool = False) -> Joined | None:
         """Run a step with this plan; return its outcome, None if ce-node becomes the launcher."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, guards_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for name in ("told", "word"):
+        for name in ("told", "last_packet"):
             (self.prefix / name).unlink(missing_ok=True)
         shutil.rmtree(self.traces / "7.2", ignore_errors=True)
         wanted = self.plan["kept"]

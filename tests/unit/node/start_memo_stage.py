@@ -97,7 +97,7 @@ class StartStage(Stage):
     def start(self, *, by_python: bool = False) -> Joined:
         """Run a step with this plan and return its outcome."""
         (self.prefix / "argc").unlink(missing_ok=True)
-        made = self.joined(by_python=by_python)
+        made = self.run_step(by_python=by_python)
         assert made is not None
         return made
 

@@ -21,13 +21,13 @@ def _named(cases: type) -> dict[str, Callable[[Stage], None]]:
 
 
 def test_both_join_in_the_same_way(stage: Stage) -> None:
-    found = stage.joined()
+    found = stage.run_step()
     assert found is not None
-    assert found == stage.joined(by_python=True)
+    assert found == stage.run_step(by_python=True)
     assert found.texts == ["R/work dir", "", "", "kept", "", ""]
     assert b"FROM_HOOK=1\0" in found.records
     assert found.trace["hooks"] == [{"name": "always", "release": "1", "reason": "enabled"}]
-    assert stage.word == b"K"
+    assert stage.last_packet == b"K"
 
 
 class Changes:
@@ -90,9 +90,9 @@ class Changes:
 def test_both_join_in_the_same_way_after(stage: Stage, change: Callable[[Stage], None]) -> None:
     change(stage)
     stage.remember()
-    found = stage.joined()
+    found = stage.run_step()
     assert found is not None
-    assert found == stage.joined(by_python=True)
+    assert found == stage.run_step(by_python=True)
 
 
 @pytest.mark.parametrize("name", ["image", "made", "files"])
@@ -101,7 +101,7 @@ def test_a_container_of_which_something_else_is_recorded_is_left_to_the_launcher
 ) -> None:
     with (stage.place / name).open("a") as file:
         file.write(" ")
-    assert stage.joined() is None
+    assert stage.run_step() is None
 
 
 @pytest.mark.parametrize("rule", _RULES)
@@ -110,17 +110,17 @@ def test_a_site_with_a_rule_is_left_to_the_launcher(stage: Stage, rule: str, fil
     place = stage.prefix / "etc/container-engine" / file
     place.parent.mkdir(parents=True)
     place.write_text(f"[policy]\n{rule} = false\n")
-    assert stage.joined() is None
+    assert stage.run_step() is None
 
 
 def test_a_configuration_that_cannot_be_read_is_left_to_the_launcher(stage: Stage) -> None:
     place = stage.prefix / "etc/container-engine"
     (place / "conf.d/x.toml").mkdir(parents=True)
-    assert stage.joined() is None
+    assert stage.run_step() is None
     (place / "conf.d/x.toml").rmdir()
-    assert stage.joined() is not None
+    assert stage.run_step() is not None
     (place / "config.toml").symlink_to("config.toml")
-    assert stage.joined() is None
+    assert stage.run_step() is None
 
 
 class Doubts:
@@ -356,9 +356,9 @@ class Doubts:
 
 @pytest.mark.parametrize("doubt", _named(Doubts).values(), ids=_named(Doubts))
 def test_every_doubt_is_left_to_the_launcher(stage: Stage, doubt: Callable[[Stage], None]) -> None:
-    assert stage.joined() is not None
+    assert stage.run_step() is not None
     doubt(stage)
-    assert stage.joined() is None
+    assert stage.run_step() is None
 
 
 def test_a_container_that_starts_is_left_to_the_launcher(stage: Stage) -> None:
@@ -367,7 +367,7 @@ def test_a_container_that_starts_is_left_to_the_launcher(stage: Stage) -> None:
     (stage.place / "lock").unlink()
     other = os.open(stage.place / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     flock(other, LOCK_EX)
-    assert stage.joined() is None
+    assert stage.run_step() is None
     os.close(lock)
     os.close(other)
 
@@ -377,7 +377,7 @@ def test_what_belongs_to_another_user_is_left_to_the_launcher(
     stage: Stage, as_nobody: Callable[[Path], None], name: str
 ) -> None:
     as_nobody(stage.memo if name == "memo" else Path(os.path.normpath(stage.place / name)))
-    assert stage.joined() is None
+    assert stage.run_step() is None
 
 
 def test_a_memo_that_is_cut_short_is_left_to_the_launcher(stage: Stage) -> None:
@@ -385,9 +385,9 @@ def test_a_memo_that_is_cut_short_is_left_to_the_launcher(stage: Stage) -> None:
     lengths = random.Random(1).sample(range(len(whole)), 40)
     for length in (0, len(whole) - 1, *lengths):
         write_fields(stage.memo, whole[:length])
-        assert stage.joined() is None
+        assert stage.run_step() is None
     write_fields(stage.memo, whole + b"more\0")
-    assert stage.joined() is None
+    assert stage.run_step() is None
 
 
 class Unusual:
@@ -465,17 +465,17 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
 
 
 def test_a_guard_that_waits_for_the_launcher_is_told_the_same(own: Stage) -> None:
-    found = own.joined()
+    found = own.run_step()
     assert found is not None
     assert own.argc == 10
-    assert found == own.joined(by_python=True)
-    assert own.word == b"K"
+    assert found == own.run_step(by_python=True)
+    assert own.last_packet == b"K"
 
 
 def test_a_guard_that_cannot_be_started_early_is_explained_by_the_launcher(own: Stage) -> None:
     (own.prefix / "libexec/container-engine/ce-guard").unlink()
     with pytest.raises(AssertionError, match=r"cannot start .*/ce-guard: No such file"):
-        own.joined()
+        own.run_step()
     assert own.argc == 7
 
 
@@ -483,20 +483,20 @@ def test_the_report_of_a_guard_that_has_ended_early_is_explained(own: Stage) -> 
     own.guard("fails")
     own.plan["env"].append({"name": "LONG", "value": "x" * 100_000, "from": "e"})
     with pytest.raises(AssertionError, match="F125"):
-        own.joined()
+        own.run_step()
     own.guard("ends")
     with pytest.raises(AssertionError, match="the process that guards the container ended"):
-        own.joined()
+        own.run_step()
 
 
 def test_a_guard_ends_with_a_launcher_that_refuses_to_start_anything(own: Stage) -> None:
     own.image.unlink()
     with pytest.raises(AssertionError, match=r"i\.sqsh': No such file"):
-        own.joined()
-    assert not (own.prefix / "word").exists()
+        own.run_step()
+    assert not (own.prefix / "last_packet").exists()
 
 
 def test_no_guard_is_started_early_for_a_container_that_lives_with_its_job(stage: Stage) -> None:
     stage.memo.unlink()
-    assert stage.joined() is None
+    assert stage.run_step() is None
     assert stage.argc == 7

@@ -43,7 +43,7 @@ def test_the_second_start_is_the_first_one_without_python(starts: StartStage) ->
     ]
     assert again.trace["variables"] == {"image": ["A", "B"], "edf": ["MINE"]}
     assert b"B=changed\0" in again.records
-    assert starts.word == b"K"
+    assert starts.last_packet == b"K"
 
 
 def _apply(starts: StartStage, **edits: object) -> None:
