@@ -243,7 +243,7 @@ def hostile(shared: Path) -> tuple[Path, dict[str, str], Path]:
     return place, variables, marker
 
 
-def test_the_hostile_environment_is_one(
+def test_the_hostile_environment_works(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path]
 ) -> None:
     """Otherwise the tests below would prove nothing: without isolation Python does not start."""

@@ -153,7 +153,7 @@ def test_a_row_may_set_the_terminal_that_the_check_was_started_from(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("name", "of_rows"), [("INT", False), ("TERM", False), ("TERM", True)])
-def test_who_ends_the_check_ends_its_rows(tmp_path: Path, name: str, *, of_rows: bool) -> None:
+def test_ending_the_check_ends_its_rows(tmp_path: Path, name: str, *, of_rows: bool) -> None:
     """The rows' shells may get the signal, too, as from `pkill -f tests/check`."""
     make = tmp_path / "make"
     make.write_text(

@@ -55,7 +55,7 @@ def test_the_first_node_of_a_step_says_once_that_its_job_uses_an_image(
     assert why(image, Running("alps", {"7": ME, "12": ME}, ME)) == "in use by jobs 12, 7"
 
 
-def test_a_link_from_the_future_is_as_old_as_it_is(
+def test_a_link_with_a_future_mtime_expires_by_its_ctime(
     image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody may create links in the directory and set their times."""

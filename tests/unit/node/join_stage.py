@@ -102,7 +102,7 @@ class Joined(NamedTuple):
 
 
 class Stage:
-    """A job's container with one image, made by a step; `run_step` runs a later one with its plan."""
+    """A job's container with one image, made by a step; `run_step` runs a later one."""
 
     def __init__(self, directory: Path, home: Path, program: Path) -> None:
         self.prefix, self.short, self.home = home / "prefix", directory, home

@@ -288,7 +288,7 @@ def test_what_is_no_operation_is_not_known(software: Software, operations: str) 
         assert software.is_known() == (made_up == text)
 
 
-def test_a_memo_of_which_a_bit_has_changed_is_none(software: Software) -> None:
+def test_a_memo_with_a_flipped_bit_is_not_used(software: Software) -> None:
     """A disk may do that: the container would have another library, or the start fail."""
     tree = Tree()
     tree.content(software.library, 100)
@@ -350,7 +350,7 @@ def _no_more_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_lack_that_is_no_files_is_not_taken_for_one(software: Software) -> None:
+def test_a_failure_to_open_is_not_taken_for_a_missing_file(software: Software) -> None:
     """A step with few descriptors finds nothing, and the next one must look itself."""
     image = ImageTree(str(software.current.parent))
     host = Host(62)
