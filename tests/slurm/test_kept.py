@@ -68,7 +68,7 @@ def test_a_step_joins_one_that_runs_and_may_outlive_it(cluster: Cluster, shared:
     assert_nothing_kept()
 
 
-def test_who_joins_hears_only_of_what_the_running_container_lacks(
+def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
     cluster: Cluster, shared: Path
 ) -> None:
     edf = cluster.edf(f'mounts = ["{shared}"]\nannotations.com.ce.root_remap = "true"\n')

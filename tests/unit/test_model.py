@@ -104,7 +104,7 @@ def test_json_has_objects_and_the_names_of_its_keys() -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"{", b'{"size": NaN}', b'{"size": 1}x', b'{"size": "\xff"}', b"[" * 100_000]
 )
-def test_what_is_no_json_is_said_to_be_none(text: bytes) -> None:
+def test_invalid_json_is_reported_as_such(text: bytes) -> None:
     with pytest.raises(MisfitError, match=r"^not valid JSON: "):
         Other.of_json(text)
 

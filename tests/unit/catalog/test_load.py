@@ -30,7 +30,7 @@ def test_a_site_adds_a_hook(site: Site) -> None:
     assert sorted(site.load().hooks) == ["built_in", "own"]
 
 
-def test_files_beside_the_hooks_are_no_hooks(site: Site) -> None:
+def test_files_beside_the_hooks_are_ignored(site: Site) -> None:
     (site.own / "README.md").write_text("text")
     assert site.load().hooks == {}
     assert site.faults() == []

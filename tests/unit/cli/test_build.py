@@ -8,7 +8,7 @@ from tests.unit.cli.conftest import Installed
 @pytest.mark.parametrize(
     ("base", "why"), [("./none.sqsh", "no such file"), ("./directory", "not a SquashFS file")]
 )
-def test_a_base_that_is_no_image_of_this_host_is_refused(
+def test_a_base_that_is_not_an_image_of_this_host_is_refused(
     installed: Installed, base: str, why: str
 ) -> None:
     recipe = installed.home / "recipe"

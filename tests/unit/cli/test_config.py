@@ -43,7 +43,7 @@ def test_each_value_is_shown_with_its_file(installed: Installed, site: Path) -> 
     assert document["settings"]["tmpfs_size"] == {"value": "50%", "from": "default"}
 
 
-def test_what_is_right_is_said_to_be(installed: Installed, site: Path) -> None:
+def test_a_valid_configuration_is_reported_as_such(installed: Installed, site: Path) -> None:
     (site / "config.toml").write_text('mounts = ["${HOME}"]\n')
     done = installed.ce("config", "check")
     assert (done.returncode, done.stdout) == (0, f"{site}/config.toml: nothing is wrong\n")

@@ -21,7 +21,7 @@ def diff(here: Path, one: str, other: str) -> int:
     return main(["diff", "one.toml", "other.toml"])
 
 
-def test_two_spellings_of_the_same_are_no_difference(here: Path, capsys: Capture) -> None:
+def test_two_spellings_of_the_same_value_do_not_differ(here: Path, capsys: Capture) -> None:
     one = 'mounts = ["/a"]\n[annotations]\ncom.hooks.ssh.enabled = true\n'
     other = 'mounts = ["/a/:/a"]\n[annotations.com.hooks.ssh]\nenabled = "true"\n'
     assert diff(here, one, other) == 0
@@ -44,7 +44,7 @@ def test_what_differs_is_named_with_its_lines(here: Path, capsys: Capture) -> No
     )
 
 
-def test_an_order_that_counts_is_a_difference(here: Path, capsys: Capture) -> None:
+def test_a_different_order_is_a_difference_where_order_matters(here: Path, capsys: Capture) -> None:
     assert diff(here, 'startup = ["a", "b"]\n', 'startup = ["b", "a"]\n') == 1
     assert capsys.readouterr().out == "~ startup: the same entries in another order\n"
 

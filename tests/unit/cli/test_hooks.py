@@ -38,7 +38,7 @@ def run(site: Path, *words: str) -> int:
     return main(["--site", str(site), "hooks", *words])
 
 
-def test_all_hooks_are_listed_with_who_says_so(site: Path, catalog: Path, capsys: Capture) -> None:
+def test_all_hooks_are_listed_with_their_origin(site: Path, catalog: Path, capsys: Capture) -> None:
     write(catalog, "own", SMALLEST)
     write(catalog, "ssh", "turned_off = true")
     assert run(site, "list", "--json") == 0
@@ -201,7 +201,7 @@ libraries = [{{ files = ["{tmp_path}/libx.so"] }}]
     ]
 
 
-def test_a_library_that_needs_one_the_node_lacks_is_told(
+def test_a_library_with_a_missing_dependency_is_reported(
     site: Path, catalog: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     gone = build(tmp_path / "libgone.so.3", "libgone.so.3", symbol="gone")
@@ -216,7 +216,7 @@ def test_a_library_that_needs_one_the_node_lacks_is_told(
     assert told(capsys) == [["lacks", "library", said]]
 
 
-def test_a_hook_of_which_a_node_has_nothing_is_not_well(
+def test_a_hook_fails_its_test_if_the_node_has_none_of_its_files(
     site: Path, catalog: Path, capsys: Capture
 ) -> None:
     text = '[edits.e]\nlibraries = [{ files = ["/nonexistent/*.so"], optional = true }]\n'
@@ -268,7 +268,7 @@ def test_options_may_stand_anywhere(site: Path, capsys: Capture, order: tuple[st
     assert "no environment 'x'" in capsys.readouterr().err
 
 
-def test_validate_says_what_hooks_have_against_each_other(
+def test_validate_reports_conflicts_between_hooks(
     site: Path, catalog: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     write(catalog, "a", SMALLEST + 'conflicts = ["b"]\n')

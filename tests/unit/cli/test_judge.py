@@ -116,7 +116,9 @@ SITE = 'allowed_devices = ["/dev/null"]\n'
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_all_say_what_a_launch_says_of(name: str, here: Path, image: Path, capsys: Capture) -> None:
+def test_every_verb_prints_what_a_launch_prints(
+    name: str, here: Path, image: Path, capsys: Capture
+) -> None:
     body, wanted = BODIES[name]
     file = here / "e.toml"
     file.write_text(f'image = "{image}"\n{body}')

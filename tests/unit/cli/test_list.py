@@ -79,7 +79,7 @@ def test_no_environment_is_no_error(
     assert capsys.readouterr() == ("no environments yet (ce init NAME creates one)\n", "")
 
 
-def test_of_several_directories_of_the_site_the_first_has_the_say(
+def test_the_first_of_several_site_directories_takes_precedence(
     home: Path, capsys: Capture
 ) -> None:
     config = home / "config.toml"

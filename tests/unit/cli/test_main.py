@@ -159,7 +159,7 @@ def test_a_wrong_command_line_is_two_lines_and_exit_code_2(
 @pytest.mark.parametrize(
     ("verb", "example"), [("plan", "ce plan train"), ("diff", "ce diff train ./train-new.toml")]
 )
-def test_who_leaves_a_name_out_is_shown_a_command(
+def test_a_missing_name_is_answered_with_a_command(
     installed: Installed, verb: str, example: str
 ) -> None:
     done = installed.ce(verb)
@@ -411,7 +411,7 @@ def test_a_mistake_of_ours_is_one_line_without_a_traceback(
         (MemoryError(), "out of memory", "--mem"),
     ],
 )
-def test_a_limit_that_is_reached_is_no_mistake_of_ours(
+def test_a_limit_that_is_reached_is_not_an_internal_error(
     error: Exception,
     said: str,
     remedy: str,

@@ -106,7 +106,7 @@ def test_a_file_has_plain_lines_not_too_many(
     )
 
 
-def test_who_listens_depends_on_what_stderr_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_of_progress_depends_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(progress.listener(quiet=True)) is Quiet
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert type(progress.listener()) is progress.Log

@@ -186,7 +186,7 @@ def test_the_first_of_several_containers_warns_that_each_rank_has_its_own(
     assert done.stderr.count("ce: warning: ") == int(warned)
 
 
-def test_a_policy_for_pulling_that_is_none_is_refused_for_a_file_too(
+def test_an_invalid_pull_policy_is_refused_for_a_file_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     image = squashfs.make(tmp_path / "i.sqsh", {"etc/x": ""})

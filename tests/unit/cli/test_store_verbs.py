@@ -111,7 +111,7 @@ def test_a_name_goes_and_the_image_with_its_last_name(owner: Owner) -> None:
     assert owner.ce("images", "-q") == ""
 
 
-def test_of_several_arguments_all_are_removed_or_none(owner: Owner) -> None:
+def test_either_all_arguments_are_removed_or_none(owner: Owner) -> None:
     one, two = owner.add("one:1"), owner.add("two:1", "three:1")
     said = owner.ce("rmi", "one:1", "missing:1", code=1)
     assert said.startswith(f"ce: error: 'missing:1': not in {owner.store}")

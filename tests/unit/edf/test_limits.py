@@ -59,7 +59,7 @@ def test_ten_thousand_variables_and_a_thousand_mounts_are_fine(tmp_path: Path) -
     assert edf.mounts[-1].origin.line == 1001
 
 
-def test_of_many_problems_the_first_ones_are_told_and_the_others_counted(tmp_path: Path) -> None:
+def test_the_first_of_many_problems_are_listed_and_the_others_counted(tmp_path: Path) -> None:
     directory = tmp_path
     path = write(directory, "x.toml", "".join(f"a{number} = 1\n" for number in range(250)))
     loaded = load_edf(path)

@@ -82,7 +82,7 @@ def test_a_file_in_an_image_that_has_no_end_is_not_read_whole(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 << 10
 
 
-def test_an_image_of_which_nothing_is_known_has_the_usual_path(
+def test_an_image_without_a_configuration_gets_the_usual_path(
     tmp_path: Path, need_tool: Callable[[str], str]
 ) -> None:
     need_tool("mksquashfs")
@@ -147,7 +147,7 @@ def test_a_start_script_that_only_executes_the_command_is_no_entrypoint() -> Non
     assert parse_rc('cd "/" && unset OLDPWD || exit 1\nexec "$@"\n') == ("/", ())
 
 
-def test_another_start_script_is_nobodys_business() -> None:
+def test_any_other_start_script_is_ignored() -> None:
     assert parse_rc("#!/bin/sh\necho boot\n") == (None, ())
 
 

@@ -111,7 +111,7 @@ def test_what_an_ended_job_has_left_is_named(image: str, tmp_path: Path) -> None
     ],
     ids=["nobody to ask", "another cluster", "hidden jobs of others"],
 )
-def test_of_what_cannot_be_known_an_image_stays(
+def test_an_image_stays_if_its_use_cannot_be_determined(
     image: str, tmp_path: Path, running: Running, said: str
 ) -> None:
     image_in_use.note(image, NODE)
@@ -119,7 +119,7 @@ def test_of_what_cannot_be_known_an_image_stays(
     assert why(image, running) == said
 
 
-def test_of_a_slurm_that_does_not_answer_no_link_is_too_old(image: str, tmp_path: Path) -> None:
+def test_no_link_is_too_old_if_slurm_does_not_answer(image: str, tmp_path: Path) -> None:
     image_in_use.note(image, NODE)
     (link,) = in_use.links(str(tmp_path))
     assert link._replace(age_s=100 * 24 * HOUR).is_over(Running("todi", {}, ME))
@@ -171,7 +171,7 @@ def lie(root: Path, name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["nothing", NAME])
-def test_who_takes_the_name_of_a_link_before_hides_nothing(
+def test_a_link_that_another_user_made_first_hides_nothing(
     image: str, tmp_path: Path, target: str
 ) -> None:
     lie(tmp_path, LINK, target)
@@ -180,7 +180,7 @@ def test_who_takes_the_name_of_a_link_before_hides_nothing(
     assert why(image, Running("alps", {"12": ME}, ME)) is not None
 
 
-def test_a_link_of_somebody_elses_pins_no_image(image: str, tmp_path: Path) -> None:
+def test_another_users_link_pins_no_image(image: str, tmp_path: Path) -> None:
     lie(tmp_path, f"12-abababababab.{OTHER}@alps", NAME)
     found = known(tmp_path, Running("alps", {"12": ME}, ME))
     assert found.why_not(image) is None

@@ -109,7 +109,7 @@ def test_only_one_holds_it_at_a_time(lock: Path, tmp_path: Path) -> None:
     assert list(lock.parent.iterdir()) == []
 
 
-def test_who_waits_is_told_for_whom_and_how_far(lock: Path) -> None:
+def test_a_waiter_learns_the_holder_and_its_progress(lock: Path) -> None:
     with holder(lock) as child:
         told: list[Holder] = []
 
@@ -186,7 +186,7 @@ def test_whether_a_process_elsewhere_lives_cannot_be_seen_here(lock: Path) -> No
     assert foreign(lock, pid=pid, machine=this_machine()).is_dead(this_machine())
 
 
-def test_a_takeover_leaves_the_lock_to_who_was_quicker(lock: Path) -> None:
+def test_a_takeover_leaves_the_lock_to_a_quicker_process(lock: Path) -> None:
     dead = foreign(lock, token="dead")
     foreign(lock, token="quicker")
     late = Lease(str(lock), this_process("eve"), QUICK)

@@ -77,7 +77,7 @@ def test_the_quick_way_gives_the_same_tree(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNUSUAL))
-def test_the_quick_way_says_what_it_cannot_do(name: str) -> None:
+def test_the_quick_way_refuses_unusual_layers(name: str) -> None:
     with pytest.raises(UnusualError):
         quick(numbered(CASES[name][0]))
 

@@ -118,7 +118,7 @@ def test_images_that_are_listed_by_digest_come_from_the_sites_stores() -> None:
         assert caught.value.message == f"/config.toml: policy.image_digests: 'x' {why}"
 
 
-def test_a_digest_that_is_none_is_refused_in_the_configuration() -> None:
+def test_an_invalid_digest_is_refused_in_the_configuration() -> None:
     for digest in ("", "sha256:abc", "0" * 64, f"sha512:{'0' * 64}", f"{DIGEST}0"):
         with pytest.raises(ValueError, match="image_digests"):
             Policy.of({"image_digests": [digest]})

@@ -145,7 +145,9 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
         ),
     ],
 )
-def test_what_is_no_image_says_why(text: str, message: str, hint: str | None) -> None:
+def test_an_invalid_image_name_is_refused_with_the_reason(
+    text: str, message: str, hint: str | None
+) -> None:
     with pytest.raises(UserError) as caught:
         parse(text, "/cwd")
     assert (caught.value.message, caught.value.hint) == (message, hint)

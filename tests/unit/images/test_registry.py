@@ -83,7 +83,7 @@ def test_what_will_not_change_is_not_asked_again(
     assert len((answers.root / "asked").read_text()) == asked
 
 
-def test_a_size_below_zero_is_no_size(answers: Answers) -> None:
+def test_a_negative_size_is_refused(answers: Answers) -> None:
     answers.say(layer=5)
     assert answers.skopeo.look_up(image(), "amd64").size == 5
     answers.say(layer=-1)
@@ -191,7 +191,7 @@ def archive(**pax: str) -> bytes:
 
 
 @pytest.mark.parametrize("pax", [{"mtime": t} for t in ("inf", "-inf", "nan", "1e999", "soon")])
-def test_a_time_that_is_no_number_is_damage(tmp_path: Path, pax: dict[str, str]) -> None:
+def test_a_time_that_is_not_a_number_counts_as_damage(tmp_path: Path, pax: dict[str, str]) -> None:
     data = archive(**pax)
     path = tmp_path / hashlib.sha256(data).hexdigest()
     path.write_bytes(data)
@@ -232,7 +232,7 @@ def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
     assert caught.value.see == "registry-unreachable"
 
 
-def test_an_archive_that_is_none_is_not_answered_with_a_registry() -> None:
+def test_a_file_that_is_not_an_archive_is_not_answered_with_a_registry() -> None:
     image = LocalImage("x", "docker-archive", "/y.tar")
     text = "loading tar component manifest.json: file does not exist"
     assert registry.explained(text, image) == (text, "image-format", None)

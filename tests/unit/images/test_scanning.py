@@ -37,9 +37,7 @@ def test_a_verdict_is_remembered(scanner: Scanner, subject: Subject) -> None:
     assert scanner.recall(subject, said.when + 1) == said
 
 
-def test_a_verdict_that_somebody_else_wrote_counts_for_nothing(
-    scanner: Scanner, subject: Subject
-) -> None:
+def test_a_verdict_that_another_user_wrote_is_ignored(scanner: Scanner, subject: Subject) -> None:
     said = scanner.scan(subject)
     (file,) = Path(scanner.directory).iterdir()
     assert Verdict.of_json(file.read_bytes()) == said

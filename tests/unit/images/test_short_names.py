@@ -90,7 +90,7 @@ def test_later_files_overrule_earlier_ones_and_what_people_chose_counts_most(hom
     assert {str(home.main), str(home.asked), str(searching), str(searching.parent)} <= {*consulted}
 
 
-def test_the_machines_files_count_for_who_has_none(tmp_path: Path) -> None:
+def test_the_machines_files_count_for_users_without_files_of_their_own(tmp_path: Path) -> None:
     consulted = short_names.read({"HOME": str(tmp_path)}, 1000).consulted
     assert "/etc/containers/registries.conf" in consulted
     assert "/etc/containers/registries.conf.d" in consulted

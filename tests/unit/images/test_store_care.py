@@ -161,7 +161,7 @@ def test_a_configuration_is_mended_from_the_blobs(store: Store) -> None:
         assert problems(store) == {}
 
 
-def test_a_check_is_no_use(store: Store) -> None:
+def test_a_check_does_not_count_as_a_use(store: Store) -> None:
     add(store, 1, used=1000)
     before = inventory.items(store.root)
     assert problems(store) == {}

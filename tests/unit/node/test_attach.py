@@ -65,7 +65,7 @@ def test_names_are_those_of_the_jobs_containers(start: Start) -> None:
     assert attach.named("7") == {"mine": own}
 
 
-def test_a_process_that_is_not_in_a_container_is_none_to_join(start: Start) -> None:
+def test_a_process_outside_a_container_cannot_be_joined(start: Start) -> None:
     outside, inside = start(inside=False), start(inside=True)
     with pytest.raises(UserError, match=f"process {outside} is not one of yours in a container"):
         attach.of_process(outside)

@@ -66,7 +66,7 @@ def test_an_image_that_is_cut_short_says_by_how_much(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hsqs", bytes(96), b"#!/bin/sh\n" * 20])
-def test_what_is_no_squashfs_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_squashfs_is_refused(tmp_path: Path, content: bytes) -> None:
     image = tmp_path / "i.sqsh"
     image.write_bytes(content)
     assert refusal(image) == f"image '{image}': is not a SquashFS file"
@@ -202,7 +202,7 @@ def test_devices_are_looked_at_and_cdi_names_are_not_paths() -> None:
     assert names == ["/dev/null"]
 
 
-def test_what_is_no_device_is_refused_with_all_others(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_device_is_refused_with_all_others(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     lacks: list[LaunchError] = []

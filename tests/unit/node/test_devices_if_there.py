@@ -112,7 +112,7 @@ def test_without_the_driver_variables_and_groups_of_the_devices_are_still_theirs
 
 
 @pytest.mark.parametrize("where", ["of_image", "edf", "job"])
-def test_with_it_the_driver_comes_too_whoever_sets_it(node: Node, where: str) -> None:
+def test_the_variable_brings_the_driver_wherever_it_is_set(node: Node, where: str) -> None:
     node.with_gpus()
     edits = node.edits(**(HAS_ALL if where == "job" else {where: HAS_ALL}))
     assert edits.devices == ALL
@@ -141,7 +141,7 @@ def test_capabilities_choose_parts_of_the_driver(node: Node, said: str, parts: l
     assert driver(edits) == [*parts, "other"]
 
 
-def test_a_capability_that_is_none_is_named_once_where_there_is_a_driver(node: Node) -> None:
+def test_an_unknown_capability_is_named_once_where_there_is_a_driver(node: Node) -> None:
     said = {**HAS_ALL, "NVIDIA_DRIVER_CAPABILITIES": "compute,utilty,compat32"}
     wanted = (*GPUS, "nvidia.com/gpu=0")
     assert node.edits(said, wanted=wanted).warnings == []

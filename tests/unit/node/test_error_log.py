@@ -41,7 +41,7 @@ def test_the_end_is_kept_for_the_owner_alone(tmp_path: Path) -> None:
     assert directory.stat().st_mode & 0o777 == 0o700
 
 
-def test_nothing_to_say_is_no_log(tmp_path: Path) -> None:
+def test_without_text_there_is_no_log(tmp_path: Path) -> None:
     assert keep(str(tmp_path), "x.log", " \n") == ""
     assert list(tmp_path.iterdir()) == []
 

@@ -160,7 +160,7 @@ def test_a_directory_on_the_containers_passwd_is_a_matter_of_the_destination() -
     assert "only a file can be mounted on a file" in str(found)
 
 
-def test_of_a_crash_of_podman_its_cause_is_told_and_not_the_end_of_its_stack() -> None:
+def test_a_crash_of_podman_is_reported_with_its_cause_and_not_the_end_of_its_stack() -> None:
     log = "fatal error: out of memory\n\nruntime stack:\nrt0_go()\n\tasm.s:345 +0x11c\n"
     assert said(f"podman\n0\nx\n{log}") == (
         "Podman cannot start the container: fatal error: out of memory"

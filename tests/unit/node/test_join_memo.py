@@ -96,7 +96,7 @@ def test_both_join_in_the_same_way_after(stage: Stage, change: Callable[[Stage],
 
 
 @pytest.mark.parametrize("name", ["image", "made", "files"])
-def test_a_container_of_which_something_else_is_recorded_is_left_to_the_launcher(
+def test_a_container_with_a_different_record_is_left_to_the_launcher(
     stage: Stage, name: str
 ) -> None:
     with (stage.place / name).open("a") as file:

@@ -164,14 +164,14 @@ MADE = {
         ),
     ],
 )
-def test_who_joins_hears_only_of_what_the_running_container_lacks(
+def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
     asked: Mapping[str, object], lacks: Sequence[str]
 ) -> None:
     assert list(ignored(made_of(parse_plan(to_json(MADE))), parse_plan(to_json(asked)))) == lacks
 
 
 @pytest.mark.parametrize("made", ["", "{", to_json({**MADE, "writable": False})])
-def test_who_joins_what_cannot_be_written_hears_of_it(made: str) -> None:
+def test_a_step_that_joins_a_read_only_container_is_warned(made: str) -> None:
     asked = {"writable": True, "writable_from": "--container-writable"}
     assert list(ignored(made, parse_plan(to_json(asked)))) == ["--container-writable (writable)"]
 
@@ -278,7 +278,7 @@ def test_a_container_that_is_handed_over_in_part_is_not_joined(short: Path) -> N
         [(b"C", 5), (b"/i.sqsh", 0), (b"\0", 0)],
     ],
 )
-def test_an_answer_of_another_form_is_none(
+def test_an_invalid_answer_counts_as_no_response(
     short: Path, packets: Sequence[tuple[bytes, int]]
 ) -> None:
     first = entered(short)
@@ -491,6 +491,6 @@ def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:
 
 
 @pytest.mark.parametrize("node", [{}, {**NODE, "SLURM_JOB_ID": "../7"}])
-def test_without_a_job_there_is_none(short: Path, node: Mapping[str, str]) -> None:
+def test_without_a_job_no_container_is_kept(short: Path, node: Mapping[str, str]) -> None:
     with pytest.raises(LaunchError, match="it lives with a job, and this is not in a job"):
         entered(short, node=node)

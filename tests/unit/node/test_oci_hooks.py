@@ -222,7 +222,7 @@ def test_what_somebody_else_owns_is_refused(site: Site, what: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", "{}", '{"version": "0.1.0"}', '{"hook": {"path": 1}, "stages": []}', "\0"]
 )
-def test_a_file_that_is_none_is_named(site: Site, text: str) -> None:
+def test_an_invalid_hook_file_is_named(site: Site, text: str) -> None:
     file = site.directory / "a.json"
     file.write_text(text)
     assert site.refusal().startswith(f"OCI hook file '{file}': not as in oci-hooks(5): ")

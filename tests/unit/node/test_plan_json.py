@@ -43,7 +43,7 @@ def test_what_is_written_reads_as_itself(value: object) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
-def test_what_is_no_document_fails_as_with_json_loads(text: str) -> None:
+def test_invalid_json_fails_as_with_json_loads(text: str) -> None:
     assert outcome(parse_json, text) == outcome(json.loads, text)
 
 
@@ -120,7 +120,7 @@ def test_a_variable_that_slurm_sets_for_each_task_is_named_as_such(name: str) ->
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", '"x"', "null", "[" * 100_000])
-def test_what_is_no_plan_is_refused_as_damaged(text: str) -> None:
+def test_json_that_is_not_a_plan_is_refused_as_damaged(text: str) -> None:
     with pytest.raises(LaunchError, match="the plan that arrived on this node is damaged: "):
         parse_plan(text)
 

@@ -247,7 +247,7 @@ def test_a_listed_name_outside_of_the_sites_stores_is_a_name_only(node: Node, li
 
 @pytest.mark.parametrize("value", ['"sha256:x"', "true", "[1]", "{}"])
 @pytest.mark.parametrize("rule", ["image_digests", "mount_sources"])
-def test_a_list_that_is_none_starts_nothing(node: Node, rule: str, value: str) -> None:
+def test_a_rule_that_is_not_a_list_starts_nothing(node: Node, rule: str, value: str) -> None:
     node.says(f"[policy]\n{rule} = {value}\n")
     said = node.refusal(node.image)
     assert said == f"{node.conf}/config.toml:3: policy.{rule}: expected an array of strings"

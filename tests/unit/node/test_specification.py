@@ -125,7 +125,7 @@ def test_the_user_gets_entries_and_a_home() -> None:
     assert of("root-dir") == [["/s/root", "/home/me"]]
 
 
-def test_a_home_that_is_no_path_is_not_made() -> None:
+def test_a_home_that_is_not_a_path_is_not_made() -> None:
     homeless = Person(1, 1, "", "", "relative")
     assert "root-dir" not in [name for name, _arguments in steps(person=homeless)]
 

@@ -634,7 +634,7 @@ def test_nothing_is_remembered_with(
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_start_that_asks_more_of_a_node_than_ce_node_does_is_none_to_remember(
+def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -650,7 +650,7 @@ def test_a_start_that_asks_more_of_a_node_than_ce_node_does_is_none_to_remember(
     assert not is_plain()
 
 
-def test_a_batch_script_or_a_server_of_mpi_is_none_to_remember(
+def test_a_batch_script_or_an_mpi_server_is_not_remembered(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -678,7 +678,7 @@ def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -
     assert not starts.starts_without_python()
 
 
-def test_a_start_of_roots_is_none_to_remember(
+def test_a_start_by_root_is_not_remembered(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan: Any = starts.plan

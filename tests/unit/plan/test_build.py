@@ -97,7 +97,7 @@ def test_the_users_own_words_are_the_error_of_a_demanded_variable() -> None:
     assert str(outcome.problems[0]) == "/e.toml:3: env.A: ${image:NO}: needs a newer image"
 
 
-def test_an_image_of_which_nothing_is_known_says_where_that_could_be_written() -> None:
+def test_an_unknown_image_configuration_is_reported_with_the_file_that_could_hold_it() -> None:
     unknown = replace(PLAIN, source="")
     outcome = built(edf(env=(entry("A", variable("image:NO")),)), unknown)
     assert outcome.problems[0].hint == (

@@ -156,7 +156,7 @@ def test_a_variant_without_the_switch_enables_the_hook_that_it_is_for(catalog: C
     assert (chosen(off), off.problems) == ([], ())
 
 
-def test_of_a_parameter_of_a_hook_that_is_off_it_is_said_that_it_has_no_effect(
+def test_a_parameter_of_a_hook_that_is_off_is_reported_to_have_no_effect(
     catalog: Catalog,
 ) -> None:
     found = used(catalog, ssh__port="15264")

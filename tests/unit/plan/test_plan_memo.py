@@ -62,7 +62,7 @@ def test_a_remembered_plan_is_told_to_python_of_the_same_version_alone(
     assert (done.returncode, done.stdout) == (2, b"")
 
 
-def test_who_asks_for_a_remembered_plan_starts_no_planner(user: User) -> None:
+def test_a_request_for_a_remembered_plan_starts_no_planner(user: User) -> None:
     printed = user.plan()
     words = [str(user.installed()), f"--remembered={container_engine.__version__}", "--"]
     for name, expected in (("e", (0, "\0".join(["", *divided(printed), ""]))), ("f", (1, ""))):
@@ -517,7 +517,7 @@ def test_no_damage_of_a_memo_changes_what_is_planned(user: User) -> None:
     assert user.recalled() == printed
 
 
-def test_a_memo_that_is_not_as_it_was_written_is_none(user: User) -> None:
+def test_a_memo_that_is_not_as_it_was_written_is_not_used(user: User) -> None:
     """A disk may change a bit, for example in the plan's mounts."""
     printed = user.plan()
     (file,) = user.memos()

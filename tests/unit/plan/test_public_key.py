@@ -32,7 +32,7 @@ def test_a_public_key_is_taken_without_its_comment(text: str) -> None:
         ("\udcff\udcfe", "is not a public key that the server understands"),
     ],
 )
-def test_what_is_no_public_key_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_an_invalid_public_key_is_refused_with_the_reason(text: str, message: str) -> None:
     judged = judge("/k", text.encode("utf-8", "surrogateescape"))
     assert judged.line is None
     assert judged.message == f"'/k' {message}" or judged.message.endswith(message)

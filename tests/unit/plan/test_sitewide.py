@@ -148,7 +148,7 @@ def test_what_the_site_keeps_for_itself_is_refused(
         'mounts = ["/x:/scratch2", "/y:/opt/site/lib/below"]',
     ],
 )
-def test_who_says_what_the_site_says_or_something_else_is_not_refused(site: Site, edf: str) -> None:
+def test_a_setting_equal_or_unrelated_to_the_sites_is_not_refused(site: Site, edf: str) -> None:
     assert site.said(f"edf_may_override = []\n{SITE}", edf) == ""
 
 

@@ -102,7 +102,7 @@ def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, trace_dir: str)
     assert found.consulted == (f"{tmp_path}/traces/7.0",)
 
 
-def test_of_a_step_only_ones_own_trace_counts(
+def test_only_the_users_own_trace_of_a_step_counts(
     tmp_path: Path, as_nobody: Callable[[Path], None]
 ) -> None:
     """In a directory of all users, another user can leave a trace for a future job."""

@@ -79,7 +79,7 @@ def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
     assert (first.joined, first.end) == (2, 1_700_000_002.0)
 
 
-def test_nodes_of_which_there_is_no_trace_are_named(tmp_path: Path) -> None:
+def test_nodes_without_a_trace_are_named(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-3]"), ended(101, 102))
     write(tmp_path, "7.0", "n3", facts(50, nodes="n[1-3]"), ended(101, 102))
     traces = reader.read(str(tmp_path), "7.0")
@@ -90,7 +90,7 @@ def test_nodes_of_which_there_is_no_trace_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nodes", ["n[1-10]", "", "n[1-x]"])
-def test_where_there_is_one_of_each_node_or_nobody_knows_there_is_no_word(
+def test_no_trace_is_reported_missing_if_all_are_there_or_the_nodes_are_unknown(
     step: Path, nodes: str
 ) -> None:
     write(step, "7.0", "n1", facts(50, nodes=nodes), ended(101, 102))
@@ -99,7 +99,7 @@ def test_where_there_is_one_of_each_node_or_nobody_knows_there_is_no_word(
     assert "no trace" not in lines[-1]
 
 
-def test_of_many_missing_nodes_some_are_named(tmp_path: Path) -> None:
+def test_only_some_of_many_missing_nodes_are_named(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-20]"), ended(101, 102))
     last = list(table.lines("7.0", reader.read(str(tmp_path), "7.0")))[-1]
     assert last.startswith("no trace of n2, n3, n4, n5, n6, n7, n8, n9 and 11 more: ")
@@ -118,7 +118,7 @@ def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
     assert "slow: n10 took 425.0 ms" in lines
 
 
-def test_of_a_step_that_runs_the_tasks_are_not_counted(tmp_path: Path) -> None:
+def test_tasks_of_a_running_step_are_not_counted(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50))
     assert next(table.lines("7.0", reader.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
 
@@ -318,7 +318,7 @@ def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> Non
     assert [e["pid"] for e in events if e["name"] == "plan"] == [0]
 
 
-def test_what_somebody_else_put_there_is_not_believed(step: Path) -> None:
+def test_links_and_other_users_traces_are_not_listed(step: Path) -> None:
     (step / "8.0").symlink_to(step / "7.0")
     other = os.geteuid() + 1
     assert reader.steps(str(step), os.geteuid()) == ["7.0"]
@@ -363,7 +363,7 @@ class _Gone:
         raise FileNotFoundError(self.name)
 
 
-def test_of_a_step_that_was_removed_there_is_no_trace(tmp_path: Path) -> None:
+def test_a_removed_step_has_no_trace(tmp_path: Path) -> None:
     assert reader.read(str(tmp_path), "7.0") == []
     (tmp_path / "7.0").mkdir()
     (tmp_path / "7.0/n1.json").symlink_to("gone")

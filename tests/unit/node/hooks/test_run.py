@@ -54,7 +54,7 @@ def test_a_missing_device_is_named_with_its_hook_and_a_remedy() -> None:
     assert 'com.hooks.cxi.enabled = "false"' in (refused.value.hint or "")
 
 
-def test_what_is_no_device_does_not_count_as_one(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_device_does_not_count_as_one(tmp_path: Path) -> None:
     (tmp_path / "cxi0").touch()
     with pytest.raises(LaunchError, match="does not exist on this node"):
         on_node(hook(devices=[device(f"{tmp_path}/cxi*")]))

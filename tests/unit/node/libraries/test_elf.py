@@ -137,7 +137,7 @@ def test_a_library_without_section_headers_reads_the_same(library: Path, tmp_pat
         (b"\x7fELF\x02\x01\x01" + bytes(9) + b"\1\0" + bytes(50), "that is not loaded"),
     ],
 )
-def test_what_is_no_library_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "libx.so"
     path.write_bytes(content)
     with pytest.raises(elf.NotALibraryError, match=why):

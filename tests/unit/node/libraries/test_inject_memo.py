@@ -148,7 +148,7 @@ def test_what_has_another_path_of_the_kernel_is_not_remembered(software: Softwar
 
 
 @pytest.mark.parametrize("place", ["/dev/shm", "/sys/class", "/proc/self"])
-def test_what_lies_where_files_come_and_go_unseen_is_not_remembered(
+def test_files_in_kernel_file_systems_and_shared_memory_are_not_remembered(
     software: Software, place: str
 ) -> None:
     tree = Tree()
@@ -157,7 +157,7 @@ def test_what_lies_where_files_come_and_go_unseen_is_not_remembered(
     assert not software.is_known()
 
 
-def test_what_is_young_is_not_remembered(
+def test_recently_changed_files_are_not_remembered(
     software: Software, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(private_files, "SETTLED_NS", 3_600_000_000_000)
@@ -170,7 +170,7 @@ def test_what_is_young_is_not_remembered(
 
 
 @pytest.mark.parametrize("about", ["boot", "release", "request"])
-def test_what_was_of_another_boot_release_or_request_is_not_known(
+def test_a_memo_from_another_boot_release_or_request_is_not_used(
     software: Software, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, about: str
 ) -> None:
     software.remember(Tree())
@@ -279,7 +279,7 @@ def test_without_a_place_nothing_is_known() -> None:
     "operations",
     ["[[1]]", '["file"]', '[["file",1]]', '[["file",["x"]]]', '[["file","\\u0000"]]', "1", "[[]]"],
 )
-def test_what_is_no_operation_is_not_known(software: Software, operations: str) -> None:
+def test_a_memo_with_an_invalid_operation_is_not_used(software: Software, operations: str) -> None:
     software.remember(Tree())
     text = software.text
     changed = text[: text.index('"operations":')]

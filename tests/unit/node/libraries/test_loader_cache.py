@@ -71,7 +71,7 @@ def test_numbers_in_names_count_as_numbers() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 100, b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0"])
-def test_what_is_no_cache_is_an_empty_one_and_can_be_added_to(
+def test_an_invalid_cache_counts_as_empty_and_takes_new_entries(
     tmp_path: Path, content: bytes
 ) -> None:
     cache = Cache(content, MACHINE)

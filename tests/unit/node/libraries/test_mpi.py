@@ -16,7 +16,7 @@ def test_an_mpich_that_names_no_pmix_library_does_not_speak_pmix(name: str) -> N
 @pytest.mark.parametrize(
     "more", [b"\0libpmix.so.2\0", b"\0libpmi.so.0\0", b"\0PMIX_MCA_gds\0"], ids=str
 )
-def test_of_one_that_loads_a_library_for_it_nothing_is_said(more: bytes) -> None:
+def test_an_mpich_that_loads_a_library_for_pmix_is_not_reported(more: bytes) -> None:
     content = MPICH + more
     assert unsupported("libmpi.so.12", "pmix", content.__contains__, has_components=False) == ""
 

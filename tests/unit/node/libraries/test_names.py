@@ -12,7 +12,9 @@ from container_engine.node.libraries.names import c_version, file_version, numbe
     ("text", "version"),
     [("2.36", (2, 36)), ("2.2\N{SUPERSCRIPT TWO}", (2,)), ("2." + "9" * 5000, (2,)), ("", ())],
 )
-def test_what_is_no_number_ends_a_version(text: str, version: tuple[int, ...]) -> None:
+def test_a_version_ends_before_a_part_that_is_not_a_number(
+    text: str, version: tuple[int, ...]
+) -> None:
     assert numbers(text) == version
     assert c_version([f"GLIBC_{text}"]) == version
 
