@@ -21,7 +21,8 @@ _SET_ASIDE = tuple(_HELD + prefix for prefix in _CHOOSING_CODE)
 def take_back() -> None:
     """Rename the variables that ce-start has set aside back to their own names, in os.environ only.
 
-    The environment of the C library must not have them: OpenSSL reads its own only on first use.
+    The environment of the C library must not have them: OpenSSL reads its variables late, on first
+    use.
     """
     for name in [name for name in os.environ if name.startswith(_SET_ASIDE)]:
         own = name.removeprefix(_HELD)

@@ -1,8 +1,8 @@
 """Check that only trusted users can change a file that decides what is run.
 
-The one place of this rule in Python. `node/report/trace.py` compares inline, because
-every launch would pay for the import; `append` in `spank_plugin/plugin/audit.c` is the
-plugin's.
+The only place in Python that checks it, with one exception: `node/report/trace.py` compares
+inline, because every launch would pay for the import. The plugin has its own check, `append` in
+`spank_plugin/plugin/audit.c`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,10 @@ class CommandError(CeError):
 
 
 def _command(argv: Sequence[str]) -> str:
-    """Return a line with the command, ready to paste: for the details, as it is long for a hint."""
+    """Return a line with the command, ready to paste.
+
+    It is for an error's details: a hint would be too long.
+    """
     return f"the command was: {shlex.join(argv)}"
 
 
@@ -186,7 +189,7 @@ def merged(
                 end.close()
                 while piece := _next_piece(stream):
                     if is_shown:
-                        with contextlib.suppress(OSError):  # a closed terminal ends no program
+                        with contextlib.suppress(OSError):  # a closed terminal must not end it
                             os.write(2, piece)
                     heard(piece)
                     last = (last + piece)[-_PIECE:]

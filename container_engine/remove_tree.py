@@ -12,8 +12,9 @@ from container_engine.mountinfo import mounts
 def remove_tree(path: str) -> None:
     """Remove a directory and everything below it. Raise OSError; EBUSY if it contains a mount.
 
-    What is mounted, for example a home directory, is not part of the tree. Directories without
-    permissions for their owner, as overlayfs and root in a container make them, get these first.
+    What is mounted, for example a home directory, is not part of the tree. Directories that their
+    owner may not read or change, as overlayfs and root in a container make them, are made
+    accessible first.
     """
     from shutil import rmtree
 

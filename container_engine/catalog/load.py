@@ -162,7 +162,7 @@ def load(directories: Sequence[str], owners: Iterable[int]) -> Catalog:
 
 
 def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `lower` with tables merged key by key with those of `upper`, other values replaced."""
+    """Return `lower` with `upper` merged over it: tables key by key, all else is replaced."""
     result = dict(lower)
     for key, value in upper.items():
         below = result.get(key)

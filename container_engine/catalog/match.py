@@ -121,7 +121,7 @@ def _left_out(other: Hook, one: Active, annotations: Mapping[str, str]) -> Refus
         return Refusal(one.asked, message, f"{other.file} says so")
     if other.switch not in annotations:
         return None
-    # the user has disabled it: the hook that implies it may not work, but may be wanted
+    # disabled by the user: the hook that implies it may not work, but may still be wanted
     value = annotations[other.switch]
     message = f"'{value}', so the hook '{name}' is left out, which {one.hook.name} needs"
     return Refusal(other.switch, message, "remove the line", is_error=False)

@@ -102,7 +102,7 @@ class Check(Model):
 
 
 class OciHook(Model):
-    """As in the containerEdits of CDI and in the OCI runtime specification."""
+    """An OCI hook, as in the containerEdits of CDI and in the OCI runtime specification."""
 
     hookName: Annotated[Stage, about("the stage at which it runs")]  # noqa: N815
     path: Annotated[str, about("absolute path of the program on the node", pattern="^[/{]")]

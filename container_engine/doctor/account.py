@@ -1,4 +1,4 @@
-"""Checks the calling user's account, and reports what containers do not need of it."""
+"""Checks the calling user's account, and reports which parts of it containers can do without."""
 
 from __future__ import annotations
 

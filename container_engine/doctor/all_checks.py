@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def look(context: Context, *, whole: bool) -> Iterator[Finding]:
-    """Check this host; with `whole` also what a host needs where users submit."""
+    """Check this host; with `whole`, also check what a submit host needs."""
     settings, configuration = site_and_finding(context)
     yield from _node(context, settings, configuration, is_node=not whole)
     if whole:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 600
 _ROOM_S = 30  # the longest wait of a step for resources on its nodes
-_NO_ROOM = 75  # srun's exit code after that
+_NO_ROOM = 75  # srun's exit code if it waited in vain
 # checks whose result an upgrade changes, and which is usually the same on all nodes of a cluster
 _ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm", "plugstack.conf", "tasks")
 # checks of the site's own files, which should be the same on all nodes, and the remedy if not
@@ -203,7 +203,7 @@ def differing(folded: Sequence[Folded]) -> list[Folded]:
 
 
 def unlike(folded: Sequence[Folded], own_rules: Finding) -> list[Folded]:
-    """Return warnings of configurations that differ between nodes, or rules from this host's."""
+    """Return warnings if configurations differ between nodes, or their rules from this host's."""
     found: list[Folded] = []
     for check, remedy in _WRITTEN.items():
         fine = [entry for entry in folded if entry.finding.check == check and _is_fine(entry)]

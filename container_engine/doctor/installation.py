@@ -152,7 +152,7 @@ def _release(prefix: Path, version: str) -> Finding:
 
 
 def _programs_around_jobs(settings: Mapping[str, str], *, is_node: bool) -> Iterator[Finding]:
-    """Check the programs that Slurm runs around jobs and tasks, and what a missing one does."""
+    """Report programs that Slurm would run around jobs and tasks but that are missing."""
     for name, value in settings.items():
         kind = name.partition("[")[0]  # Slurm 24.11 numbers them
         if kind not in _WITHOUT or not value.startswith("/") or _is_there(value):
@@ -176,7 +176,10 @@ def _before_scripts(prefix: Path, settings: Mapping[str, str]) -> Iterator[Findi
 
 
 def _is_there(pattern: str) -> bool:
-    """Check whether all files that `pattern` matches are programs; assume so for hidden ones."""
+    """Check whether all files that `pattern` matches are programs.
+
+    Files that this user may not see are assumed to be.
+    """
     try:
         found = glob.glob(pattern) or [pattern]
         return all(os.stat(path).st_mode & 0o111 for path in found)

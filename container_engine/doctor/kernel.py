@@ -17,12 +17,12 @@ _NEEDED = (5, 11)  # overlay with userxattr in a user namespace
 _ALL_MAY = 0o666
 _NAMESPACES = 2  # the guard's and crun's
 _APPARMOR = "apparmor_restrict_unprivileged_userns"
-# the path of the AppArmor profile that comes with the engine, if the site has installed it
+# where a site installs the engine's AppArmor profile
 _PROFILE = "etc/apparmor.d/ce-guard"
 
 
 def look(root: Path) -> Iterator[Finding]:
-    """Yield all findings of this module, in the order in which a start needs their subjects."""
+    """Yield all findings of this module, in the order in which a start needs what they check."""
     yield _version(root)
     yield _user_namespaces(root)
     yield _cgroups(root)

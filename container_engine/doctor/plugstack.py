@@ -74,7 +74,7 @@ def look(prefix: Path, settings: Mapping[str, str], start_limit_s: float) -> Ite
 
 
 def _other(line: _Line, prefix: Path, wanted: str) -> Iterator[Finding]:
-    """Report that Slurm uses another installation, and what that has and this one lacks."""
+    """Report that Slurm uses another installation, and warn if only that has the site's files."""
     loaded, *arguments = line.text.split()[1:]
     text = f"{line.place} loads another installation: {loaded}"
     yield failed(_CHECK, text, f"replace that line, never add a second one: {wanted}")

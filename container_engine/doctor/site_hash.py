@@ -24,7 +24,7 @@ def settings(config: SiteConfig) -> str:
 
 
 def rules(config: SiteConfig) -> str:
-    """Return a text with the hash of the rules that nodes apply, and of the stores these name."""
+    """Return a text with the hash of the rules that nodes apply and of what they refer to."""
     policy = config.policy.as_dict()
     if not any(policy[rule] for rule in _RULES):
         return "none for images and mounts"

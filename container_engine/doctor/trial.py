@@ -60,7 +60,7 @@ def _make_image(directory: str, image: str, env: Mapping[str, str]) -> None:
 
 
 def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> Finding | None:
-    """Return what starting the image shows, or None if the site's policy refuses it."""
+    """Return the finding on a start of the image, or None if the site's policy refuses it."""
     with open(f"{directory}/trial.toml", "w", encoding="utf-8") as file:
         file.write(f'image = "{image}"\n[env]\n{_MARK} = "inside"\n')
     argv = [ce, "run", f"{directory}/trial.toml", "--", *_COMMAND]

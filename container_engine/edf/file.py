@@ -53,7 +53,8 @@ class EdfFile(Struct, frozen=True):
 def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfFile:
     """Read, check and expand one file. Problems are part of the result and raise no error.
 
-    `directory` is the one of the search path in which the file was found, None for a path.
+    `directory` is the directory of the search path in which the file was found; None if the file
+    was named by its path.
     """
     try:
         text = read_source(path, directory)

@@ -43,8 +43,8 @@ class Assignment(Struct, frozen=True):
 class History(Struct, frozen=True):
     """One effective value under its name for users (`mounts[1]`, `env.PATH`).
 
-    `effective` is the place that counts. `others` are the overridden places, the next in precedence
-    last; for devices and start-up lines they only repeat the value.
+    `effective` is the place whose value is used. `others` are the overridden places, the next in
+    precedence last; for devices and start-up lines they only repeat the value.
     """
 
     key: str

@@ -75,8 +75,9 @@ class _Unmount(NamedTuple):
 class Overlay(Struct, frozen=True):
     """The part of an environment that options add.
 
-    `unmounted` are the mounts of the environment that they remove; `home` is the option that
-    decides whether the user's home is mounted, if one is given. `env` is the caller's environment.
+    `unmounted` are the mounts of the environment that the options remove; `home` is the option
+    that decides whether the user's home is mounted, if one is given. `env` is the caller's
+    environment.
     """
 
     layer: Layer = Layer()
@@ -123,7 +124,7 @@ def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
 
 
 def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
-    """Return `lower`, an environment, with the options over it."""
+    """Return the environment `lower` with the options applied over it."""
     below = _with_home(over, lower, problems)
     mounts = dict(below.mounts)
     for one in over.unmounted:

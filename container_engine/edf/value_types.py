@@ -82,7 +82,7 @@ def _unknown_key(key: str, report: Report) -> None:
 
 
 def _check_places(data: dict[str, Any], report: Report) -> None:
-    """Warn of keys below a table, to which they belong by the rules of TOML."""
+    """Warn of keys of the top level that are written below a table, and so belong to it."""
     for table in _TABLES:
         inner = data.get(table)
         if not isinstance(inner, dict):

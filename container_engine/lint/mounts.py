@@ -1,4 +1,4 @@
-"""Advises on mounts that expose, hide or lack more than their author may know. Pure."""
+"""Advises on mounts with effects that their author may not expect. Pure."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _TUNING = ("FI_CXI_", "FI_MR_CACHE_", "FI_PROVIDER", "OFI_NCCL_", _NVSHMEM)
 _PLUGIN_PARTS = ("aws-ofi-nccl", "aws-ofi-ccl", "libnccl-net", "librccl-net")
 _FABRIC_PARTS = ("libfabric", "libcxi")
 _OWN_STACK = ("alps-extended", "alps-images", "alps_extended")
-# one library of the host's own directories
+# a library in a system directory of the host
 _HOST_LIBRARY = re.compile(r"/(?:usr/)?lib(?:64)?/(?:[^/]+/)?([^/]+\.so(?:\.[^/]*)?)")
 
 

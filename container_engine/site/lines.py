@@ -70,7 +70,7 @@ def _line(file: str, key: str, message: str) -> int:
 
 
 def _in_its_file(key: str, origins: Mapping[str, str]) -> str:
-    """Return mounts[0] for mounts[2] if the file of that item has none before it."""
+    """Return a key with its index in its own file: mounts[0] for mounts[2] if it is the first."""
     found = _INDEX.match(key)
     if found is None or key not in origins:
         return key

@@ -118,7 +118,7 @@ class _Looked(NamedTuple):
 def of_clusters(files: Sequence[str]) -> list[str]:
     """Return the files of all clusters, which are in clusters.d of the configuration's directory.
 
-    `files` are those of the configuration; without any there are none of clusters.
+    `files` are those of the configuration; if there are none, clusters have none either.
     """
     return _in_clusters(_above(files), []) if files else []
 

@@ -36,7 +36,9 @@ class Request(NamedTuple):
 
 
 def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") -> Request:
-    """Return the request with the environment and the image of the container that it names.
+    """Return the request for `words`, completed by the container that they name.
+
+    What is added are the environment and the image of that container.
 
     `traces` is the directory of the user's traces, for a container whose only name is JOB.STEP.
     Outside of a job, the request can only join a running container.

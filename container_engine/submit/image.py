@@ -251,7 +251,8 @@ def _scanned(
 ) -> Resolved:
     """Scan the image unless a recent verdict exists; add a notice if it did not pass.
 
-    A failed scan is not passed either. Raise UserError instead if `scanner_verdict` is "block".
+    An image whose scan failed did not pass. Raise UserError instead if `scanner_verdict` is
+    "block".
     """
     if not wanted.policy.scanner:
         return resolved

@@ -83,7 +83,7 @@ def with_environment_hint(
 ) -> UserError:
     """Return the error about an image, with `hint` if it was not found and is an environment.
 
-    In `hint`, {} is the environment's name. Another hint names an image that is in a store.
+    In `hint`, {} is the environment's name. Otherwise the hint may name a similar image in a store.
     """
     if error.see not in _NOT_THERE:
         return error

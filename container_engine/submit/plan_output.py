@@ -36,7 +36,7 @@ def plan_of(
 def new_plan_of(
     name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
 ) -> Printed:
-    """Return what `plan_of` does, from a new plan: nothing is looked up. Raise CeError."""
+    """Return what `plan_of` does, but always make a new plan. Raise CeError."""
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
@@ -87,7 +87,9 @@ def _output(program: str, argv: list[str], env: Mapping[str, str]) -> bytes:
 
 
 def with_secret(parts: Sequence[str]) -> str:
-    """Return a launch's plan: the parts, joined by a new secret; "" for no parts, no container.
+    """Return a launch's plan: `parts` with a new secret between them.
+
+    It is "" without parts: the launch has no container.
 
     All nodes of a step know the secret from the plan, and no other process does. It is never
     written to a memo.

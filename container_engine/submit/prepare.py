@@ -124,9 +124,9 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
 def _judged_early(
     edf: Edf, loaded: Loaded, context: Context, offered: Offer
 ) -> tuple[Problem, ...]:
-    """Return the warnings that need no image. Raise RefusedError for an error among the problems.
+    """Return the warnings that can be given without the image.
 
-    So a user learns of it before a long download.
+    Raise RefusedError if there are errors, so that a user learns of them before a long download.
     """
     found = judge(edf, None, offered, __version__).problems
     if any(problem.severity == "error" for problem in found):

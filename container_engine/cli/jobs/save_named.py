@@ -1,4 +1,4 @@
-"""Save a container that lives with its job: by a step that joins it, or goes on with it."""
+"""Save a container that lives with its job: by a step that joins it or continues it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _EMPTY = (
     " out so that the there this to what when where which why with you your"
 )
 _MOST = 7
-# Directories of pages for administrators, which weigh less, and how much.
+# Pages for administrators weigh less than others.
 _ADMIN, _ADMIN_WEIGHT = "admin", 0.5
 # lists of all errors, which have every word
 _LISTS = ("errors", "troubleshooting", "tickets")

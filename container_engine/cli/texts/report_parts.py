@@ -94,7 +94,7 @@ def parts(subject: Subject) -> Iterator[Part]:
         yield Part("the job in Slurm", partial(_job, subject))
         yield Part("traces", partial(_traces, subject))
     yield Part("error logs", partial(_logs, subject))
-    # the file of the environment itself is the last; one that is only an image has none
+    # the file of the environment itself is the last; an environment of only an image has none
     last = [file for nodes in subject.traces.values() for file in nodes[0].facts["files"][-1:]]
     for path in dict.fromkeys(last):
         yield Part(f"plan of {path}, as it is now", partial(_plan, path, subject))

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> list[str]:
-    """Return lines for the terminal; read the image's file. Raise UserError for an invalid name."""
+    """Return lines for the terminal that explain a variable; this reads the image's file.
+
+    Raise UserError for an invalid name.
+    """
     if not name or "=" in name or "\0" in name:
         raise UserError(f"explain: '{name}' is not a valid name of a variable")
     image = known_image(traced.edf, context, traced.site)

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument(
         "context", metavar="CONTEXT", help="the build context: the directory that COPY reads from"
     )
-    source.required = False  # execute says more about one that is missing
+    source.required = False  # execute has a better message if it is missing
     parser.add_argument(
         "-f", "--file", metavar="FILE", help="default: the CONTEXT's Containerfile or Dockerfile"
     )

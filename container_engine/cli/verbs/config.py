@@ -169,7 +169,7 @@ def _programs(config: Configuration) -> Iterator[Fault]:
     if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
         yield Fault(config.origins[key], f"'{policy.signature_policy}' cannot be read", key=key)
     if not all(map(os.path.isdir, config.settings.hooks_dirs)):
-        return  # a fault of its own
+        return  # reported as a fault of its own
     for kind, _number, fault in site_files(config.settings):
         if kind == "OCI hooks" and fault is not None:
             yield fault

@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-w", "--node", metavar="NODE", help="the node to enter; default: the step's first"
     )
-    # of docker exec: the terminal is always the caller's
+    # options of docker exec: the terminal is always the caller's
     for name in ("-i", "--interactive", "-t", "--tty"):
         parser.add_argument(
             name, action="store_true", dest=argparse.SUPPRESS, help=argparse.SUPPRESS

@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     known = help_pages.read(context.prefix)
     asked = arguments.asked
     texts = [_about(word, known) for word in asked] or [_overview()]
-    # several words are a question, also where each is the name of a verb
+    # several words are a question, also if each is the name of a verb
     if None in texts or (len(asked) > 1 and any(word in verb_table.VERBS for word in asked)):
         texts = [_found(" ".join(arguments.asked), known)]
     output.exact("\n".join(text for text in texts if text is not None).encode())
@@ -89,7 +89,7 @@ def _about(word: str, known: Mapping[str, Page]) -> str | None:
 def _found(words: str, known: dict[str, Page]) -> str:
     """Return the names of the pages about `words`, each with its title."""
     instead = FOREIGN_VERBS.get(words)
-    # what looks like a code is one that is misspelt
+    # words that look like an error's code are a misspelt one
     found = [] if "-" in words and nearest(words, FAULTS) else help_pages.search(words, known)
     if not found and instead is None:
         names = [*FAULTS, *TOPICS, *known, *verb_table.VERBS, "errors"]

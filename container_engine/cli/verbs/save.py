@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "step", metavar="JOB[.STEP|.NAME]|NAME", help="a step, a job's newest one, or a name"
     )
     file = parser.add_argument("file", metavar="IMAGE.sqsh", help="the file that is made")
-    file.required = False  # with the option of docker save it is missing
+    file.required = False  # missing if docker's option, -o, is used instead
     parser.add_argument("-o", "--output", help=argparse.SUPPRESS)
 
 

@@ -39,7 +39,7 @@ _NONE: Xattrs = ()
 
 
 class UnusualError(Exception):
-    """An archive that only `merge_seek.py` can read. Has no message for users."""
+    """An archive that only `merge_seek.py` can read. It has no message for users."""
 
 
 class DamagedError(Exception):

@@ -147,7 +147,7 @@ def _running(env: Mapping[str, str], uid: int) -> Running:
 
 
 def links(root: str) -> tuple[Link, ...]:
-    """Return the links of the store `root`. Must be called before Slurm is asked for its jobs."""
+    """Return the links of the store `root`. Call this before Slurm is asked for its jobs."""
     return tuple(sorted(_links(root)))
 
 

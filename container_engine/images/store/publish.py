@@ -148,7 +148,7 @@ def note_name(path: str, name: str, judge: str = "") -> None:
 
 
 def names(path: str) -> dict[str, str]:
-    """Return the recorded names of the image `path`, each with the hash of the policy, or "".
+    """Return the recorded names of the image `path`, each with its `judge` (see `note_name`).
 
     As on nodes, they are trusted only if the image's owner or root wrote them. Otherwise adding a
     name would rewrite somebody else's names as this user's.
