@@ -141,9 +141,9 @@ recording: sandbox-engine $(VENV)/.build ## record the terminal session of the d
 	@$(PYTHON) -m venv build/termtosvg && build/termtosvg/bin/pip install -qq 'setuptools<80' termtosvg
 	@sandbox/up -n 2 && $(PYTHON) docs/record.py build/termtosvg/bin/termtosvg
 
-lint: $(VENV)/.dev ## form, lint and types of the Python sources, English of comments
+lint: $(VENV)/.dev ## form, lint and types of the Python sources, English of comments, lines of C
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && \
-		$(VENV)/bin/python -m tests.english && $(VENV)/bin/mypy $(CHECKED)
+		$(VENV)/bin/python -m tests.english && $(VENV)/bin/python -m tests.c_lines && $(VENV)/bin/mypy $(CHECKED)
 
 unit: $(VENV)/.dev ## unit tests, without Slurm and Podman; T=FILE::TEST is one of them
 	@$(PYTEST) $(or $(T),-n auto --maxprocesses=8 tests/unit)

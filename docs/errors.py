@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,7 +62,7 @@ def header() -> str:
     sources = (path.read_text(encoding="utf-8") for path in PLUGIN.rglob("*.c"))
     used = set(re.findall(r"\bCE_HELP_\w+", "\n".join(sources)))
     lines = "".join(
-        f'#define {name} \\\n\tCE_HELP("{code}", "{fault.remedy}")\n'
+        f'#define {name} \\\n\tCE_HELP("{code}",{_literal(fault.remedy)})\n'
         for code, fault in FAULTS.items()
         if (name := f"CE_HELP_{code.replace('-', '_').upper()}") in used
     )
@@ -72,6 +73,12 @@ def header() -> str:
         '#define CE_HELP(code, remedy) "ce: hint: " remedy "\\nce: see: ce help " code\n\n'
         f"{lines}\n#endif\n"
     )
+
+
+def _literal(text: str) -> str:
+    """Return a C string for a macro, on lines of its own."""
+    lines = textwrap.wrap(text, 88)
+    return " \\\n\t\t".join(["", *(f'"{line} "' for line in lines[:-1]), f'"{lines[-1]}"'])
 
 
 def pages() -> dict[Path, str]:

@@ -1,6 +1,6 @@
 /*
- * Names that the planner, the plugin and the programs on the nodes share: keywords of the planner's output, and
- * environment variables of the step that carry this output to the nodes.
+ * Names that the planner, the plugin and the programs on the nodes share: keywords of the planner's output,
+ * and environment variables of the step that carry this output to the nodes.
  */
 #ifndef CE_CARRIED_H
 #define CE_CARRIED_H
@@ -12,7 +12,8 @@
 
 /* The prefix of the variables with the pieces of the planner's output; a decimal index follows. */
 #define CE_CARRY_PART "SLURM_CE_PLAN_"
-/* The user's own value of SLURM_TASK_PROLOG, in which srun names ce-prolog instead (plugin/plugin_prolog.h). */
+/* The user's own value of SLURM_TASK_PROLOG, in which srun names ce-prolog instead
+ * (plugin/plugin_prolog.h). */
 #define CE_CARRY_OWN_PROLOG "SLURM_CE_OWN_PROLOG"
 
 /* When planning began and ended, for the trace: two numbers, in nanoseconds since 1970. */

@@ -7,8 +7,8 @@
 
 /* CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace, the environment and the
  * seccomp profile (-1: none), 1 or 0 for whether the task may gain privileges, four descriptors of other
- * namespaces (-1: none), then the working directory. CE_JOIN_COMMAND: the command that ce-join replaces; unset
- * where ce-join is a prefix of the command. */
+ * namespaces (-1: none), then the working directory. CE_JOIN_COMMAND: the command that ce-join replaces;
+ * unset where ce-join is a prefix of the command. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
 /* The descriptor of the directory that records which messages have been printed (say.h), and a string that

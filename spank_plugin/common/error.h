@@ -26,8 +26,8 @@ int ce_fail_code(struct ce_error *err, int exit_code, const char *format, ...)
 int ce_fail_below(struct ce_error *err, const char *below, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Return the lines to print below the error of a program of the engine that could not be started, by the errno
- * `number`. */
+/* Return the lines to print below the error of a program of the engine that could not be started, by the
+ * errno `number`. */
 const char *ce_start_help(int number);
 
 /* Return the lines to print below the message, or `otherwise` if the error has none. */

@@ -67,8 +67,8 @@ static size_t script(const char *head, size_t size, char name[CE_LOADER_SIZE])
 	return length;
 }
 
-/* Return CE_RETURNS and the reason if the first line ends as on Windows, and the kernel or env takes the carriage return
- * for a part of the interpreter's name. */
+/* Return CE_RETURNS and the reason if the first line ends as on Windows, and the kernel or env takes the
+ * carriage return for a part of the interpreter's name. */
 static int has_return(const char *head, const char *name, char why[CE_WHY_SIZE])
 {
 	size_t line = strcspn(head, "\n");
@@ -79,7 +79,8 @@ static int has_return(const char *head, const char *name, char why[CE_WHY_SIZE])
 	if (head[line] != '\n' || head[line - 1] != '\r' || strcmp(base, of) != 0)
 		return 0;
 	snprintf(why, CE_WHY_SIZE,
-		 "its lines end with a carriage return, as on Windows, which becomes a part of the interpreter's name");
+		 "its lines end with a carriage return, as on Windows, which becomes a part of the "
+		 "interpreter's name");
 	return CE_RETURNS;
 }
 
@@ -176,13 +177,15 @@ static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SI
 	int of_image = is_of_image(fd);
 	name_machine(&file, its);
 	name_machine(&__ehdr_start, here);
-	snprintf(why, CE_WHY_SIZE, "%s for %s, the node is %s", of_image ? "the image is" : "it is", its, here);
+	snprintf(why, CE_WHY_SIZE, "%s for %s, the node is %s", of_image ? "the image is" : "it is", its,
+		 here);
 	return of_image ? CE_FOREIGN : 1;
 }
 
 /* ---- the check ----------------------------------------------------------------------------------- */
 
-/* Return the file's descriptor, or -1, and its first bytes. O_NONBLOCK, because opening a FIFO would block. */
+/* Return the file's descriptor, or -1, and its first bytes. O_NONBLOCK, because opening a FIFO would
+ * block. */
 static int open_head(const char *path, char head[HEAD + 1], ssize_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

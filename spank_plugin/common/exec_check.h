@@ -1,5 +1,5 @@
-/* Checks whether the kernel can execute a program: whether its interpreter or loader exists, and whether it is
- * for the node's processor. */
+/* Checks whether the kernel can execute a program: whether its interpreter or loader exists, and whether it
+ * is for the node's processor. */
 #ifndef CE_EXEC_CHECK_H
 #define CE_EXEC_CHECK_H
 
@@ -9,16 +9,16 @@ enum { CE_DAMAGED = 2, CE_FOREIGN = 3, CE_RETURNS = 4, CE_NO_INTERPRETER = 5 };
 enum { CE_LOADER_SIZE = 256, CE_WHY_SIZE = 2 * CE_LOADER_SIZE + 60 };
 
 /* Return 1 and the end of the chain in `end` if `path` is a symlink, or a symlink to symlinks, whose last
- * target does not exist; otherwise return 0. Example: the program of a virtual environment whose Python is the
- * host's. */
+ * target does not exist; otherwise return 0. Example: the program of a virtual environment whose Python is
+ * the host's. */
 int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE]);
 
 /* Return 0 if the program has what it needs, or if that cannot be determined. Otherwise write the reason to
- * `why` and return CE_DAMAGED if a file of the image cannot be read (EIO), CE_FOREIGN if a file of the image is
- * for another processor, CE_RETURNS for a script with the line ends of Windows, CE_NO_INTERPRETER for a script
- * whose interpreter does not exist, and 1 for a loader that does not exist or a file outside the image that
- * cannot be read or is for another processor. Without this check, execve would report a missing loader or
- * interpreter as if the program itself did not exist. */
+ * `why` and return CE_DAMAGED if a file of the image cannot be read (EIO), CE_FOREIGN if a file of the image
+ * is for another processor, CE_RETURNS for a script with the line ends of Windows, CE_NO_INTERPRETER for a
+ * script whose interpreter does not exist, and 1 for a loader that does not exist or a file outside the image
+ * that cannot be read or is for another processor. Without this check, execve would report a missing loader
+ * or interpreter as if the program itself did not exist. */
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE]);
 
 #endif

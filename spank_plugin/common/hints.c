@@ -41,8 +41,9 @@ static const struct {
 				      "install packages (ce help install-packages), or use a Dockerfile") },
 	{ " gdb strace ltrace perf ", NOT_FOUND("the image has no such tool; attach with the host's: "
 						"ce help interactive") },
-	{ " ps top htop free vmstat ", NOT_FOUND("the image has no such tool; the node's shows the container's "
-						 "processes, too: srun --overlap --jobid=JOB COMMAND") },
+	{ " ps top htop free vmstat ",
+	  NOT_FOUND("the image has no such tool; the node's shows the container's "
+		    "processes, too: srun --overlap --jobid=JOB COMMAND") },
 	{ " taskset numactl hwloc-bind ", NOT_FOUND("the image has no such tool; Slurm binds tasks: "
 						    "srun --cpu-bind=… --mem-bind=…") },
 	{ " vim vi nano emacs less git curl wget tmux rsync tree file lstopo ",
@@ -69,7 +70,8 @@ const char ce_returns_help[] = "ce: hint: sed -i 's/\\r$//' FILE removes them, a
 			       "ce: see: ce help command-not-executable";
 
 const char ce_interpreter_help[] =
-	"ce: hint: correct its first line, name another program that reads it (python3 FILE), or use an image that has it\n"
+	"ce: hint: correct its first line, name another program that reads it (python3 FILE), or use an "
+	"image that has it\n"
 	"ce: see: ce help command-not-executable";
 
 /* Return whether the text begins with NAME=, the name of a variable. */
@@ -80,8 +82,8 @@ static int is_assignment(const char *text)
 	return length > 0 && text[length] == '=' && (text[0] < '0' || text[0] > '9');
 }
 
-/* Return the lines for a word that is not a command but an assignment, a mount, or a command together with its
- * arguments; NULL for any other. */
+/* Return the lines for a word that is not a command but an assignment, a mount, or a command together with
+ * its arguments; NULL for any other. */
 static const char *help_for_no_command(const char *command)
 {
 	if (is_assignment(command))
@@ -91,8 +93,8 @@ static const char *help_for_no_command(const char *command)
 		return NOT_FOUND("srun's -v means --verbose; a mount is a line of the environment file: "
 				 "mounts = [\"SOURCE:DESTINATION\"]");
 	if (strchr(command, ' ') != NULL)
-		return NOT_FOUND("if this is a command with its arguments, leave out the quotes around all of it, or "
-				 "write sh -c before them");
+		return NOT_FOUND("if this is a command with its arguments, leave out the quotes around all "
+				 "of it, or write sh -c before them");
 	return NULL;
 }
 
@@ -107,9 +109,12 @@ static const char *help_for_relative(void)
 	for (const char *c = here; is_printed && *c != '\0'; c++)
 		is_printed = (unsigned char)*c >= ' ' && *c != 127;
 	if (!is_printed)
-		return NOT_FOUND("a relative path begins where the task starts; for your own files write " OWN_FILES);
+		return NOT_FOUND("a relative path begins where the task starts; "
+				 "for your own files write " OWN_FILES);
 	snprintf(help, sizeof help,
-		 NOT_FOUND("it is looked for in '%s', where the task starts; for your own files write " OWN_FILES), here);
+		 NOT_FOUND("it is looked for in '%s', where the task starts; for your own files write "
+			   OWN_FILES),
+		 here);
 	return help;
 }
 
@@ -140,8 +145,8 @@ const char *ce_not_found_help(const char *command)
 		}
 	}
 	if (is_file_here(command))
-		return NOT_FOUND("it is a file of the directory where the task starts: write ./ before it, or "
-				 "name the program that reads it: bash FILE, python3 FILE");
+		return NOT_FOUND("it is a file of the directory where the task starts: write ./ before it, "
+				 "or name the program that reads it: bash FILE, python3 FILE");
 	return CE_HELP_COMMAND_NOT_FOUND;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Hints for what newcomers try first: commands that images do not have, and scripts of the host that are not in
- * the container.
+ * Hints for what newcomers try first: commands that images do not have, and scripts of the host that are not
+ * in the container.
  */
 #ifndef CE_HINTS_H
 #define CE_HINTS_H
@@ -29,12 +29,12 @@ struct ce_script {
 	char directory[CE_SCRIPT_LINE / 4];
 };
 
-/* Find the script of a command line, from the current directory. Call it on the host, before the process joins
- * the container. */
+/* Find the script of a command line, from the current directory. Call it on the host, before the process
+ * joins the container. */
 void ce_script_find(int argc, char **argv, struct ce_script *script);
 
-/* Return 1 and a warning in `line` if there is a script that does not exist in the container, from the current
- * directory there; else return 0. Call it in the container. */
+/* Return 1 and a warning in `line` if there is a script that does not exist in the container, from the
+ * current directory there; else return 0. Call it in the container. */
 int ce_script_is_elsewhere(const struct ce_script *script, char line[CE_SCRIPT_LINE]);
 
 #endif

@@ -1,5 +1,6 @@
-/* An image that was removed from its file server, or written to, can no longer be served. ce-image reports this
- * to the guard by its exit code, and the guard to the plugin by the beginning of the cause that it sends. */
+/* An image that was removed from its file server, or written to, can no longer be served. ce-image reports
+ * this to the guard by its exit code, and the guard to the plugin by the beginning of the cause that it
+ * sends. */
 #ifndef CE_IMAGE_GONE_H
 #define CE_IMAGE_GONE_H
 

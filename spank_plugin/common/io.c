@@ -40,8 +40,8 @@ int ce_write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
-/* Return the buffer with twice the capacity, and room for one byte more. Return NULL with errno on failure: the
- * old buffer then remains the caller's. */
+/* Return the buffer with twice the capacity, and room for one byte more. Return NULL with errno on failure:
+ * the old buffer then remains the caller's. */
 static char *grow(char *buffer, size_t *capacity, size_t limit)
 {
 	if (*capacity > limit) {
@@ -156,7 +156,8 @@ int ce_wait_either(int fd, int other, int64_t deadline_ms)
 {
 	for (;;) {
 		int64_t left = deadline_ms - ce_now_ms();
-		struct pollfd entries[] = { { .fd = fd, .events = POLLIN }, { .fd = other, .events = POLLIN } };
+		struct pollfd entries[] = { { .fd = fd, .events = POLLIN },
+					    { .fd = other, .events = POLLIN } };
 		int rc = poll(entries, 2, left > 0 ? (int)left : 0);
 		if (rc > 0)
 			return 1;

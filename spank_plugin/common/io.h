@@ -51,8 +51,8 @@ static inline void ce_free_ptr(void *pointer)
 #define CE_AUTO_FD __attribute__((cleanup(ce_close_fd))) int
 #define CE_AUTO_FREE __attribute__((cleanup(ce_free_ptr)))
 
-/* Return the open descriptor whose decimal number is `text`, as passed to a program as an argument, and make it
- * close-on-exec. Return -1 for anything else. */
+/* Return the open descriptor whose decimal number is `text`, as passed to a program as an argument, and make
+ * it close-on-exec. Return -1 for anything else. */
 int ce_descriptor(const char *text);
 
 /* Write all of the data, continuing after interrupted and short writes. Return 0, or -1 with errno. */

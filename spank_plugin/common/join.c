@@ -79,7 +79,8 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		return -1;
 	/* root in the container is still the user, who cannot change owners or become another user */
 	if (geteuid() == 0 && ce_fakeroot() < 0)
-		return ce_fail(err, "cannot install the filter for root in the container: %s", strerror(errno));
+		return ce_fail(err, "cannot install the filter for root in the container: %s",
+			       strerror(errno));
 	return has_pids ? ce_enter_pids(err) : 0;
 }
 
@@ -128,8 +129,8 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 	return keep_path(variables, err);
 }
 
-/* Return 0 if the file can be executed, EACCES if it exists but the user may not execute it, else the errno of
- * stat. */
+/* Return 0 if the file can be executed, EACCES if it exists but the user may not execute it, else the errno
+ * of stat. */
 static int try_command(const char *path)
 {
 	struct stat st;
@@ -164,11 +165,12 @@ static int refuse_file(const char *command, int reason, struct ce_error *err)
 			err->below = ce_no_permission_help;
 		}
 	}
-	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s", command,
-			    why);
+	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
+			    command, why);
 }
 
-/* Report why `command` cannot be run. `link` is a path at which there may be a dangling symlink, NULL for none. */
+/* Report why `command` cannot be run. `link` is a path at which there may be a dangling symlink, NULL for
+ * none. */
 static int refuse(const char *command, int reason, const char *link, struct ce_error *err)
 {
 	char end[CE_LOADER_SIZE];
@@ -178,7 +180,8 @@ static int refuse(const char *command, int reason, const char *link, struct ce_e
 	err->below = CE_HELP_COMMAND_NOT_FOUND;
 	if (link != NULL && ce_leads_nowhere(link, end))
 		return ce_fail_code(err, CE_EXIT_NOT_FOUND,
-				    "%s: command not found in the container: '%s' is a link to '%s', which does not exist",
+				    "%s: command not found in the container: '%s' is a link to '%s', "
+				    "which does not exist",
 				    command, link, end);
 	err->below = ce_not_found_help(command);
 	return ce_fail_code(err, CE_EXIT_NOT_FOUND, "%s: command not found in the container",
@@ -224,8 +227,8 @@ static int search_path(const char *path, const char *command, int (*try_file)(co
 }
 
 /* Return 0 if the kernel can execute *found, else -1 with the error, and free *found. Slurm would print a
- * message of its own, or report for a missing loader that the program does not exist, and end the task with the
- * error number as exit code. */
+ * message of its own, or report for a missing loader that the program does not exist, and end the task with
+ * the error number as exit code. */
 static int check_start(const char *command, char **found, struct ce_error *err)
 {
 	char why[CE_WHY_SIZE];

@@ -10,19 +10,19 @@
 
 #include "error.h"
 
-/* How many namespaces a container can have of its own besides the user and mount namespaces: network, IPC, UTS,
- * PID. */
+/* How many namespaces a container can have of its own besides the user and mount namespaces: network, IPC,
+ * UTS, PID. */
 #define CE_MAX_UNSHARED 4
 
-/* A guard's report that a container is ready begins with one of these letters and has the guard's pidfd at this
- * index of its descriptors. CE_REPORT_OF_TASKS: each task has a container of its own; this report is about the
- * first of them, and its last descriptor is the socket at which tasks ask for theirs. */
+/* A guard's report that a container is ready begins with one of these letters and has the guard's pidfd at
+ * this index of its descriptors. CE_REPORT_OF_TASKS: each task has a container of its own; this report is
+ * about the first of them, and its last descriptor is the socket at which tasks ask for theirs. */
 enum { CE_REPORT_OF_NODE = 'R', CE_REPORT_OF_TASKS = 'T', CE_REPORTED_GUARD = 3 };
 
 /* A container that a process can join, with what is known of its session. */
 struct ce_container {
 	int user_ns;	/* descriptors, owned; -1 when absent */
-	int unshared[CE_MAX_UNSHARED]; /* its other namespaces, in any order; the node's are used for absent ones */
+	int unshared[CE_MAX_UNSHARED]; /* its other namespaces, in any order; -1: it uses the node's */
 	int mount_ns;
 	int environment; /* records, see ce_apply_environment */
 	int guard;	/* pidfd of the guard; readable when the whole session is gone */
@@ -40,16 +40,17 @@ struct ce_container {
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };
 
-#define CE_CONTAINER_INIT { -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
+#define CE_CONTAINER_INIT \
+	{ -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
 
 /* Close all descriptors and free the strings. May be called twice. */
 void ce_container_close(struct ce_container *container);
 
-/* Join the user namespace, then the others, the mount namespace last, and change to the working directory. From
- * then on, no execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In the
- * container, setuid programs gain nothing anyway; this also protects against a hole in the kernel's handling of
- * such an execve. A user who is root in the container gets the filter of ce_fakeroot. Return 0, or -1 with the
- * error.
+/* Join the user namespace, then the others, the mount namespace last, and change to the working directory.
+ * From then on, no execve gives this process privileges (PR_SET_NO_NEW_PRIVS), unless the site allows it. In
+ * the container, setuid programs gain nothing anyway; this also protects against a hole in the kernel's
+ * handling of such an execve. A user who is root in the container gets the filter of ce_fakeroot. Return 0,
+ * or -1 with the error.
  *
  * Only a child can enter a PID namespace: where the container has one, it is the child that returns
  * (ce_enter_pids). After a failure the process may have joined only in part: it must not execute anything. */
@@ -65,8 +66,8 @@ struct ce_variables {
 
 /* Apply NUL-terminated records to an environment, in their order: `NAME=value` sets, `NAME` alone unsets,
  * `=NAME=OTHER` gives NAME the value that OTHER has in this task, and changes nothing if OTHER is unset. Then
- * set the usual PATH if there is none. Return 0, or -1 with an error that names the first variable that cannot
- * be set; later records are then not applied. */
+ * set the usual PATH if there is none. Return 0, or -1 with an error that names the first variable that
+ * cannot be set; later records are then not applied. */
 int ce_apply_environment(int records_fd, const struct ce_variables *variables, struct ce_error *err);
 
 /* Find `command` as execvp would, in the given PATH (NULL: the usual default), and check that the kernel can

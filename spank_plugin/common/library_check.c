@@ -16,18 +16,19 @@
 
 enum { MOST_OF_CACHE = 16 << 20, MOST_OF_NAMES = 1 << 20, MOST_RECORDS = 4 << 20, MOST_NAME = 64 };
 
-/* Where the loader looks without ld.so.cache; some distributions have a directory for each machine, and musl's
- * looks into /usr/local/lib. */
+/* Where the loader looks without ld.so.cache; some distributions have a directory for each machine, and
+ * musl's looks into /usr/local/lib. */
 #if defined(__aarch64__)
 #define MULTIARCH "aarch64-linux-gnu"
 #else
 #define MULTIARCH "x86_64-linux-gnu"
 #endif
-static const char *const defaults[] = { "/lib/" MULTIARCH, "/usr/lib/" MULTIARCH, "/lib64", "/usr/lib64", "/lib",
-					"/usr/lib", "/usr/local/lib" };
+static const char *const defaults[] = {
+	"/lib/" MULTIARCH, "/usr/lib/" MULTIARCH, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"
+};
 
-/* The names of the image's libraries: the content of /etc/ld.so.cache, or the names in the default directories,
- * with a NUL before and after each. */
+/* The names of the image's libraries: the content of /etc/ld.so.cache, or the names in the default
+ * directories, with a NUL before and after each. */
 struct cache {
 	char *text; /* on the heap; NULL without memory */
 	size_t size;
@@ -92,7 +93,8 @@ static int next_name(const struct cache *cache, const char *stem, size_t *place,
 	return 0;
 }
 
-/* Return whether a record sets or removes the variable. If the records cannot be read, assume that one does. */
+/* Return whether a record sets or removes the variable. If the records cannot be read, assume that one
+ * does. */
 static int is_decided(int records_fd, const char *variable)
 {
 	size_t size = 0, length = strlen(variable);
@@ -150,9 +152,9 @@ static const char *of_job(int records_fd, const struct ce_variables *variables, 
 {
 	const char *value = variables->get(variables->context, variable);
 
-	return value != NULL && strchr(value, '/') != NULL && !is_decided(records_fd, variable) && has_mounted(value) ?
-		       value :
-		       NULL;
+	if (value == NULL || strchr(value, '/') == NULL || is_decided(records_fd, variable))
+		return NULL;
+	return has_mounted(value) ? value : NULL;
 }
 
 static int put_leak(const char *variable, const char *name, const char *directory, char line[CE_LEAK_LINE])
@@ -166,10 +168,11 @@ static int put_leak(const char *variable, const char *name, const char *director
 
 static int has_library_leak(const char *path, char line[CE_LEAK_LINE])
 {
-	static const char *const stems[] = { "libmpi.so.",    "libmpich.so.",  "libfabric.so.", "libucp.so.",
-					     "libpmix.so.",   "libpmi2.so.",   "libibverbs.so.", "libnccl.so.",
-					     "libcuda.so.",   "libcudart.so.", "libcudnn.so.",  "libcublas.so.",
-					     "libstdc++.so.", "libc.so." };
+	static const char *const stems[] = { "libmpi.so.",     "libmpich.so.", "libfabric.so.",
+					     "libucp.so.",     "libpmix.so.",  "libpmi2.so.",
+					     "libibverbs.so.", "libnccl.so.",  "libcuda.so.",
+					     "libcudart.so.",  "libcudnn.so.", "libcublas.so.",
+					     "libstdc++.so.",  "libc.so." };
 	struct cache cache = read_cache();
 	CE_AUTO_FREE char *text = cache.text;
 	char name[MOST_NAME], directory[PATH_MAX];
@@ -190,7 +193,8 @@ static int image_has_package(const char *name)
 	char pattern[256];
 	glob_t found;
 
-	snprintf(pattern, sizeof pattern, "{/usr,/usr/local,/opt/*}/lib{,64}/python3*/{site,dist}-packages/%s", name);
+	snprintf(pattern, sizeof pattern,
+		 "{/usr,/usr/local,/opt/*}/lib{,64}/python3*/{site,dist}-packages/%s", name);
 	int has = glob(pattern, GLOB_BRACE | GLOB_NOSORT, NULL, &found) == 0 && found.gl_pathc > 0;
 	globfree(&found);
 	return has;
@@ -203,7 +207,8 @@ static int has_package_leak(const char *path, char line[CE_LEAK_LINE])
 	char directory[PATH_MAX];
 
 	for (size_t i = 0; i < sizeof packages / sizeof packages[0]; i++) {
-		if (find_in(path, packages[i], directory) && is_mounted(directory) && image_has_package(packages[i]))
+		if (find_in(path, packages[i], directory) && is_mounted(directory) &&
+		    image_has_package(packages[i]))
 			return put_leak("PYTHONPATH", packages[i], directory, line);
 	}
 	return 0;
@@ -255,7 +260,8 @@ static int has_other(const struct cache *cache, char name[MOST_NAME])
 {
 	size_t first = 0, second = 0;
 
-	return next_name(cache, "libmpi.so.", &first, name) || next_name(cache, "libmpich.so.", &second, name);
+	return next_name(cache, "libmpi.so.", &first, name) ||
+	       next_name(cache, "libmpich.so.", &second, name);
 }
 
 int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LEAK_LINE])
@@ -271,12 +277,13 @@ int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char
 	    (path != NULL && find_in(path, wanted, directory)))
 		return 0;
 	if (!has_other(&cache, other))
-		snprintf(line, CE_LEAK_LINE, "the program needs %s (%s), which is not in the image: use an image with it",
+		snprintf(line, CE_LEAK_LINE,
+			 "the program needs %s (%s), which is not in the image: use an image with it",
 			 family(wanted), wanted);
 	else
 		snprintf(line, CE_LEAK_LINE,
-			 "the program was built with %s (%s), and the image has %s (%s): use an image with %s, or build "
-			 "the program in this one (ce help mpi)",
+			 "the program was built with %s (%s), and the image has %s (%s): use an image with "
+			 "%s, or build the program in this one (ce help mpi)",
 			 family(wanted), wanted, family(other), other, family(wanted));
 	return 1;
 }

@@ -1,7 +1,7 @@
 /*
  * A memo: a file in which Python has stored results for a program in C, as fields that end with NUL
- * (container_engine/private_files.py, memo_of). It belongs to the user alone; if anything about it is doubtful,
- * the program starts Python instead.
+ * (container_engine/private_files.py, memo_of). It belongs to the user alone; if anything about it is
+ * doubtful, the program starts Python instead.
  */
 #ifndef CE_MEMO_FILE_H
 #define CE_MEMO_FILE_H
@@ -28,7 +28,8 @@ int ce_open_fields(const char *text, size_t size, const char *magic, struct ce_f
 /* Return the next field; "" if there is none, and set `bad`. */
 const char *ce_take(struct ce_fields *fields);
 
-/* Return the next field as a number; 0 if it has other characters than digits, or more than 18, and set `bad`. */
+/* Return the next field as a number; 0 if it has other characters than digits, or more than 18, and set
+ * `bad`. */
 long long ce_take_number(struct ce_fields *fields);
 
 /* Return the next bytes, which may include NULs, and their number in *size. The field before them has this
@@ -42,13 +43,13 @@ struct ce_fields ce_take_table(struct ce_fields *fields, int width);
 /* Take the next field and return whether it is `expected`. */
 int ce_is_next(struct ce_fields *fields, const char *expected);
 
-/* Open a directory, relative to the descriptor `at`. Return -1 unless it belongs to `uid`, is not a symlink and
- * has none of the mode bits `others`. */
+/* Open a directory, relative to the descriptor `at`. Return -1 unless it belongs to `uid`, is not a symlink
+ * and has none of the mode bits `others`. */
 int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
 
 /* Return the content of a regular file, relative to the descriptor `at`, on the heap with a NUL after it; the
- * caller frees it. Return NULL if it cannot be read, is a symlink, does not belong to `uid`, has any mode bits
- * for group or others, or is longer than `limit`. */
+ * caller frees it. Return NULL if it cannot be read, is a symlink, does not belong to `uid`, has any mode
+ * bits for group or others, or is longer than `limit`. */
 char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size);
 
 #endif

@@ -38,23 +38,25 @@ static int is_one_of(const char *word, const char *const *words, size_t count)
 
 static int is_mpirun(const char *command)
 {
-	static const char *const names[] = { "mpirun",	       "mpiexec",	 "mpiexec.hydra", "mpirun.mpich",
-					     "mpiexec.mpich",  "mpirun.openmpi", "mpiexec.openmpi",
-					     "orterun",	       "prterun" };
+	static const char *const names[] = { "mpirun",		"mpiexec",	 "mpiexec.hydra",
+					     "mpirun.mpich",	"mpiexec.mpich", "mpirun.openmpi",
+					     "mpiexec.openmpi", "orterun",	 "prterun" };
 
 	return IS_ONE_OF(ce_base_name(command), names);
 }
 
-/* Return whether an option chooses another launcher, or only asks for information, or there are no arguments at
- * all. */
+/* Return whether an option chooses another launcher, or only asks for information, or there are no arguments
+ * at all. */
 static int has_choice(enum kind kind, int argc, char **argv)
 {
-	static const char *const any[] = { "-launcher", "--launcher", "-launcher-exec", "-bootstrap", "--bootstrap",
-					   "-bootstrap-exec", "-rmk", "--rmk", "plm", "ras", "-h", "-help", "--help",
-					   "-V", "-version", "--version", "-info" };
+	static const char *const any[] = {
+		"-launcher", "--launcher", "-launcher-exec", "-bootstrap", "--bootstrap", "-bootstrap-exec",
+		"-rmk",	     "--rmk",	   "plm",	     "ras",	   "-h",	  "-help",
+		"--help",    "-V",	   "-version",	     "--version",  "-info"
+	};
 	/* Open MPI starts a daemon on these nodes only; Hydra calls srun all the same. */
-	static const char *const hosts[] = { "-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile",
-					     "--machinefile" };
+	static const char *const hosts[] = { "-H",	   "-host",	   "--host",	   "-hostfile",
+					     "--hostfile", "-machinefile", "--machinefile" };
 
 	for (int i = 1; i < argc; i++) {
 		if (IS_ONE_OF(argv[i], any) || (kind == OPEN_MPI && IS_ONE_OF(argv[i], hosts)))
@@ -67,8 +69,10 @@ static int has_choice(enum kind kind, int argc, char **argv)
  * of one node, the node's launcher sets some to "fork". */
 static int is_chosen(enum kind kind, const struct ce_variables *variables)
 {
-	static const char *const hydra[] = { "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP", NULL };
-	static const char *const open_mpi[] = { "OMPI_MCA_plm", "OMPI_MCA_ras", "PRTE_MCA_plm", "PRTE_MCA_ras", NULL };
+	static const char *const hydra[] = { "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP",
+					     NULL };
+	static const char *const open_mpi[] = { "OMPI_MCA_plm", "OMPI_MCA_ras", "PRTE_MCA_plm",
+						"PRTE_MCA_ras", NULL };
 
 	for (const char *const *name = kind == HYDRA ? hydra : open_mpi; *name != NULL; name++) {
 		const char *value = variables->get(variables->context, *name);
@@ -86,8 +90,8 @@ static int has_beside(const char *directory, const char *name)
 	return faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
-/* Return whose mpirun this is, by the file that all links lead to, or by the files beside it: Intel MPI's is a script,
- * that of Open MPI 5 a program that calls prterun. */
+/* Return whose mpirun this is, by the file that all links lead to, or by the files beside it: Intel MPI's is
+ * a script, that of Open MPI 5 a program that calls prterun. */
 static enum kind kind_of(const char *found)
 {
 	char path[PATH_MAX];
@@ -98,7 +102,8 @@ static enum kind kind_of(const char *found)
 	const char *name = slash + 1;
 	if (strstr(name, "hydra") != NULL || strstr(name, "mpich") != NULL)
 		return HYDRA;
-	if (strstr(name, "orterun") != NULL || strstr(name, "prterun") != NULL || strstr(name, "openmpi") != NULL)
+	if (strstr(name, "orterun") != NULL || strstr(name, "prterun") != NULL ||
+	    strstr(name, "openmpi") != NULL)
 		return OPEN_MPI;
 	*slash = '\0';
 	if (has_beside(path, "mpiexec.hydra"))

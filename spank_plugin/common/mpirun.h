@@ -1,6 +1,6 @@
 /*
- * The image's mpirun within a Slurm step: it starts its processes with Slurm's srun, which images do not have.
- * Hydra (MPICH, Intel MPI) then waits forever, Open MPI ends with "report this to the developers".
+ * The image's mpirun within a Slurm step: it starts its processes with Slurm's srun, which images do not
+ * have. Hydra (MPICH, Intel MPI) then waits forever, Open MPI ends with "report this to the developers".
  */
 #ifndef CE_MPIRUN_H
 #define CE_MPIRUN_H
@@ -8,10 +8,10 @@
 #include "error.h"
 #include "join.h"
 
-/* Check the command line, whose program is the file `found`, in the container. Return -1 and an error if it is
- * an mpirun that cannot work there, else 0. If it may not work, set *doubt to a static warning; otherwise leave
- * *doubt unchanged. An mpirun for which the user has chosen another way to start processes is fine, and so is
- * Open MPI's on a single node. */
+/* Check the command line, whose program is the file `found`, in the container. Return -1 and an error if it
+ * is an mpirun that cannot work there, else 0. If it may not work, set *doubt to a static warning; otherwise
+ * leave *doubt unchanged. An mpirun for which the user has chosen another way to start processes is fine, and
+ * so is Open MPI's on a single node. */
 int ce_check_mpirun(const char *found, int argc, char **argv, const struct ce_variables *variables,
 		    const char **doubt, struct ce_error *err);
 

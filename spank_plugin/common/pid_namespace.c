@@ -43,8 +43,8 @@ static void await(pid_t child)
 	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
 		if (!WIFSTOPPED(status))
 			end_as(status);
-		/* stop, too, as a shell's foreground job does; the SIGCONT that ends this stays pending, and is
-		 * passed on */
+		/* stop, too, as a shell's foreground job does; the SIGCONT that ends this stays pending, and
+		 * is passed on */
 		raise(SIGSTOP);
 	}
 }
@@ -75,8 +75,8 @@ static void hand_over_terminal(pid_t child)
 		(void)tcsetpgrp(STDIN_FILENO, child);
 }
 
-/* Wait in the child for the byte by which its parent says that all is arranged. If none arrives, the parent has
- * died, and nobody would end the child. */
+/* Wait in the child for the byte by which its parent says that all is arranged. If none arrives, the parent
+ * has died, and nobody would end the child. */
 static void await_word(int from_parent)
 {
 	char word;
@@ -109,7 +109,8 @@ int ce_enter_pids(struct ce_error *err)
 		close(ends[0]);
 		close(ends[1]);
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		return ce_fail(err, "cannot start a process in the container's PID namespace: %s", strerror(reason));
+		return ce_fail(err, "cannot start a process in the container's PID namespace: %s",
+			       strerror(reason));
 	}
 	hand_over_terminal(child);
 	(void)ce_write_all(ends[1], "", 1);

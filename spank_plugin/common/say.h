@@ -20,7 +20,8 @@ int ce_claim_message(int directory, const char *planned, const char *message);
  * host's own name is used. */
 void ce_say(const char *node, const char *kind, const char *text);
 
-/* Replace control characters by blanks: text of a user's process, or of an image, also goes to terminals and logs. */
+/* Replace control characters by blanks: text of a user's process, or of an image, also goes to terminals and
+ * logs. */
 void ce_make_one_line(char *text);
 
 /* Write an error and the lines below it (help.h), as ce_say does. Control characters in the message become

@@ -21,10 +21,13 @@ int ce_profile_open(const char *path, struct ce_error *err)
 	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile %s: %s", path, strerror(errno));
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile %s: %s",
+				     path, strerror(errno));
 	if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile %s: must be owned by root and writable by nobody else",
-			       path);
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION,
+				     "the site's seccomp profile %s: must be owned by root and writable by "
+				     "nobody else",
+				     path);
 	return ce_release_fd(&fd);
 }
 
@@ -57,10 +60,12 @@ int ce_profile_apply(int fd, struct ce_error *err)
 		return 0;
 	ssize_t size = pread(fd, code, sizeof code, 0);
 	if (size <= 0 || (size_t)size % step != 0 || (size_t)size / step > BPF_MAXINSNS)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile is not a filter of 1 to %d instructions",
-			       BPF_MAXINSNS);
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION,
+				     "the site's seccomp profile is not a filter of 1 to %d instructions",
+				     BPF_MAXINSNS);
 	const struct sock_fprog program = { .len = (unsigned short)((size_t)size / step), .filter = code };
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
-		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile: %s", strerror(errno));
+		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, "the site's seccomp profile: %s",
+				     strerror(errno));
 	return 0;
 }

@@ -13,8 +13,8 @@ int ce_profile_open(const char *path, struct ce_error *err);
  * there is a file that ce_profile_open refuses. */
 int ce_profile_of_site(const char *prefix, int *fd, struct ce_error *err);
 
-/* Confine this process, and all that it becomes and starts, to the profile in `fd`; no-op for -1. Return 0, or
- * -1 with the error. Call this last: the profile may refuse what prepares a task. */
+/* Confine this process, and all that it becomes and starts, to the profile in `fd`; no-op for -1. Return 0,
+ * or -1 with the error. Call this last: the profile may refuse what prepares a task. */
 int ce_profile_apply(int fd, struct ce_error *err);
 
 #endif

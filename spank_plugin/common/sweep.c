@@ -52,9 +52,9 @@ static int lives_below(int proc, const char *pid, const struct stat *parent)
 
 typedef int is_among_fn(int proc, const char *pid, const struct stat *namespace);
 
-/* Kill the process if it is in the namespace; return whether it was killed. Check this again once the pidfd is
- * open: if the process is still in the namespace, the pidfd refers to that process, even if the pid is reused
- * afterwards. */
+/* Kill the process if it is in the namespace; return whether it was killed. Check this again once the pidfd
+ * is open: if the process is still in the namespace, the pidfd refers to that process, even if the pid is
+ * reused afterwards. */
 static int kill_one(int proc, const char *name, is_among_fn *is_among, const struct stat *namespace)
 {
 	char *end;

@@ -7,8 +7,9 @@
  * reaches the processes of all users. Return how many processes were killed. */
 int ce_sweep(int mount_ns);
 
-/* Kill all processes in user namespaces whose parent is that of `user_ns`: the processes of all containers of a
- * session. Do nothing if this parent is the caller's own user namespace. Repeat and return as ce_sweep does. */
+/* Kill all processes in user namespaces whose parent is that of `user_ns`: the processes of all containers of
+ * a session. Do nothing if this parent is the caller's own user namespace. Repeat and return as ce_sweep
+ * does. */
 int ce_sweep_all(int user_ns);
 
 #endif

@@ -55,7 +55,8 @@ static void read_needs(int fd, const Elf64_Phdr *segments, size_t count, const E
 	uint64_t names = 0;
 
 	/* in one read: this delays every start of a task, and the image may be slow */
-	ssize_t got = dynamic->p_offset <= INT64_MAX ? pread(fd, entries, wanted, (off_t)dynamic->p_offset) : -1;
+	ssize_t got =
+		dynamic->p_offset <= INT64_MAX ? pread(fd, entries, wanted, (off_t)dynamic->p_offset) : -1;
 	while (got > 0 && size < (size_t)got / sizeof entries[0] && entries[size].d_tag != DT_NULL)
 		size++;
 	for (size_t i = 0; i < size; i++) {

@@ -1,9 +1,10 @@
-/* Checks whether a program is linked with an MPI library: each of its ranks then asks the program that started
- * it for the others. */
+/* Checks whether a program is linked with an MPI library: each of its ranks then asks the program that
+ * started it for the others. */
 #ifndef CE_USES_MPI_H
 #define CE_USES_MPI_H
 
-/* Return 1 if the ELF file itself needs a library called libmpi…, 0 if not or if that cannot be determined. */
+/* Return 1 if the ELF file itself needs a library called libmpi…, 0 if not or if that cannot be
+ * determined. */
 int ce_uses_mpi(const char *path);
 
 enum { CE_MPI_NAME = 64 };

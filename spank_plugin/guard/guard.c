@@ -75,9 +75,9 @@ static int start_watching(struct guard *guard)
 	return errno == 0 ? 0 : guard_fail(guard, "cannot start a thread");
 }
 
-/* Wait for the launcher, which sends a byte once its own answer has reached the plugin, and with it the socket
- * to ce-attend, if there are services. If the launcher ends before that, in whatever way, its socket closes and
- * guard_events ends the session. */
+/* Wait for the launcher, which sends a byte once its own answer has reached the plugin, and with it the
+ * socket to ce-attend, if there are services. If the launcher ends before that, in whatever way, its socket
+ * closes and guard_events ends the session. */
 static int wait_for_launcher(struct guard *guard)
 {
 	int fds[CE_MAX_FDS];
@@ -141,7 +141,8 @@ static int write_map(struct guard *guard, const char *path, const char *text)
 	return 0;
 }
 
-/* Make the PID namespace in a call of its own, so that the report can tell which limit of the node is reached. */
+/* Make the PID namespace in a call of its own, so that the report can tell which limit of the node is
+ * reached. */
 static int make_process_namespace(struct guard *guard)
 {
 	guard->stage = "process-namespace";

@@ -27,29 +27,31 @@
 #include "common/io.h"
 #include "common/join.h"
 
-/* GUARD_MAX_STAMPS is in bytes: the stamps have a line for each kind of operation, far fewer than would fit */
+/* GUARD_MAX_STAMPS is in bytes: the stamps have a line for each kind of operation, far fewer than would
+ * fit */
 enum { GUARD_MAX_CONTAINER = 4 + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
 struct guard {
-	int control;	   /* socket to the launcher, or a keeper's to process 1, for reports; a byte comes back */
-	int watch;	   /* pidfd of slurmstepd, of `ce run`, or of a keeper's task; this process ends when it does */
-	int life;	   /* socket to the plugin: its closing ends this process; an early death's cause is sent; may be -1 */
+	int control; /* socket to the launcher, or a keeper's to process 1, for reports; a byte comes back */
+	int watch;   /* pidfd of slurmstepd, `ce run` or a keeper's task; this process ends when it does */
+	/* socket to the plugin, or -1: its closing ends this process, and an early end is reported to it */
+	int life;
 	int signals;	   /* signalfd for SIGCHLD */
 	int log;	   /* memory file with the output of our children */
 	_Atomic int attendant; /* socket to ce-attend, which stops services; 0 if there are none to stop */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
-	int fuse_device[GUARD_MAX_FUSE];  /* their FUSE devices, kept only for other steps of the job; else -1 */
+	int fuse_device[GUARD_MAX_FUSE];  /* their FUSE devices, only for other steps of the job; else -1 */
 	size_t fuse_count;
 	struct guard_kept {
-		int lock;      /* the container's lock file, shared with other guards; -1: a container of this step alone */
-		char *root;    /* where this guard has mounted the container's root, on the heap; NULL if it has not */
+		int lock;      /* the container's lock file, shared with other guards; -1: this step's own */
+		char *root;    /* where this guard has mounted the container's root, on the heap; else NULL */
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
-		int has_mounts;	  /* whether this guard has made a mount namespace although it has joined a container */
+		int has_mounts; /* whether this guard has joined a container and made a mount namespace */
 		/* its user namespace, mount namespace, environment, mountinfo, other namespaces of its own */
 		int container[GUARD_MAX_CONTAINER];
 		size_t count; /* of these, 0 until they are known */
@@ -57,18 +59,19 @@ struct guard {
 	struct guard_tasks {
 		int socket; /* at which tasks ask for their containers; -1: one container for all */
 		int others; /* its other end, for the launcher, the tasks and the keepers */
-		int first[CE_MAX_FDS]; /* the descriptors in the first container's report, until a task gets them */
-		int first_keeper;      /* socket to the keeper of the first container; -1 once a task has the container */
+		int first[CE_MAX_FDS]; /* descriptors of the first container's report; a task gets them */
+		int first_keeper;      /* socket to that container's keeper; -1 once a task has it */
 		char *size, *dir;      /* of each container's own tmpfs, on the heap */
 		char *rest;	       /* the operations that make a container, on the heap */
 		size_t rest_size;
-		/* answers a packet at the socket; returns -1 after guard_fail if the container of a task has ended */
+		/* answers a packet at the socket; -1 after guard_fail if a task's container has ended */
 		int (*answer)(struct guard *guard);
 	} tasks;
-	int is_keeper; /* whether this process keeps the container of one task, and ends it with that task (`watch`) */
+	int is_keeper; /* whether this process keeps one task's container, and ends it with the task */
 	char *rest;    /* the operations after the current one */
 	size_t rest_size;
-	int (*run)(struct guard *guard, char *specification, size_t size); /* guard_run_operations, for keepers */
+	/* guard_run_operations, for keepers */
+	int (*run)(struct guard *guard, char *specification, size_t size);
 	int has_pids; /* whether tasks enter the container's PID namespace */
 	int in_more; /* the current operations were added by a program (guard_inspect.c) */
 	char *more;  /* operations that a program has added, to be run next, on the heap; NULL for none */

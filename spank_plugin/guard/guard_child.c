@@ -12,7 +12,8 @@
 #include "common/io.h"
 #include "guard_events.h"
 
-static void become_child(struct guard *guard, const char *const argv[], const char *copy, int keep, int output)
+static void become_child(struct guard *guard, const char *const argv[], const char *copy, int keep,
+			 int output)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -61,7 +62,8 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 	if (pid < 0)
 		return -1;
 	guard->fuse_image[guard->fuse_count] = strdup(image);
-	guard->fuse_device[guard->fuse_count] = guard->kept.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
+	guard->fuse_device[guard->fuse_count] =
+		guard->kept.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
 	guard->fuse[guard->fuse_count++] = pid;
 	return 0;
 }

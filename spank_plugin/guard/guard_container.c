@@ -34,8 +34,8 @@ static int open_program(const char *name)
 	return -1;
 }
 
-/* Return whether the file is an ELF program. A script cannot be executed from a copy: its interpreter opens it
- * by its path. */
+/* Return whether the file is an ELF program. A script cannot be executed from a copy: its interpreter opens
+ * it by its path. */
 static int is_binary(int file)
 {
 	char magic[SELFMAG];
@@ -44,13 +44,14 @@ static int is_binary(int file)
 }
 
 /* Return a descriptor of a sealed copy of a program in memory; -1 if that cannot be made: execvp then reports
- * what is wrong with the program. crun never runs from its own file, which a container might write to. Without
- * this copy it would copy itself, and be loaded and linked twice. */
+ * what is wrong with the program. crun never runs from its own file, which a container might write to.
+ * Without this copy it would copy itself, and be loaded and linked twice. */
 static int sealed_copy(const char *name)
 {
 	struct stat found;
 	CE_AUTO_FD program = open_program(name);
-	CE_AUTO_FD copy = program >= 0 && is_binary(program) ? memfd_create("crun", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+	int is_copied = program >= 0 && is_binary(program);
+	CE_AUTO_FD copy = is_copied ? memfd_create("crun", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
 
 	if (copy < 0 || fstat(program, &found) < 0)
 		return -1;
@@ -74,7 +75,8 @@ int guard_op_create(struct guard *guard, char **args)
 	/* Execute the copy through a symlink in the session's directory, so that ps shows this name. Executed
 	 * by its descriptor, it would be called by a number. */
 	snprintf(place, sizeof place, "/proc/self/fd/%d", copy);
-	int is_named = copy >= 0 && (unlink(NAME_OF_COPY) == 0 || errno == ENOENT) && symlink(place, NAME_OF_COPY) == 0;
+	int is_named = copy >= 0 && (unlink(NAME_OF_COPY) == 0 || errno == ENOENT) &&
+		       symlink(place, NAME_OF_COPY) == 0;
 	return guard_run(guard, "crun", args, is_named ? NAME_OF_COPY : NULL, guard->log);
 }
 
@@ -100,8 +102,9 @@ static int has_name(int process_dir, const char *name)
 	return n > 0 && strncmp(comm, name, (size_t)n - 1) == 0 && strlen(name) == (size_t)n - 1;
 }
 
-/* Return whether the environment can be read already. In execve the kernel sets a process's new name first, and
- * for a moment the environment reads as empty. Later it is not, because the runtime always sets variables. */
+/* Return whether the environment can be read already. In execve the kernel sets a process's new name first,
+ * and for a moment the environment reads as empty. Later it is not, because the runtime always sets
+ * variables. */
 static int has_environment(int process_dir)
 {
 	char first;

@@ -47,7 +47,8 @@ void guard_open_door(struct guard *guard)
 	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", kept->door);
 	CE_AUTO_FD listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listening < 0 || (size_t)length >= sizeof address.sun_path ||
-	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 || listen(listening, BACKLOG) < 0)
+	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 ||
+	    listen(listening, BACKLOG) < 0)
 		return; /* the lock stays: another step reports that it cannot join */
 	kept->listening = listening;
 	listening = -1;

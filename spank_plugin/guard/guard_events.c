@@ -46,8 +46,8 @@ static int other_ended(struct guard *guard, pid_t pid, int status)
 	return 0;
 }
 
-/* Reap all children that have ended. Return 1 and store the status if `wanted` is among them, else 0; -1 after
- * guard_fail if an image server has ended. */
+/* Reap all children that have ended. Return 1 and store the status if `wanted` is among them, else 0; -1
+ * after guard_fail if an image server has ended. */
 static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
 {
 	struct signalfd_siginfo info;
@@ -77,8 +77,8 @@ static int is_over(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* End this process; never return. If services have to be stopped cleanly, they need the image until then: leave
- * the end to the watching thread, which waits for them. */
+/* End this process; never return. If services have to be stopped cleanly, they need the image until then:
+ * leave the end to the watching thread, which waits for them. */
 static void end_session(const struct guard *guard)
 {
 	if (guard->is_keeper && guard->init >= 0)
@@ -92,10 +92,13 @@ static void end_session(const struct guard *guard)
 static int poll_session(struct guard *guard, int milliseconds)
 {
 	struct pollfd fds[] = {
-		{ .fd = guard->watch, .events = POLLIN }, { .fd = guard->life, .events = POLLIN },
+		{ .fd = guard->watch, .events = POLLIN },
+		{ .fd = guard->life, .events = POLLIN },
 		/* a keeper finishes a container even if the task that asked for it ends meanwhile */
-		{ .fd = guard->is_keeper ? -1 : guard->control, .events = POLLIN }, { .fd = guard->init, .events = POLLIN },
-		{ .fd = guard->signals, .events = POLLIN }, { .fd = guard->kept.listening, .events = POLLIN },
+		{ .fd = guard->is_keeper ? -1 : guard->control, .events = POLLIN },
+		{ .fd = guard->init, .events = POLLIN },
+		{ .fd = guard->signals, .events = POLLIN },
+		{ .fd = guard->kept.listening, .events = POLLIN },
 		{ .fd = guard->tasks.socket, .events = POLLIN },
 	};
 

@@ -51,7 +51,8 @@ static int check_server(struct guard *guard, const char *dir)
 	return guard_fail(guard, "the SquashFS file cannot be read: it is damaged");
 }
 
-/* Return the mount's options on the heap, with the highest of the lower directories first. NULL without memory. */
+/* Return the mount's options on the heap, with the highest of the lower directories first. NULL without
+ * memory. */
 static char *overlay_options(char **args)
 {
 	char *options = NULL;

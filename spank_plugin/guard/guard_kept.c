@@ -1,8 +1,9 @@
 /*
- * A container that lives with its job is kept by the guards of all steps in it. The first guard makes it; each
- * later one enters the same user namespace and serves the images through the same FUSE connections, so that any
- * one of them suffices when the others have ended with their steps. What they share is in a directory of the
- * user's: a lock, held shared by every guard whose container is ready, and a socket (a door) for each of them.
+ * A container that lives with its job is kept by the guards of all steps in it. The first guard makes it;
+ * each later one enters the same user namespace and serves the images through the same FUSE connections, so
+ * that any one of them suffices when the others have ended with their steps. What they share is in a
+ * directory of the user's: a lock, held shared by every guard whose container is ready, and a socket (a door)
+ * for each of them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,9 +45,9 @@ int guard_op_keep(struct guard *guard, char **args)
 
 /* ---- a guard that joins ------------------------------------------------------------------------ */
 
-/* The kernel ends a server's unanswered requests when the last descriptor of its FUSE device is closed. A clone
- * is a device of its own: what another guard's server leaves unanswered when it is killed fails, instead of
- * hanging. */
+/* The kernel ends a server's unanswered requests when the last descriptor of its FUSE device is closed. A
+ * clone is a device of its own: what another guard's server leaves unanswered when it is killed fails,
+ * instead of hanging. */
 int guard_op_fuse_again(struct guard *guard, char **args)
 {
 	CE_AUTO_FD theirs = ce_descriptor(args[2]);

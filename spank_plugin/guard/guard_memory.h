@@ -10,8 +10,8 @@
 int64_t guard_memory_limit(const char *groups, const char *root);
 
 /* Return the effective size of a tmpfs, on the heap; the caller frees it. NULL without memory. If `limit` is
- * lower than the node's memory (`total`), both in bytes, a percentage becomes that percentage of the limit, in
- * bytes: a job that fills its container's file system must get ENOSPC, instead of the kernel killing
+ * lower than the node's memory (`total`), both in bytes, a percentage becomes that percentage of the limit,
+ * in bytes: a job that fills its container's file system must get ENOSPC, instead of the kernel killing
  * slurmstepd. Any other size stays as it is. */
 char *guard_memory_share(const char *size, int64_t limit, int64_t total);
 

@@ -8,8 +8,8 @@
  * arguments in decimal, the arguments. Return 0, or -1 after guard_fail. */
 int guard_run_operations(struct guard *guard, char *specification, size_t size);
 
-/* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. It returns 0,
- * GUARD_REST_DONE if it has taken care of the operations after it, or -1 after guard_fail. */
+/* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. It returns
+ * 0, GUARD_REST_DONE if it has taken care of the operations after it, or -1 after guard_fail. */
 enum { GUARD_REST_DONE = 1 };
 typedef int guard_operation(struct guard *guard, char **args);
 
@@ -51,15 +51,15 @@ guard_operation guard_op_root_first;
 /* root-link ROOT PATH TARGET: create a symlink in the image, unless PATH exists. */
 guard_operation guard_op_root_link;
 
-/* root-copy SOURCE ROOT PATH: replace a file of the image by a copy of a file of the host, without a copy-up of
- * the image's. PATH has no symlinks. */
+/* root-copy SOURCE ROOT PATH: replace a file of the image by a copy of a file of the host, without a copy-up
+ * of the image's. PATH has no symlinks. */
 guard_operation guard_op_root_copy;
 
 /* root-remove ROOT PATH: remove a file of the image. */
 guard_operation guard_op_root_remove;
 
-/* keep LOCK DOOR: let other steps of the job join this container, through a socket with the path DOOR. LOCK is
- * the descriptor of a locked file, whose lock this process holds from now on. */
+/* keep LOCK DOOR: let other steps of the job join this container, through a socket with the path DOOR. LOCK
+ * is the descriptor of a locked file, whose lock this process holds from now on. */
 guard_operation guard_op_keep;
 
 /* fuse-again SERVER IMAGE DEVICE: serve an image through a connection that another guard has made, which may
@@ -74,11 +74,12 @@ guard_operation guard_op_root_again;
  * step's MPI. MOUNT_NS is a descriptor, which stays open. */
 guard_operation guard_op_bind_inside;
 
-/* joined USER_NS MOUNT_NS ENVIRONMENT MOUNTINFO [NAMESPACE…]: report the container of another guard, by descriptors. */
+/* joined USER_NS MOUNT_NS ENVIRONMENT MOUNTINFO [NAMESPACE…]: report the container of another guard, by
+ * descriptors. */
 guard_operation guard_op_joined;
 
-/* each SIZE DIR: report a container that the operations after this one make, with a tmpfs of its own over DIR,
- * and make another one by them for each further task that asks. */
+/* each SIZE DIR: report a container that the operations after this one make, with a tmpfs of its own over
+ * DIR, and make another one by them for each further task that asks. */
 guard_operation guard_op_each;
 
 /* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */
@@ -96,8 +97,8 @@ guard_operation guard_op_note;
 /* crun PROGRAM ARG…, podman PROGRAM ARG…: run what creates the container, and wait for it. */
 guard_operation guard_op_create;
 
-/* container PIDFILE NAME [pid]: wait until the container's init is the program NAME, then report; with `pid`, tasks
- * enter its PID namespace. */
+/* container PIDFILE NAME [pid]: wait until the container's init is the program NAME, then report; with `pid`,
+ * tasks enter its PID namespace. */
 guard_operation guard_op_container;
 
 #endif

@@ -241,9 +241,8 @@ int guard_op_root_remove(struct guard *guard, char **args)
 	const char *path = args[1], *slash = strrchr(path, '/');
 	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 && parent != NULL
-				 ? open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0)
-				 : -1;
+	const char *above = parent != NULL && parent[0] == '\0' ? "/" : parent;
+	CE_AUTO_FD dir = root >= 0 && above != NULL ? open_in_root(root, above, O_PATH | O_DIRECTORY, 0) : -1;
 
 	if (dir < 0 || unlinkat(dir, slash + 1, 0) < 0)
 		return guard_fail(guard, "cannot remove '%s' from the image", path);

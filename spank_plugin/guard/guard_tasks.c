@@ -1,8 +1,9 @@
 /*
- * A container for each task of the node. All of them share the session and one server per image. For each task,
- * a child of the guard (a keeper) makes a container by the rest of the specification, in a mount namespace of
- * its own, and ends the container when its task ends. The first container is made for the launcher, which needs
- * the environment of a container's first process, and is given to the task that asks first.
+ * A container for each task of the node. All of them share the session and one server per image. For each
+ * task, a child of the guard (a keeper) makes a container by the rest of the specification, in a mount
+ * namespace of its own, and ends the container when its task ends. The first container is made for the
+ * launcher, which needs the environment of a container's first process, and is given to the task that asks
+ * first.
  */
 #define _GNU_SOURCE
 #include "guard_ops.h"

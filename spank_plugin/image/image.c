@@ -67,8 +67,8 @@ static void image_init(void *data, struct fuse_conn_info *connection)
 	connection->max_background = BACKGROUND;
 }
 
-/* Reply with an error, unless the image's file is gone. A task would then only see EIO or SIGBUS, now or hours
- * later; instead, end with an exit code by which the guard reports the reason and ends the step. */
+/* Reply with an error, unless the image's file is gone. A task would then only see EIO or SIGBUS, now or
+ * hours later; instead, end with an exit code by which the guard reports the reason and ends the step. */
 static void reply_error(fuse_req_t req, int error)
 {
 	if (error == EIO && squash_is_gone(image_of(req)))
@@ -330,8 +330,8 @@ static int answer(struct fuse_session *session, long processors)
 #endif
 }
 
-/* Give libfuse the kernel's first request, FUSE_INIT, which the kernel sends once for a connection and has sent
- * to another server. The kernel refuses libfuse's reply, and libfuse ignores that. */
+/* Give libfuse the kernel's first request, FUSE_INIT, which the kernel sends once for a connection and has
+ * sent to another server. The kernel refuses libfuse's reply, and libfuse ignores that. */
 static void greet(struct fuse_session *session)
 {
 	struct {

@@ -32,8 +32,8 @@ int squash_is_gone(const struct squash *squash);
 /* Return the root's inode reference: 48 bits, its position in the inode table. */
 uint64_t squash_root(const struct squash *squash);
 
-/* Fill in the attributes. All files are shown as root's, whatever their owner in the file: root represents the
- * one user who mounts this. */
+/* Fill in the attributes. All files are shown as root's, whatever their owner in the file: root represents
+ * the one user who mounts this. */
 int squash_stat(struct squash *squash, uint64_t inode, struct stat *st);
 /* Fill in what statfs reports: the size of the file system, in blocks, and the number of its inodes. */
 void squash_statfs(const struct squash *squash, struct statvfs *st);

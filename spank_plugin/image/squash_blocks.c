@@ -174,9 +174,9 @@ static bool is_spent(const struct block *block)
 	return block->state == READY && block->given >= block->length;
 }
 
-/* Return a block that has no user: if possible one that is spent, so that no more memory is used than there are
- * partly read blocks; else an empty one; else the least recently used. If all have users, return a temporary
- * one, NULL without memory. */
+/* Return a block that has no user: if possible one that is spent, so that no more memory is used than there
+ * are partly read blocks; else an empty one; else the least recently used. If all have users, return a
+ * temporary one, NULL without memory. */
 static struct block *choose(struct blocks *blocks)
 {
 	struct block *oldest = NULL;

@@ -8,7 +8,8 @@
  * for as long. The kernel keeps the pages that it has read, so the next request only has to read one block
  * again. */
 
-/* Free all caches. Call this with the lock held; it is released meanwhile, because malloc_trim takes a while. */
+/* Free all caches. Call this with the lock held; it is released meanwhile, because malloc_trim takes a
+ * while. */
 static void give_back(struct squash *squash)
 {
 	squash_drop_inodes(squash);

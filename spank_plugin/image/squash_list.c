@@ -10,8 +10,8 @@
 
 /* The kernel accepts no longer names. */
 #define LONGEST_NAME 255
-/* The most names in a directory: a file of one megabyte can claim some hundred million, and all are read before
- * one is found. */
+/* The most names in a directory: a file of one megabyte can claim some hundred million, and all are read
+ * before one is found. */
 #define MOST_NAMES ((size_t)1 << 22)
 /* memory of all cached directories except the one used last */
 #define KEPT_LISTING_BYTES ((size_t)128 << 20)

@@ -14,8 +14,8 @@
 /* The file may claim any number, and a reader would hold the lock for all of them; no kernel has set so
  * many. */
 #define MOST_XATTRS 4096
-/* The prefix of names that a file system lists only for root. They are not listed here: an overlay that copies
- * a file to write to it takes a listed attribute that it cannot read for an error. */
+/* The prefix of names that a file system lists only for root. They are not listed here: an overlay that
+ * copies a file to write to it takes a listed attribute that it cannot read for an error. */
 #define ROOTS "trusted."
 
 int squash_open_xattrs(struct squash *squash)

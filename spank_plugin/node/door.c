@@ -48,8 +48,8 @@ static int take_image(struct ce_visit *visit, const char *path, size_t size, int
 {
 	char *copy = strndup(path, size);
 
-	if (copy == NULL || strlen(copy) != size || fds[0] < 0 || fds[1] >= 0 || visit->image_count == CE_DOOR_IMAGES ||
-	    strcmp(copy, ".") == 0) {
+	if (copy == NULL || strlen(copy) != size || fds[0] < 0 || fds[1] >= 0 ||
+	    visit->image_count == CE_DOOR_IMAGES || strcmp(copy, ".") == 0) {
 		int is_root = copy != NULL && strcmp(copy, ".") == 0 && fds[0] >= 0 && fds[1] < 0;
 		free(copy);
 		ce_close_all(fds);

@@ -15,7 +15,7 @@ enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 1
 /* What a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the guard's user namespace */
-	int container[CE_DOOR_CONTAINER]; /* user namespace, mount namespace, environment, mountinfo, others */
+	int container[CE_DOOR_CONTAINER]; /* user and mount namespaces, environment, mountinfo, others */
 	size_t count;
 	char *images[CE_DOOR_IMAGES]; /* paths, on the heap */
 	int devices[CE_DOOR_IMAGES];  /* FUSE devices of their servers */
@@ -24,8 +24,8 @@ struct ce_visit {
 
 enum { CE_AT_ENVIRONMENT = 2, CE_LEAST_CONTAINER = 4 };
 
-/* Ask at the doors in a container's directory, one after the other, until there is a guard at one. Return 0, or
- * -1 if there is none, if it does not answer in time, and if anything in its answer is doubtful. Call
+/* Ask at the doors in a container's directory, one after the other, until there is a guard at one. Return 0,
+ * or -1 if there is none, if it does not answer in time, and if anything in its answer is doubtful. Call
  * ce_door_close in either case. */
 int ce_door_visit(const char *directory, struct ce_visit *visit);
 

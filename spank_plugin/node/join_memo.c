@@ -70,7 +70,8 @@ static int is_same_file(const char *path, const char *identity)
 
 	if (stat(path, &found) < 0)
 		return 0;
-	snprintf(now, sizeof now, "%llu %lld %lld", (unsigned long long)found.st_ino, (long long)found.st_size,
+	snprintf(now, sizeof now, "%llu %lld %lld", (unsigned long long)found.st_ino,
+		 (long long)found.st_size,
 		 (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec);
 	return strcmp(now, identity) == 0;
 }
@@ -79,7 +80,8 @@ int ce_join_is_unchanged(const struct ce_join_memo *memo)
 {
 	struct ce_fields images = memo->images;
 
-	if (!has_content(memo->directory, "image", memo->image) || !has_content(memo->directory, "made", memo->made) ||
+	if (!has_content(memo->directory, "image", memo->image) ||
+	    !has_content(memo->directory, "made", memo->made) ||
 	    !has_content(memo->directory, "files", memo->files))
 		return 0;
 	for (long long left = ce_take_number(&images); left > 0; left--) {

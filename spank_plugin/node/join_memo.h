@@ -35,15 +35,16 @@ struct ce_join_memo {
 	struct ce_step_memo step;
 };
 
-/* Parse the value of CE_CARRY_KEPT, into which wanted->directory then points. Return 0, or -1 if it has another
- * form. */
+/* Parse the value of CE_CARRY_KEPT, into which wanted->directory then points. Return 0, or -1 if it has
+ * another form. */
 int ce_join_wanted(const char *fact, struct ce_wanted *wanted);
 
 /* Read a memo of this size, with a NUL after it, into which *memo then points. Return 0, or -1 if it is of
  * another version or anything in it is doubtful. */
 int ce_join_read(const char *text, size_t size, struct ce_join_memo *memo);
 
-/* Return whether the container's files `image`, `made` and `files`, and all files of images, are unchanged. */
+/* Return whether the container's files `image`, `made` and `files`, and all files of images, are
+ * unchanged. */
 int ce_join_is_unchanged(const struct ce_join_memo *memo);
 
 /* Return whether the memo has an image with this path. */

@@ -1,17 +1,17 @@
 /*
- * ce-node: begins a start on a node. Ordinarily it then becomes the launcher, which is Python. Where an earlier
- * step with the same plan has left a memo of what the launcher found out, it answers the plugin itself, in two
- * cases:
+ * ce-node: begins a start on a node. Ordinarily it then becomes the launcher, which is Python. Where an
+ * earlier step with the same plan has left a memo of what the launcher found out, it answers the plugin
+ * itself, in two cases:
  *
- *  - A step joins a running container of its job (join_memo.h). What only this step and this moment can tell is checked
- *    here: the owner of the container's directory, its lock, its door, its images, the site's rules.
- *  - A step starts a container of its own (start_memo.h), and nothing that the launcher looked at has changed. The
- *    guard makes its namespaces meanwhile, also where Python starts.
+ *  - A step joins a running container of its job (join_memo.h). What only this step and this moment can tell
+ * is checked here: the owner of the container's directory, its lock, its door, its images, the site's rules.
+ *  - A step starts a container of its own (start_memo.h), and nothing that the launcher looked at has
+ * changed. The guard makes its namespaces meanwhile, also where Python starts.
  *
  * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
  *
- * If anything is doubtful it undoes what it did and becomes the launcher, which does the same, or explains why
- * not. Runs as the user. Exit code: 0 after an answer, 125 for a failure of the engine.
+ * If anything is doubtful it undoes what it did and becomes the launcher, which does the same, or explains
+ * why not. Runs as the user. Exit code: 0 after an answer, 125 for a failure of the engine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -74,16 +74,16 @@ struct start {
 static int fail(int reply, const char *what)
 {
 	char answer[PATH_MAX + 512];
-	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s", EXIT_ENGINE, what,
-			      strerror(errno), ce_start_help(errno));
+	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
+			      EXIT_ENGINE, what, strerror(errno), ce_start_help(errno));
 
 	if (length > 0 && (size_t)length < sizeof answer)
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
 	return EXIT_ENGINE;
 }
 
-/* Become the launcher, with the descriptors of our command line and those of a guard that was started early, if
- * one was. On failure answer the plugin, and return the exit code. */
+/* Become the launcher, with the descriptors of our command line and those of a guard that was started early,
+ * if one was. On failure answer the plugin, and return the exit code. */
 static int become_launcher(const struct start *start, char **given)
 {
 	char program[PATH_MAX + 64], numbers[EARLY][16];
@@ -174,8 +174,8 @@ static int has_name(const struct start *start)
 	return start->node != NULL && *start->node != '\0' && strchr(start->node, '/') == NULL;
 }
 
-/* Return 0 if an earlier step has left a memo with which this one can join the container that `kept` names, and
- * the site has no rule that only Python judges; else -1. */
+/* Return 0 if an earlier step has left a memo with which this one can join the container that `kept` names,
+ * and the site has no rule that only Python judges; else -1. */
 static int prepare(struct start *start, const char *kept)
 {
 	struct ce_wanted wanted;
@@ -224,8 +224,8 @@ static int name_door(const struct start *start, char door[CE_DOOR_PATH])
 
 	if (!ce_is_number(step) || getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance)
 		return -1;
-	int length = snprintf(door, CE_DOOR_PATH, "%s/door.%s.%02x%02x%02x", start->directory, step, chance[0],
-			      chance[1], chance[2]);
+	int length = snprintf(door, CE_DOOR_PATH, "%s/door.%s.%02x%02x%02x", start->directory, step,
+			      chance[0], chance[1], chance[2]);
 	return length > 0 && length < CE_DOOR_PATH ? 0 : -1;
 }
 
@@ -242,7 +242,8 @@ static void print_specification(const struct start *start, FILE *stream, const c
 	fprintf(stream, "keep%c2%c%d%c", 0, 0, start->lock, 0);
 	print_word(stream, door);
 	for (size_t i = 0; i < visit->image_count; i++) {
-		fprintf(stream, "fuse-again%c3%c%s/libexec/container-engine/ce-image%c", 0, 0, start->prefix, 0);
+		fprintf(stream, "fuse-again%c3%c%s/libexec/container-engine/ce-image%c", 0, 0, start->prefix,
+			0);
 		print_word(stream, visit->images[i]);
 		fprintf(stream, "%d%c", visit->devices[i], 0);
 	}
@@ -275,9 +276,10 @@ static void set_inherited(const int fds[], size_t count, int inherited)
 }
 
 /* Start a guard with the descriptors `args` as its arguments, and with `more`, which its specification names.
- * Return the pid of the process that starts it, which ends once there is process 1 of the PID namespace; -1 on
- * failure. */
-static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[], size_t more_count)
+ * Return the pid of the process that starts it, which ends once there is process 1 of the PID namespace; -1
+ * on failure. */
+static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[],
+			 size_t more_count)
 {
 	char program[PATH_MAX + 64], numbers[GUARD_ARGS][16];
 	char *argv[GUARD_ARGS + 2] = { program }, *none[] = { NULL };
@@ -341,8 +343,8 @@ static void start_early(struct start *start)
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-/* Wait for the guard's report. Return it, valid until the next call, or NULL if there is none in time or it is
- * not that of a ready container. */
+/* Wait for the guard's report. Return it, valid until the next call, or NULL if there is none in time or it
+ * is not that of a ready container. */
 static struct ce_report *await(struct start *start, long long timeout_ms)
 {
 	static struct ce_report report;
@@ -385,8 +387,8 @@ static int join(struct start *start, const char *kept)
 
 /* ---- a container of its own -------------------------------------------------------------------- */
 
-/* Read the memo that an earlier step has left for a start by this plan. Return 0, or -1 if there is none or it
- * may no longer be right. */
+/* Read the memo that an earlier step has left for a start by this plan. Return 0, or -1 if there is none or
+ * it may no longer be right. */
 static int find_own_memo(struct start *start)
 {
 	char name[CE_START_NAME];
@@ -404,8 +406,8 @@ static int find_own_memo(struct start *start)
 	return ce_start_suits(&start->own, &wanted) ? 0 : -1;
 }
 
-/* Return 0 if an earlier step has left a memo with which this one can start its container, and the site has no
- * rule that only Python judges; else -1. Root's starts are never remembered. */
+/* Return 0 if an earlier step has left a memo with which this one can start its container, and the site has
+ * no rule that only Python judges; else -1. Root's starts are never remembered. */
 static int prepare_own(struct start *start)
 {
 	if (geteuid() == 0 || !has_name(start) || read_plan(start) < 0 || find_own_memo(start) < 0 ||
@@ -423,7 +425,8 @@ static int specify(struct start *start)
 	start->control = start->early.control;
 	start->early.control = -1;
 	signal(SIGPIPE, SIG_IGN);
-	int rc = ce_write_all(start->early.specification, start->own.specification, start->own.specification_size);
+	int rc = ce_write_all(start->early.specification, start->own.specification,
+			      start->own.specification_size);
 	signal(SIGPIPE, SIG_DFL);
 	ce_close_fd(&start->early.specification);
 	while (waitpid(start->early.pid, &status, 0) < 0 && errno == EINTR)
@@ -432,7 +435,8 @@ static int specify(struct start *start)
 	return rc;
 }
 
-/* Start a container as an earlier step did, with the guard that was started early. Return as `answer` does. */
+/* Start a container as an earlier step did, with the guard that was started early. Return as `answer`
+ * does. */
 static int start_again(struct start *start)
 {
 	const struct ce_start_memo *memo = &start->own;
@@ -466,8 +470,8 @@ static int start_without_python(struct start *start)
 	return start_again(start);
 }
 
-/* Close and free everything that the launcher does not get. A guard that has begun ends when its socket to this
- * process closes. */
+/* Close and free everything that the launcher does not get. A guard that has begun ends when its socket to
+ * this process closes. */
 static void undo(struct start *start)
 {
 	ce_close_fd(&start->control);
@@ -500,7 +504,9 @@ static const char *find_prefix(void)
 
 int main(int argc, char **argv)
 {
-	struct start start = { .moments.prepare = ce_time_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1 };
+	struct start start = {
+		.moments.prepare = ce_time_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1
+	};
 
 	if (argc != GIVEN + 2) {
 		dprintf(2, "ce-node: started by the container engine's plugin only\n");

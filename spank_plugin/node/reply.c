@@ -24,7 +24,8 @@ int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report)
 		report->unshared++;
 	report->is_of_tasks = report->text[0] == CE_REPORT_OF_TASKS && report->unshared > 0;
 	report->unshared -= report->is_of_tasks;
-	if ((report->text[0] == CE_REPORT_OF_NODE || report->is_of_tasks) && report->fds[REPORTED - 1] >= 0 && report->unshared <= CE_MAX_UNSHARED)
+	if ((report->text[0] == CE_REPORT_OF_NODE || report->is_of_tasks) && report->fds[REPORTED - 1] >= 0 &&
+	    report->unshared <= CE_MAX_UNSHARED)
 		return 0;
 	ce_close_all(report->fds);
 	return -1;

@@ -32,9 +32,9 @@ struct ce_ready {
  * container; then no descriptor is left open. */
 int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report);
 
-/* Close *life and answer as the launcher does (plugin/launcher_reply.c). This process must end soon afterwards,
- * because the plugin waits for that. Return 0, 1 if the plugin does not take the answer, -1 if anything fails
- * before that, with *life open. */
+/* Close *life and answer as the launcher does (plugin/launcher_reply.c). This process must end soon
+ * afterwards, because the plugin waits for that. Return 0, 1 if the plugin does not take the answer, -1 if
+ * anything fails before that, with *life open. */
 int ce_reply_ready(int reply, int *life, const struct ce_report *report, const struct ce_ready *ready);
 
 #endif

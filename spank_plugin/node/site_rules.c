@@ -47,7 +47,8 @@ static int entries_may_rule(DIR *stream, const char *directory)
 
 	while (errno = 0, (entry = readdir(stream)) != NULL) {
 		int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-		if (length < 0 || (size_t)length >= sizeof path || (is_read(entry->d_name) && file_may_rule(path)))
+		if (length < 0 || (size_t)length >= sizeof path ||
+		    (is_read(entry->d_name) && file_may_rule(path)))
 			return 1;
 	}
 	return errno != 0;
@@ -74,5 +75,6 @@ int ce_site_may_rule(const char *prefix)
 	char path[PATH_MAX];
 	int length = snprintf(path, sizeof path, "%s%s", prefix, system_place);
 
-	return length < 0 || (size_t)length >= sizeof path || place_may_rule(path) || place_may_rule(system_place);
+	return length < 0 || (size_t)length >= sizeof path || place_may_rule(path) ||
+	       place_may_rule(system_place);
 }

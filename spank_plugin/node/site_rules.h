@@ -3,8 +3,8 @@
 #define CE_SITE_RULES_H
 
 /* Return whether the configuration of this prefix, or of the system, may have a rule for images or mounts: it
- * contains the name of a rule, or cannot be read. container_engine/node/start/site_rules.py has the rules; only
- * it judges. */
+ * contains the name of a rule, or cannot be read. container_engine/node/start/site_rules.py has the rules;
+ * only it judges. */
 int ce_site_may_rule(const char *prefix);
 
 #endif

@@ -19,8 +19,8 @@
 
 enum { SIGNATURE = PATH_MAX + 160, BOOT_SIZE = 64, DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000 };
 
-const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER",
-							     "I_MPI_HYDRA_BOOTSTRAP" };
+const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NODES", "SLURM_NNODES",
+							     "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP" };
 
 /* ---- its name ---------------------------------------------------------------------------------- */
 
@@ -86,15 +86,17 @@ static int print_signature(char kind, const char *path, char now[SIGNATURE])
 		return realpath(path, now) != NULL ? 0 : -1;
 	unsigned long long device = found.st_dev, inode = found.st_ino;
 	if (kind == 'f') {
-		snprintf(now, SIGNATURE, "%llu %llu %o %lld %lld %lld", device, inode, (unsigned)found.st_mode,
-			 (long long)found.st_size, nanoseconds(found.st_mtim), nanoseconds(found.st_ctim));
+		snprintf(now, SIGNATURE, "%llu %llu %o %lld %lld %lld", device, inode,
+			 (unsigned)found.st_mode, (long long)found.st_size, nanoseconds(found.st_mtim),
+			 nanoseconds(found.st_ctim));
 		return 0;
 	}
 	if (statvfs(path, &mounted) < 0)
 		return -1;
 	unsigned long flags = mounted.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
 	if (kind == 'p')
-		snprintf(now, SIGNATURE, "%llu %llu %o %lu", device, inode, (unsigned)(found.st_mode & S_IFMT), flags);
+		snprintf(now, SIGNATURE, "%llu %llu %o %lu", device, inode,
+			 (unsigned)(found.st_mode & S_IFMT), flags);
 	else
 		snprintf(now, SIGNATURE, "%o %lu", (unsigned)(found.st_mode & S_IFMT), flags);
 	return 0;
@@ -113,8 +115,8 @@ static void print_absent(const char *path, int cause, char now[SIGNATURE])
 			 (unsigned long long)link.st_ino, nanoseconds(link.st_ctim));
 }
 
-/* Return whether a path still has the signature that the launcher has found. A look is one letter for its kind,
- * and the path. */
+/* Return whether a path still has the signature that the launcher has found. A look is one letter for its
+ * kind, and the path. */
 static int is_unchanged(const char *look, const char *signature)
 {
 	char now[SIGNATURE];
@@ -191,8 +193,8 @@ int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wante
 	       are_own_ids(memo->ids) && strcmp(memo->plan, wanted->plan) == 0 &&
 	       memo->specification_size > 0 && memo->workdir[0] == '/' && memo->timeout_ms > 0 &&
 	       memo->timeout_ms <= LONGEST_MS && is_of_this_boot(memo->boot) &&
-	       are_variables_unchanged(memo->variables, wanted->env) && ce_step_suits(&memo->step, wanted->env) &&
-	       are_looks_unchanged(memo->looks);
+	       are_variables_unchanged(memo->variables, wanted->env) &&
+	       ce_step_suits(&memo->step, wanted->env) && are_looks_unchanged(memo->looks);
 }
 
 /* ---- images in use ----------------------------------------------------------------------------- */
@@ -202,7 +204,8 @@ static int is_recorded(const char *link, const char *name)
 {
 	char found[PATH_MAX];
 	struct stat made;
-	ssize_t size = lstat(link, &made) == 0 && made.st_uid == geteuid() ? readlink(link, found, sizeof found) : -1;
+	int is_own = lstat(link, &made) == 0 && made.st_uid == geteuid();
+	ssize_t size = is_own ? readlink(link, found, sizeof found) : -1;
 
 	return size >= 0 && (size_t)size == strlen(name) && memcmp(found, name, (size_t)size) == 0;
 }
@@ -210,7 +213,8 @@ static int is_recorded(const char *link, const char *name)
 int ce_start_note_images(const struct ce_start_memo *memo, const struct ce_step_env *env)
 {
 	char link[PATH_MAX];
-	const char *job = ce_step_variable(env, "SLURM_JOB_ID"), *cluster = ce_step_variable(env, "SLURM_CLUSTER_NAME");
+	const char *job = ce_step_variable(env, "SLURM_JOB_ID");
+	const char *cluster = ce_step_variable(env, "SLURM_CLUSTER_NAME");
 	const char *place = ce_step_variable(env, "SLURM_NODEID");
 	struct ce_fields uses = memo->uses;
 
@@ -224,10 +228,12 @@ int ce_start_note_images(const struct ce_start_memo *memo, const struct ce_step_
 		if (strncmp(name, NAME_BEGINS, strlen(NAME_BEGINS)) != 0)
 			return -1;
 		int length = snprintf(link, sizeof link, "%s/%s-%.*s.%u@%s", directory, job, DIGITS,
-				      name + strlen(NAME_BEGINS), (unsigned)geteuid(), cluster != NULL ? cluster : "");
+				      name + strlen(NAME_BEGINS), (unsigned)geteuid(),
+				      cluster != NULL ? cluster : "");
 		if (length < 0 || (size_t)length >= sizeof link)
 			return -1;
-		if (symlink(name, link) < 0 && (errno == ENOENT || (errno == EEXIST && !is_recorded(link, name))))
+		if (symlink(name, link) < 0 &&
+		    (errno == ENOENT || (errno == EEXIST && !is_recorded(link, name))))
 			return -1;
 	}
 	return 0;

@@ -1,8 +1,8 @@
 /*
  * The fields of a memo about its step, whether that joins a container or starts one: number of conditions of
- * hooks and each of them, directory of the traces, the beginning of the trace's line, the part of the line that
- * the plan decides, the texts of the mounts in it, number of parts of names by which a variable is secret and
- * each of them.
+ * hooks and each of them, directory of the traces, the beginning of the trace's line, the part of the line
+ * that the plan decides, the texts of the mounts in it, number of parts of names by which a variable is
+ * secret and each of them.
  */
 #ifndef CE_STEP_MEMO_H
 #define CE_STEP_MEMO_H

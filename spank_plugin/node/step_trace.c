@@ -18,8 +18,8 @@
 #include "common/io.h"
 #include "common/memo_file.h"
 
-/* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start is
- * left to Python. */
+/* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start
+ * is left to Python. */
 enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
 
 int64_t ce_time_ns(void)
@@ -58,7 +58,8 @@ static int open_file(struct ce_step_trace *trace, const char *step, const char *
 	trace->directory = place >= 0 ? open(step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 	if (trace->directory < 0)
 		return -1;
-	trace->file = openat(place, name, O_WRONLY | O_CREAT | O_APPEND | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	trace->file =
+		openat(place, name, O_WRONLY | O_CREAT | O_APPEND | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return trace->file >= 0 ? 0 : -1;
 }
 
@@ -86,24 +87,25 @@ static char *make_line(const struct ce_step_memo *memo, const struct ce_step_env
 	struct utsname host;
 	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
 	const char *array = value_of(env, "SLURM_ARRAY_JOB_ID"), *task = value_of(env, "SLURM_ARRAY_TASK_ID");
-	const char *nodes = value_of(env, "SLURM_STEP_NODELIST"), *tasks = value_of(env, "SLURM_STEP_NUM_TASKS");
+	const char *nodes = value_of(env, "SLURM_STEP_NODELIST");
+	const char *tasks = value_of(env, "SLURM_STEP_NUM_TASKS");
 	int is_array = *array != '\0' && *task != '\0';
 	char *line;
 
-	if (uname(&host) < 0 || !is_plain(host.nodename) || !is_plain(job) || !is_plain(step) || !is_plain(array) ||
-	    !is_plain(task) || !is_plain(nodes) || !is_plain(tasks))
+	if (uname(&host) < 0 || !is_plain(host.nodename) || !is_plain(job) || !is_plain(step) ||
+	    !is_plain(array) || !is_plain(task) || !is_plain(nodes) || !is_plain(tasks))
 		return NULL;
 	if (asprintf(&line,
 		     "%s\"job\":\"%s\",\"step\":\"%s\",\"array\":\"%s%s%s\",\"host\":\"%s\",\"nodes\":\"%s\","
 		     "\"tasks\":\"%s\",%s",
-		     memo->trace_begin, job, step, is_array ? array : "", is_array ? "_" : "", is_array ? task : "",
-		     host.nodename, nodes, tasks, memo->trace_plan) < 0)
+		     memo->trace_begin, job, step, is_array ? array : "", is_array ? "_" : "",
+		     is_array ? task : "", host.nodename, nodes, tasks, memo->trace_plan) < 0)
 		return NULL;
 	return line;
 }
 
-int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo, const struct ce_step_env *env,
-		       const char *node)
+int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo,
+		       const struct ce_step_env *env, const char *node)
 {
 	char path[PATH_MAX];
 	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
@@ -139,14 +141,15 @@ static const struct operation {
 static const char *phase_of(const char *operation, size_t length)
 {
 	for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
-		if (strlen(operations[i].name) == length && strncmp(operations[i].name, operation, length) == 0)
+		if (strlen(operations[i].name) == length &&
+		    strncmp(operations[i].name, operation, length) == 0)
 			return operations[i].phase;
 	}
 	return NULL;
 }
 
-/* Add the phases of the guard's stamps, lines of an operation and its time on the monotonic clock. Return their
- * number. */
+/* Add the phases of the guard's stamps, lines of an operation and its time on the monotonic clock. Return
+ * their number. */
 static int add_phases_of_guard(struct begin begins[], int most, const char *stamps)
 {
 	struct timespec monotonic;
@@ -158,7 +161,8 @@ static int add_phases_of_guard(struct begin begins[], int most, const char *stam
 		size_t length = strcspn(stamps, " \n");
 		const char *phase = phase_of(stamps, length);
 		if (phase != NULL)
-			begins[count++] = (struct begin){ phase, strtoll(stamps + length, NULL, 10) + offset };
+			begins[count++] =
+				(struct begin){ phase, strtoll(stamps + length, NULL, 10) + offset };
 		stamps += strcspn(stamps, "\n");
 		stamps += *stamps == '\n';
 	}
@@ -177,8 +181,8 @@ static void print_phases(FILE *stream, const struct ce_moments *moments)
 	begins[count++] = (struct begin){ "environment", moments->environment };
 	begins[count++] = (struct begin){ "answer", moments->answer };
 	for (int i = 0; i < count; i++)
-		print_phase(stream, begins[i].name, begins[i].when, i + 1 < count ? begins[i + 1].when : moments->end,
-			    i + 1 < count ? "," : "");
+		print_phase(stream, begins[i].name, begins[i].when,
+			    i + 1 < count ? begins[i + 1].when : moments->end, i + 1 < count ? "," : "");
 }
 
 /* Print the phase in which srun planned; the variable has the times of its beginning and end. */

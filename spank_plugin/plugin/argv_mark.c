@@ -8,8 +8,8 @@
 #include "common/ce_join.h"
 #include "common/help.h"
 
-/* The mark is a path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX. Slurm
- * prints it as it is, inside a message of its own. */
+/* The mark is a path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX.
+ * Slurm prints it as it is, inside a message of its own. */
 static const char mark[] = "/\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN_CONFIGURATION "\n/";
 
 static int is_marked(const char *command)
@@ -40,8 +40,9 @@ int ce_unmark_argv(char **argv)
 /* One line, because scripts print their environment. Only its beginning is compared: the rest may
  * come from another release. */
 #define JOB_MARK "ce: error: "
-static const char job_mark[] = JOB_MARK "this host's Slurm does not load the plugin of --environment, which the job "
-			       "has; nothing was started; ce help plugin-configuration";
+static const char job_mark[] =
+	JOB_MARK "this host's Slurm does not load the plugin of --environment, which the job "
+		 "has; nothing was started; ce help plugin-configuration";
 
 static int is_job_marked(const char *value)
 {

@@ -29,8 +29,8 @@ int ce_unmark_argv(char **argv);
 /* the user's own value, restored by the srun that removes the mark */
 #define CE_JOB_MARKED "SLURM_CE_THREAD_SPEC"
 
-/* Put the mark into this process's environment, which becomes the job's, and keep the user's own value. Return
- * 0, or -1 without memory. In salloc and sbatch. */
+/* Put the mark into this process's environment, which becomes the job's, and keep the user's own value.
+ * Return 0, or -1 without memory. In salloc and sbatch. */
 int ce_mark_job(struct ce_error *err);
 
 /* Remove the mark from the environment, and restore the user's own value. In srun, salloc and sbatch, before

@@ -38,8 +38,8 @@ void ce_audit_note_claim(struct ce_audit *audit, const char *image)
 static int append(const char *path, const char *line, struct ce_error *err)
 {
 	struct stat st;
-	CE_AUTO_FD file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-			       0600);
+	int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	CE_AUTO_FD file = open(path, flags, 0600);
 
 	if (file < 0 || fstat(file, &st) < 0)
 		return ce_fail(err, "audit=%s: %s", path, strerror(errno));
@@ -59,8 +59,9 @@ int ce_audit_write(struct ce_audit *audit, const char *place, struct ce_error *e
 	if (place == NULL || !audit->is_due)
 		return 0;
 	audit->is_due = 0;
-	snprintf(what, sizeof what, "job=%u step=%u uid=%u plan-sha256=%s plan-bytes=%zu user-says-image=%s", audit->job,
-		 audit->step, (unsigned)audit->uid, audit->hash, audit->size, audit->claim[0] != '\0' ? audit->claim : "-");
+	snprintf(what, sizeof what, "job=%u step=%u uid=%u plan-sha256=%s plan-bytes=%zu user-says-image=%s",
+		 audit->job, audit->step, (unsigned)audit->uid, audit->hash, audit->size,
+		 audit->claim[0] != '\0' ? audit->claim : "-");
 	if (strcmp(place, "syslog") == 0) {
 		syslog(LOG_AUTHPRIV | LOG_INFO, "container_engine: %s", what);
 		return 0;

@@ -1,8 +1,8 @@
 /*
- * An audit record for each step and node that asks for a container, written where only root can write: one line
- * with the user, the job and step, and the hash and size of the plan as it arrived, with which a copy of the
- * plan (ce plan --json) can be compared. Root parses nothing of the plan, so the line has the image's name only
- * as the user's side states it.
+ * An audit record for each step and node that asks for a container, written where only root can write: one
+ * line with the user, the job and step, and the hash and size of the plan as it arrived, with which a copy of
+ * the plan (ce plan --json) can be compared. Root parses nothing of the plan, so the line has the image's
+ * name only as the user's side states it.
  */
 #ifndef CE_AUDIT_H
 #define CE_AUDIT_H
@@ -28,8 +28,8 @@ struct ce_audit {
 /* Record the contents of the line, which is due from then on. In slurmstepd. */
 void ce_audit_note(struct ce_audit *audit, uint32_t job, uint32_t step, uid_t uid, const char *plan);
 
-/* Record which image the user's side states, NULL for none. Characters that digests and usual paths do not have
- * become '?', and a text that is too long loses its beginning. */
+/* Record which image the user's side states, NULL for none. Characters that digests and usual paths do not
+ * have become '?', and a text that is too long loses its beginning. */
 void ce_audit_note_claim(struct ce_audit *audit, const char *image);
 
 /* Write the line, once, to `place`: "syslog", a root-owned file that is created if necessary, or NULL for

@@ -31,8 +31,8 @@ enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
  * unknown text means nothing, and then nothing runs. */
 enum ce_word { CE_SAYS_NOTHING, CE_SAYS_HOST, CE_SAYS_PLAN };
 
-/* Classify `text`, which may be NULL. If a plan follows the keyword, `*plan` points to it in `text`, else it is
- * NULL. */
+/* Classify `text`, which may be NULL. If a plan follows the keyword, `*plan` points to it in `text`, else it
+ * is NULL. */
 enum ce_word ce_carry_word(const char *text, const char **plan);
 
 /* Put the planner's output, from its keyword on, into this process's environment, with the times at which

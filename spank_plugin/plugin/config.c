@@ -86,8 +86,8 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 	config->node = program_of(prefix, "node");
 	config->join = program_of(prefix, "ce-join");
 	config->prolog = program_of(prefix, "ce-prolog");
-	return config->prefix != NULL && config->plan != NULL && config->node != NULL && config->join != NULL &&
-			       config->prolog != NULL
+	return config->prefix != NULL && config->plan != NULL && config->node != NULL &&
+			       config->join != NULL && config->prolog != NULL
 		       ? 0
 		       : ce_fail(err, "out of memory");
 }

@@ -29,16 +29,16 @@ struct ce_launcher {
 /* Another variable of this kind: the path of a batch script that runs in the container. Unset otherwise. */
 #define CE_FACT_BATCH "CE_BATCH_SCRIPT"
 
-/* Create the sockets of the session, and memory files with the plan and with the step's environment followed by
- * `facts` (NAME=value, NULL-terminated). The tasks inherit all of them. Return 0, or -1 with the error. In
+/* Create the sockets of the session, and memory files with the plan and with the step's environment followed
+ * by `facts` (NAME=value, NULL-terminated). The tasks inherit all of them. Return 0, or -1 with the error. In
  * slurmstepd, before there are tasks. */
 int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **environment,
 			char *const *facts, uid_t uid, gid_t gid, struct ce_error *err);
 
-/* Start the launcher, if no other task of the node has; do not wait for it. Then close what only a start needs,
- * in this task. `environment` is the task's and holds the user's resource limits, which Slurm has not set yet.
- * A failure becomes the session's answer, which all tasks read. Runs as the user, in a task; the launcher is
- * not its child afterwards. */
+/* Start the launcher, if no other task of the node has; do not wait for it. Then close what only a start
+ * needs, in this task. `environment` is the task's and holds the user's resource limits, which Slurm has not
+ * set yet. A failure becomes the session's answer, which all tasks read. Runs as the user, in a task; the
+ * launcher is not its child afterwards. */
 void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config, char **environment);
 
 /* Close the descriptors that only a start needs: the ends of the sockets must belong to the launcher and the

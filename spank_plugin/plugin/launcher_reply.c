@@ -29,8 +29,8 @@ static const char *next_string(const char *text, const char *end)
 	return next < end ? next + 1 : next;
 }
 
-/* "R[n]<workdir>\0<notices>\0<said>\0<kept>\0<saved>\0<tasks>", where all strings but the first may be absent.
- * n, a digit, is the number of the container's other namespaces. The descriptors, in this order: user
+/* "R[n]<workdir>\0<notices>\0<said>\0<kept>\0<saved>\0<tasks>", where all strings but the first may be
+ * absent. n, a digit, is the number of the container's other namespaces. The descriptors, in this order: user
  * namespace, mount namespace, environment, guard, launcher, attended; n other namespaces; with <tasks>, the
  * socket at which tasks ask; trace and marks, both of which may be absent. */
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],

@@ -13,9 +13,9 @@
  * Slurm refuses. */
 int ce_options_register(spank_t spank, int with_pyxis);
 
-/* Set the variables from which Slurm takes inherited options, for options that the user's variables ask for and
- * the job does not have: CE_ENVIRONMENT, and those of pyxis if `with_pyxis` is set. Call this before Slurm
- * looks for options. */
+/* Set the variables from which Slurm takes inherited options, for options that the user's variables ask for
+ * and the job does not have: CE_ENVIRONMENT, and those of pyxis if `with_pyxis` is set. Call this before
+ * Slurm looks for options. */
 void ce_options_from_variables(int with_pyxis);
 
 /* Return whether any of the options was given. On a node, only this matters. */
@@ -37,8 +37,8 @@ const char *const *ce_options_words(void);
 const char *ce_options_split_list(void);
 
 /* Compare this component's request with the first one's; call this after the options of each component of a
- * heterogeneous job or step (once, if it is not heterogeneous). Return 0, or -1 with the error if they differ:
- * Slurm passes the last value, or its presence, to all components. */
+ * heterogeneous job or step (once, if it is not heterogeneous). Return 0, or -1 with the error if they
+ * differ: Slurm passes the last value, or its presence, to all components. */
 int ce_options_end_component(struct ce_error *err);
 
 /* Return how many components' options have been read. */

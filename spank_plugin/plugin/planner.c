@@ -92,7 +92,8 @@ static int keep(char **value, const char *line, size_t length, const char *name)
  * container_engine/submit/prepare.py. Return 0, or -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
-	static const char inside[] = "batch_script=inside", store[] = "void_store=", image[] = "image=", kept[] = "kept=";
+	static const char inside[] = "batch_script=inside", store[] = "void_store=";
+	static const char image[] = "image=", kept[] = "kept=";
 
 	if (length == strlen(inside) && memcmp(line, inside, length) == 0) {
 		planned->script_inside = 1;
@@ -160,7 +161,8 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	int read_errno = errno;
 	close(ends[0]);
 	if (rc != 0)
-		return ce_fail_below(err, ce_start_help(rc), "cannot start %s: %s", config->plan, strerror(rc));
+		return ce_fail_below(err, ce_start_help(rc), "cannot start %s: %s", config->plan,
+				     strerror(rc));
 	int status = planner_status(pid);
 	/* check this first: a planner whose output is not read to its end is killed by SIGPIPE */
 	if (text == NULL)
@@ -168,7 +170,8 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
 		return ce_fail_below(err, CE_HELP_PLANNER_KILLED, "interrupted; nothing was started");
 	if (!WIFEXITED(status))
-		return ce_fail_below(err, CE_HELP_PLANNER_KILLED, "the planner was killed; nothing was started");
+		return ce_fail_below(err, CE_HELP_PLANNER_KILLED,
+				     "the planner was killed; nothing was started");
 	if (WEXITSTATUS(status) != 0)
 		return -1;
 	if (ce_planned_read(text, planned) < 0)

@@ -7,15 +7,15 @@
 /* The planner's output. */
 struct ce_planned {
 	char *text; /* the keyword, and the plan after it, for ce_carry_put; on the heap */
-	char *void_store; /* the image store of this step alone (EDF_IMAGESTORE=void), NULL for none; on the heap */
+	char *void_store; /* the image store of this step alone (EDF_IMAGESTORE=void), on the heap; or NULL */
 	char *image; /* its digest or its path, for the audit, NULL for none; on the heap */
 	char *kept;  /* the value of CE_CARRY_KEPT, NULL for none; on the heap */
 	int script_inside; /* the site runs batch scripts in the container */
 };
 
-/* Run the planner with these words, which end with NULL (ce_options_words). Its warnings and progress go to the
- * user's terminal. Return 0, or -1; then *planned is empty, and err has no message if the planner has already
- * printed the reason. */
+/* Run the planner with these words, which end with NULL (ce_options_words). Its warnings and progress go to
+ * the user's terminal. Return 0, or -1; then *planned is empty, and err has no message if the planner has
+ * already printed the reason. */
 int ce_planner_run(const struct ce_config *config, const char *caller, const char *const *words,
 		   struct ce_planned *planned, struct ce_error *err);
 

@@ -8,9 +8,8 @@
  * init                  srun, salloc, sbatch  user               restore the options of the job they are
  *                                                                started in, if they are no longer in the
  *                                                                environment; set those that variables
- *                                                                ask for (CE_ENVIRONMENT); remove the job's mark
- *                                                                from the environment; srun: make ce-prolog the task
- *                                                                prolog, where a command cannot be marked
+ *                                                                ask for (CE_ENVIRONMENT); remove the job's
+ * mark from the environment; srun: make ce-prolog the task prolog, where a command cannot be marked
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment; salloc, sbatch:
  *                                                                mark the job's environment, so that an
@@ -124,8 +123,9 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) ||
 	    ce_plugin_submit(&config, context, &err) == 0)
 		return SLURM_SUCCESS;
-	/* Print the reason, unless the planner has. If an error were returned, Slurm would bury it under three
-	 * lines about its plugin stack. Nothing has been allocated yet, so srun, salloc or sbatch can end here. */
+	/* Print the reason, unless the planner has. If an error were returned, Slurm would bury it under
+	 * three lines about its plugin stack. Nothing has been allocated yet, so srun, salloc or sbatch can
+	 * end here. */
 	if (err.message != NULL)
 		ce_say_here("error", err.message, ce_error_below(&err, ""));
 	exit(CE_EXIT_ENGINE);

@@ -40,17 +40,18 @@ int ce_prolog_check(const char *prolog, struct ce_error *err)
 		return 0;
 	if (ce_srun_has_prolog())
 		return ce_fail_below(err, CE_HELP_TASK_PROLOG,
-				     "--task-prolog: with --bcast, --async or several components, srun needs it to keep "
-				     "the command from nodes that do not load the plugin");
+				     "--task-prolog: with --bcast, --async or several components, srun needs "
+				     "it to keep the command from nodes that do not load the plugin");
 	if (named == NULL || strcmp(named, prolog) != 0)
-		return ce_fail(err, "srun's options were not recognized, and the command could run on the host of a node "
-				    "that does not load the plugin: write them in full");
+		return ce_fail(err, "srun's options were not recognized, and the command could run on the "
+				    "host of a node that does not load the plugin: write them in full");
 	return 0;
 }
 
 void ce_prolog_unmark(spank_t spank, char **environment)
 {
-	const char *own = ce_variable(environment, CE_CARRY_OWN_PROLOG), *named = ce_variable(environment, TASK_PROLOG);
+	const char *own = ce_variable(environment, CE_CARRY_OWN_PROLOG);
+	const char *named = ce_variable(environment, TASK_PROLOG);
 	const char *name = named != NULL ? strrchr(named, '/') : NULL;
 
 	if (name == NULL || strcmp(name, "/ce-prolog") != 0)

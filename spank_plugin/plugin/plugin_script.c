@@ -89,7 +89,8 @@ void ce_script_prepare(spank_t spank, const char *environment)
 	uid_t uid;
 
 	note[0] = '\0';
-	if (environment != NULL && is_batch(spank) && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+	if (environment != NULL && is_batch(spank) &&
+	    spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
 	    spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS)
 		ce_note_path(uid, job, note);
 }
@@ -120,8 +121,8 @@ void ce_script_begin(spank_t spank, const char *environment)
 	if (text == NULL || ce_script_starts_steps(text))
 		return;
 	snprintf(line, sizeof line,
-		 "this script has no srun: all of it runs on the host, nothing in '%.256s' (write srun before "
-		 "the commands to run inside)",
+		 "this script has no srun: all of it runs on the host, nothing in '%.256s' (write srun "
+		 "before the commands to run inside)",
 		 environment);
 	ce_say(NULL, "warning", line);
 }
@@ -133,8 +134,8 @@ static void warn_if_unused(const void *environment)
 	if (!ce_note_take(note))
 		return;
 	snprintf(line, sizeof line,
-		 "no srun of this job used '%.256s': all of it ran on the host (write srun before the commands to "
-		 "run inside)",
+		 "no srun of this job used '%.256s': all of it ran on the host (write srun before the "
+		 "commands to run inside)",
 		 (const char *)environment);
 	ce_say(NULL, "warning", line);
 }
@@ -144,7 +145,8 @@ void ce_script_end(spank_t spank, const char *environment)
 	uid_t uid;
 	gid_t gid;
 
-	if (note[0] != '\0' && environment != NULL && spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
+	if (note[0] != '\0' && environment != NULL &&
+	    spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
 	    spank_get_item(spank, S_JOB_GID, &gid) == ESPANK_SUCCESS)
 		ce_end_as_user(uid, gid, warn_if_unused, environment);
 	note[0] = '\0';

@@ -23,8 +23,8 @@ void ce_script_prepare(spank_t spank, const char *environment);
  * runs in a container. In the task, as the user. */
 void ce_script_begin(spank_t spank, const char *environment);
 
-/* Print a warning if no srun of the job has removed the note, in a child that becomes the user. In slurmstepd,
- * as root, after the task. */
+/* Print a warning if no srun of the job has removed the note, in a child that becomes the user. In
+ * slurmstepd, as root, after the task. */
 void ce_script_end(spank_t spank, const char *environment);
 
 /* Return whether a line of the script, apart from comments, has a word that starts steps. */

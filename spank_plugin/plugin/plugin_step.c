@@ -19,8 +19,8 @@
 
 /* Return whether this step runs in a container. The extern step runs on the host. The interactive step of
  * salloc and the batch script do so, too, unless a plan has been sent: srun sends one for an interactive step
- * if its own options ask for it, sbatch if the site wants the script inside. Each srun in one of them inherits
- * the option. */
+ * if its own options ask for it, sbatch if the site wants the script inside. Each srun in one of them
+ * inherits the option. */
 static int wants_session(spank_t spank, int is_prepared)
 {
 	uint32_t step = SLURM_BATCH_SCRIPT;

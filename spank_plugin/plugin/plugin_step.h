@@ -25,8 +25,8 @@ struct ce_step {
 #define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }
 
 /* Prepare what the first task needs to start the launcher, if this step needs a container. `stepd` is the pid
- * of slurmstepd, `is_prepared` is what ce_step_unmark has returned. In slurmstepd, as root with the user's effective
- * id. */
+ * of slurmstepd, `is_prepared` is what ce_step_unmark has returned. In slurmstepd, as root with the user's
+ * effective id. */
 void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd,
 		     int is_prepared);
 
@@ -34,8 +34,8 @@ void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config
  * for a container, which the mark or a carried plan shows. In slurmstepd, before there are tasks. */
 int ce_step_unmark(spank_t spank);
 
-/* Make the tasks of a prepared step fail because its option did not arrive: if Slurm cannot pass an option to a
- * plugin, it drops it with only a line in slurmd's log. In slurmstepd, before there are tasks. */
+/* Make the tasks of a prepared step fail because its option did not arrive: if Slurm cannot pass an option to
+ * a plugin, it drops it with only a line in slurmd's log. In slurmstepd, before there are tasks. */
 void ce_step_refuse(struct ce_step *step);
 
 /* Write the line of the audit, if the site wants one and it has not been written yet. In slurmstepd, as

@@ -133,7 +133,8 @@ static int is_of_salloc(void)
 
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
 	CE_AUTO_FD comm = open(path, O_RDONLY | O_CLOEXEC);
-	return comm >= 0 && read(comm, name, sizeof name) == (ssize_t)strlen("salloc\n") && memcmp(name, "salloc\n", 7) == 0;
+	return comm >= 0 && read(comm, name, sizeof name) == (ssize_t)strlen("salloc\n") &&
+	       memcmp(name, "salloc\n", 7) == 0;
 }
 
 /* Print why a command has no container, if its job has one or its user may have meant one. */
@@ -177,8 +178,8 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	return 0;
 }
 
-/* Return whether srun needs argv[0] unchanged. With --bcast, Slurm since 23.02.4 reads it later, and frees it;
- * all releases of 23.02 are taken for such. */
+/* Return whether srun needs argv[0] unchanged. With --bcast, Slurm since 23.02.4 reads it later, and frees
+ * it; all releases of 23.02 are taken for such. */
 static int is_in_use(void)
 {
 	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_srun_broadcasts();

@@ -26,8 +26,8 @@ static int knows_environments(const char *word)
 	return 0;
 }
 
-/* Return whether the line has words for several commands: components of a heterogeneous step, or a program with
- * an option --environment of its own. */
+/* Return whether the line has words for several commands: components of a heterogeneous step, or a program
+ * with an option --environment of its own. */
 static int has_other_commands(const char *line, size_t size)
 {
 	for (const char *word = line + strlen(line) + 1; word < line + size; word += strlen(word) + 1) {
@@ -57,13 +57,14 @@ static int is_bundle(const char *directory)
 	       access(path, F_OK) == 0;
 }
 
-/* Return whether the value of --container is the name or the file of an environment: a word without a slash, or
- * a path that ends with .toml. */
+/* Return whether the value of --container is the name or the file of an environment: a word without a slash,
+ * or a path that ends with .toml. */
 static int is_environment(const char *value)
 {
 	size_t size = strlen(value);
 
-	return size > 0 && (strchr(value, '/') == NULL || (size > 5 && strcmp(value + size - 5, ".toml") == 0));
+	return size > 0 &&
+	       (strchr(value, '/') == NULL || (size > 5 && strcmp(value + size - 5, ".toml") == 0));
 }
 
 enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
@@ -72,16 +73,16 @@ enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_
 
 	if (container != NULL && !is_bundle(container)) {
 		snprintf(note, CE_NOTE_SIZE,
-			 "--container is an option of Slurm's own, for OCI bundles, which '%.100s' is not: write "
-			 "--environment=%.100s to run in that environment",
+			 "--container is an option of Slurm's own, for OCI bundles, which '%.100s' is not: "
+			 "write --environment=%.100s to run in that environment",
 			 container, container);
 		return is_environment(container) ? CE_NOTE_REFUSAL : CE_NOTE_WARNING;
 	}
 	if (late == NULL)
 		return CE_NOTE_NONE;
 	snprintf(note, CE_NOTE_SIZE,
-		 "%.200s comes after the command and is passed to it: it selects no container (options of srun "
-		 "go before the command)",
+		 "%.200s comes after the command and is passed to it: it selects no container (options of "
+		 "srun go before the command)",
 		 late);
 	return CE_NOTE_WARNING;
 }
@@ -108,8 +109,8 @@ void ce_submit_leave_container(int is_step)
 	const char *name = getenv(names[0]), *image = getenv(names[1]);
 
 	if (is_step && (name != NULL || image != NULL))
-		slurm_info("this step runs on the host, not in '%s', where srun was called: --environment=NAME "
-			   "runs it in a container",
+		slurm_info("this step runs on the host, not in '%s', where srun was called: "
+			   "--environment=NAME runs it in a container",
 			   name != NULL ? name : image);
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		unsetenv(names[i]);

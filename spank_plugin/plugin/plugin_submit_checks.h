@@ -10,9 +10,9 @@
 enum { CE_NOTE_SIZE = 512 };
 enum ce_note { CE_NOTE_NONE, CE_NOTE_WARNING, CE_NOTE_REFUSAL };
 
-/* Check whether srun's command line has an option that looks as if it chose the container and does not, and put
- * a line about it into `note`: --environment after the command, or Slurm's own --container with something that
- * is not an OCI bundle. Return CE_NOTE_REFUSAL if that is the name or the file of an environment,
+/* Check whether srun's command line has an option that looks as if it chose the container and does not, and
+ * put a line about it into `note`: --environment after the command, or Slurm's own --container with something
+ * that is not an OCI bundle. Return CE_NOTE_REFUSAL if that is the name or the file of an environment,
  * CE_NOTE_WARNING for the others, else CE_NOTE_NONE. The words of `line` are each followed by a NUL. */
 enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
 

@@ -61,8 +61,8 @@ static int is_first_task(spank_t spank)
 	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
-/* Return the command as Slurm will execute it, on the heap: with --bcast to a directory, it makes up the name of the
- * file after task_init, as here (BCAST_FILE_FMT of its task.c, from 22.05 to 26.05). */
+/* Return the command as Slurm will execute it, on the heap: with --bcast to a directory, it makes up the name
+ * of the file after task_init, as here (BCAST_FILE_FMT of its task.c, from 22.05 to 26.05). */
 static char *command_path(spank_t spank, const char *command)
 {
 	const char *node = task_variable(spank, CE_NODE);
@@ -70,11 +70,13 @@ static char *command_path(spank_t spank, const char *command)
 	uint32_t job = 0, number = 0;
 	char *path = NULL;
 
-	if (length == 0 || command[length - 1] != '/' || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	if (length == 0 || command[length - 1] != '/' ||
+	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_STEPID, &number) != ESPANK_SUCCESS)
 		return strdup(command);
-	return asprintf(&path, "%sslurm_bcast_%u.%u_%s", command, job, number, node != NULL ? node : "") < 0 ? NULL :
-														    path;
+	return asprintf(&path, "%sslurm_bcast_%u.%u_%s", command, job, number, node != NULL ? node : "") < 0
+		       ? NULL
+		       : path;
 }
 
 /* Return whether the step has several tasks, none of which has learned of the others by PMI or PMIx. */
@@ -130,7 +132,8 @@ static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce
 }
 
 /* Warn if the command, or a program that it starts, uses MPI and each rank will be alone. */
-static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv, struct warnings *warnings)
+static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv,
+			       struct warnings *warnings)
 {
 	char name[CE_WRAPPED_SIZE];
 
@@ -142,8 +145,8 @@ static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char 
 		snprintf(warnings->ranks, sizeof warnings->ranks, "%s" RANKS_ALONE, name);
 }
 
-/* Warn if a script or a shell is the command and calls an mpirun that cannot start its processes. Return whether
- * it does. */
+/* Warn if a script or a shell is the command and calls an mpirun that cannot start its processes. Return
+ * whether it does. */
 static int warn_of_mpirun(const struct ce_variables *variables, const char *found, int argc, char **argv,
 			   struct warnings *warnings)
 {
@@ -152,8 +155,8 @@ static int warn_of_mpirun(const struct ce_variables *variables, const char *foun
 
 	if (doubt == NULL || !ce_wraps_mpirun(path, found, argc, argv, name))
 		return 0;
-	snprintf(warnings->mpirun, sizeof warnings->mpirun, "%s is called in a job of several nodes: %s", name,
-		 doubt);
+	snprintf(warnings->mpirun, sizeof warnings->mpirun, "%s is called in a job of several nodes: %s",
+		 name, doubt);
 	return 1;
 }
 
@@ -259,7 +262,8 @@ static void drop_lines(char *text, const char *start)
 	*to = '\0';
 }
 
-/* Print the warnings. For a program of another MPI than the image's, leave out what hooks say of the image's MPI. */
+/* Print the warnings. For a program of another MPI than the image's, leave out what hooks say of the image's
+ * MPI. */
 static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_container *container,
 			const struct warnings *warnings)
 {
@@ -282,8 +286,8 @@ static int starts_elsewhere(const char *wanted, char line[CE_SCRIPT_LINE])
 	if (getcwd(here, sizeof here) == NULL || strcmp(here, wanted) == 0)
 		return 0;
 	snprintf(line, CE_SCRIPT_LINE,
-		 "srun's --chdir is for the host: the task starts in '%s', the environment's workdir, not in '%.200s' "
-		 "(--container-workdir=DIR replaces the workdir)",
+		 "srun's --chdir is for the host: the task starts in '%s', the environment's workdir, not in "
+		 "'%.200s' (--container-workdir=DIR replaces the workdir)",
 		 here, wanted);
 	return 1;
 }

@@ -137,8 +137,8 @@ static int check_others(struct ce_error *err)
 	for (int i = 0; i < COUNT; i++) {
 		if (is_given(known[i].name))
 			return ce_fail_below(err, CE_HELP_PYXIS_TOO,
-					     "--%s is an option of pyxis here, which has no effect on the container "
-					     "of --environment or CE_ENVIRONMENT",
+					     "--%s is an option of pyxis here, which has no effect on the "
+					     "container of --environment or CE_ENVIRONMENT",
 					     known[i].name);
 	}
 	return 0;

@@ -1,4 +1,5 @@
-/* The options of pyxis, which the planner understands, and pyxis itself where plugstack.conf loads it, too. */
+/* The options of pyxis, which the planner understands, and pyxis itself where plugstack.conf loads it,
+ * too. */
 #ifndef CE_PYXIS_OPTIONS_H
 #define CE_PYXIS_OPTIONS_H
 

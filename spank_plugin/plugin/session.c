@@ -198,8 +198,8 @@ static int is_ended(int status)
 	return found;
 }
 
-/* Return whether the process crashed or failed. Without its image it may do so in any way: by SIGBUS, with 126
- * from a shell that can execute nothing more, with 1 from a program that cannot read. */
+/* Return whether the process crashed or failed. Without its image it may do so in any way: by SIGBUS, with
+ * 126 from a shell that can execute nothing more, with 1 from a program that cannot read. */
 static int is_failed(int status)
 {
 	return (WIFSIGNALED(status) && !is_ended(status)) ||

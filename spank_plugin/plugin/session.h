@@ -15,9 +15,9 @@
 int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
 		    struct ce_container *container, struct ce_error *err);
 
-/* Register a task, so that it is killed if its container dies. The first call starts the watching thread, which
- * calls `report` once, with `context` and the cause, before it kills the tasks, unless a task has already
- * reported the death. In slurmstepd, as root. */
+/* Register a task, so that it is killed if its container dies. The first call starts the watching thread,
+ * which calls `report` once, with `context` and the cause, before it kills the tasks, unless a task has
+ * already reported the death. In slurmstepd, as root. */
 typedef void ce_report_fn(const void *context, const char *cause);
 void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
 			   const void *context);

@@ -58,7 +58,8 @@ static int claim_soon(int marks, const struct duty *duty)
 
 const char *ce_end_help(const char *cause)
 {
-	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_IMAGE_GONE : CE_HELP_CONTAINER_DIED;
+	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_IMAGE_GONE
+									 : CE_HELP_CONTAINER_DIED;
 }
 
 static void tell(int reply, const struct ce_shared *shared, const struct duty *duty)
@@ -77,7 +78,8 @@ static void tell(int reply, const struct ce_shared *shared, const struct duty *d
 static void save(int reply, int gate, const struct ce_shared *shared)
 {
 	static const char unsaved[] =
-		"--container-save: nothing was saved: the process that saves the container was killed, for example by scancel or a time limit";
+		"--container-save: nothing was saved: the process that saves the container was killed, "
+		"for example by scancel or a time limit";
 	const char *node = shared != NULL ? shared->node : NULL;
 	char text[SAVE_TEXT_SIZE];
 
@@ -89,7 +91,8 @@ static void save(int reply, int gate, const struct ce_shared *shared)
 	char *end = text[0] != '\0' ? strchr(text, '\n') : NULL;
 	if (end != NULL)
 		*end = '\0';
-	ce_say_error(node, text[0] != '\0' ? text + 1 : unsaved, end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
+	ce_say_error(node, text[0] != '\0' ? text + 1 : unsaved,
+		     end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
 }
 
 /* End the session, and kill what a task has left running: its image is no longer served, and it would
@@ -115,7 +118,8 @@ static void end_what_is_left(int reply, int life, int gate, const struct ce_shar
 		}
 		/* in a container that other steps may be in, Slurm kills what belongs to this step */
 		if (!container.is_kept)
-			(void)(container.tasks >= 0 ? ce_sweep_all(container.user_ns) : ce_sweep(container.mount_ns));
+			(void)(container.tasks >= 0 ? ce_sweep_all(container.user_ns)
+						    : ce_sweep(container.mount_ns));
 		ce_shared_write(shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}
@@ -213,9 +217,9 @@ void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void
 	ce_end_finish(&end);
 }
 
-/* Wait for the child while the launcher saves the container. Slurm ends the launcher with the step. The child,
- * which is in slurmstepd's cgroup, may have been stopped by its user, and the launcher's socket may be held by
- * any process. So the wait is limited once the launcher has ended. */
+/* Wait for the child while the launcher saves the container. Slurm ends the launcher with the step. The
+ * child, which is in slurmstepd's cgroup, may have been stopped by its user, and the launcher's socket may be
+ * held by any process. So the wait is limited once the launcher has ended. */
 static void wait_for_save(int gate, const struct ce_launcher *launcher)
 {
 	CE_AUTO_FD process = ce_launcher_process(launcher);

@@ -8,11 +8,11 @@
 enum { CE_CAUSE_SIZE = 512 };
 
 /* A session that is being ended. This means: let the launcher finish, end the session cleanly, wait until the
- * guard is gone, kill it if it stays, kill every process in the container's mount namespace unless other steps
- * may be in it, and wait for what follows (services, OCI hooks). A child that has become the user does all of
- * it: the launcher's answer is untrusted, and the kernel lets users kill only their own processes, whatever
- * descriptors they sent. The parent waits for the child nine seconds at most; if the launcher is to save the
- * container, they begin when its process ends. In slurmstepd, as root, from any thread. */
+ * guard is gone, kill it if it stays, kill every process in the container's mount namespace unless other
+ * steps may be in it, and wait for what follows (services, OCI hooks). A child that has become the user does
+ * all of it: the launcher's answer is untrusted, and the kernel lets users kill only their own processes,
+ * whatever descriptors they sent. The parent waits for the child nine seconds at most; if the launcher is to
+ * save the container, they begin when its process ends. In slurmstepd, as root, from any thread. */
 struct ce_end {
 	int child, gate;
 };

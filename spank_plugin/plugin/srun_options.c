@@ -50,15 +50,19 @@ int ce_srun_broadcasts(void)
 	return getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc");
 }
 
-/* Return whether the word is an option that never has the next word as its value. The list has those that users
- * often give. */
+/* Return whether the word is an option that never has the next word as its value. The list has those that
+ * users often give. */
 static int is_flag(const char *word)
 {
-	static const char *const flags[] = { "-E",	   "-H",	  "-O",	       "-Q",	    "-X",	  "-k",
-					     "-l",	   "-s",	  "-u",	       "-v",	    "--bcast",	  "--contiguous",
-					     "--exact",	   "--exclusive", "--hold",    "--label",   "--multi-prog",
-					     "--no-kill",  "--overcommit", "--overlap", "--oversubscribe",
-					     "--pty",	   "--quiet",	  "--spread-job", "--unbuffered", "--verbose" };
+	static const char *const flags[] = { "-E",	     "-H",	     "-O",
+					     "-Q",	     "-X",	     "-k",
+					     "-l",	     "-s",	     "-u",
+					     "-v",	     "--bcast",	     "--contiguous",
+					     "--exact",	     "--exclusive",  "--hold",
+					     "--label",	     "--multi-prog", "--no-kill",
+					     "--overcommit", "--overlap",    "--oversubscribe",
+					     "--pty",	     "--quiet",	     "--spread-job",
+					     "--unbuffered", "--verbose" };
 
 	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
 		if (strcmp(word, flags[i]) == 0)
@@ -70,7 +74,8 @@ static int is_flag(const char *word)
 /* Return whether the next word may be the value of this one: "-n" or "--nodes", not "-n2" or "--nodes=2". */
 static int may_take_next(const char *word)
 {
-	return word[0] == '-' && !is_flag(word) && (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
+	return word[0] == '-' && !is_flag(word) &&
+	       (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
 }
 
 /* Return the word after this one; NULL at the end. */
@@ -96,7 +101,8 @@ static int is_option(const char *word, const char *option)
 {
 	size_t length = strlen(option);
 
-	return strncmp(word, option, length) == 0 && (length == 2 || word[length] == '\0' || word[length] == '=');
+	return strncmp(word, option, length) == 0 &&
+	       (length == 2 || word[length] == '\0' || word[length] == '=');
 }
 
 static const char *find_option(const char *line, size_t size, const char *option)
@@ -115,7 +121,8 @@ void ce_srun_note_options(void)
 
 	/* getopt accepts "--mp=pmix", too */
 	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(line, size, "--mp"));
-	note(CE_CARRY_CHDIR, find_option(line, size, "--chdir") != NULL || find_option(line, size, "-D") != NULL);
+	note(CE_CARRY_CHDIR,
+	     find_option(line, size, "--chdir") != NULL || find_option(line, size, "-D") != NULL);
 	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(line, size, "--task-p"));
 }
 
@@ -162,8 +169,8 @@ int ce_srun_may_hide_command(void)
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
 	return line == NULL || next_component(line, line, size) != NULL || getenv("SLURM_BCAST") != NULL ||
-	       has_word(line, size, "--bc") || has_word(line, size, "--as") || has_word(line, size, "--het") ||
-	       has_word(line, size, "--pack");
+	       has_word(line, size, "--bc") || has_word(line, size, "--as") ||
+	       has_word(line, size, "--het") || has_word(line, size, "--pack");
 }
 
 int ce_srun_hides_command(void)
@@ -171,7 +178,8 @@ int ce_srun_hides_command(void)
 	size_t size = 0;
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
 
-	return getenv("SLURM_BCAST") != NULL || has_beginning(line, size, "--bc") || has_beginning(line, size, "--as");
+	return getenv("SLURM_BCAST") != NULL || has_beginning(line, size, "--bc") ||
+	       has_beginning(line, size, "--as");
 }
 
 int ce_srun_may_ask(void)

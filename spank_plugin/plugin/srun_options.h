@@ -8,9 +8,9 @@
 char *ce_srun_line(size_t *size);
 
 /* Record in variables for the nodes (carry.h) whether --mpi, --chdir or --task-prolog was given, on this
- * process's command line or, except --chdir, in Slurm's variables. For --mpi and --task-prolog, an argument of
- * the command that looks the same is mistaken for the option. That costs no more than a warning about MPI for a
- * user who did not choose it, or one additional execve. */
+ * process's command line or, except --chdir, in Slurm's variables. For --mpi and --task-prolog, an argument
+ * of the command that looks the same is mistaken for the option. That costs no more than a warning about MPI
+ * for a user who did not choose it, or one additional execve. */
 void ce_srun_note_options(void);
 
 /* Return whether srun copies the command's file to the nodes, by --bcast or SLURM_BCAST. An argument of the
@@ -25,15 +25,16 @@ int ce_srun_is_multi_prog(int argc, char *const *argv);
  * without "=" is taken to have the next word as its value. */
 int ce_srun_has_option(const char *option);
 
-/* Return whether this srun starts the shell of salloc on a node (--interactive) and its own options ask for no
- * container. */
+/* Return whether this srun starts the shell of salloc on a node (--interactive) and its own options ask for
+ * no container. */
 int ce_srun_is_for_shell(void);
 
-/* Return whether the command may be one that local_user_init cannot mark: that of one of several components, or
- * with --bcast or --async. An argument of the command may be mistaken for such an option. */
+/* Return whether the command may be one that local_user_init cannot mark: that of one of several components,
+ * or with --bcast or --async. An argument of the command may be mistaken for such an option. */
 int ce_srun_may_hide_command(void);
 
-/* Return whether --bcast or --async is certainly given. Whether there are several components is not considered. */
+/* Return whether --bcast or --async is certainly given. Whether there are several components is not
+ * considered. */
 int ce_srun_hides_command(void);
 
 /* Return whether a word looks like an option that asks for a container; so may an argument of the command. */

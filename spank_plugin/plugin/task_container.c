@@ -14,8 +14,8 @@ enum { MAX_REPORT = 64 * 1024, LEAST_REPORTED = 5 };
 /* first letters of packets that are not a container: making it failed; a note, which is for the launcher */
 enum { FAILED = 'E', NOTE = 'N' };
 
-/* Put the namespaces of the report in place of the container's. The report's other descriptors are not needed:
- * the environment, the keeper's pidfd, the mounts. Return 0, or -1 with the error. */
+/* Put the namespaces of the report in place of the container's. The report's other descriptors are not
+ * needed: the environment, the keeper's pidfd, the mounts. Return 0, or -1 with the error. */
 static int take(int fds[CE_MAX_FDS], struct ce_container *container, struct ce_error *err)
 {
 	if (fds[LEAST_REPORTED - 1] < 0 || fds[LEAST_REPORTED + CE_MAX_UNSHARED] >= 0) {
@@ -35,8 +35,8 @@ static int take(int fds[CE_MAX_FDS], struct ce_container *container, struct ce_e
 	return 0;
 }
 
-/* "E<stage>\n<errno>\n<message>\n<output>". The first container was made with the same plan, so this failure is
- * about a limit of the node or the user, which the message or the last line of the output names. */
+/* "E<stage>\n<errno>\n<message>\n<output>". The first container was made with the same plan, so this failure
+ * is about a limit of the node or the user, which the message or the last line of the output names. */
 static int fail(char *report, struct ce_error *err)
 {
 	char *rest = report + 1, *stage = strsep(&rest, "\n"), *message, *last = NULL, *line;
@@ -47,12 +47,13 @@ static int fail(char *report, struct ce_error *err)
 		if (*line != '\0')
 			last = line;
 	}
-	return ce_fail_below(err, CE_HELP_TASK_CONTAINER, "cannot make this task's container: %s: %s%s%s", stage,
-			     message != NULL ? message : "", last != NULL ? ": " : "", last != NULL ? last : "");
+	return ce_fail_below(err, CE_HELP_TASK_CONTAINER, "cannot make this task's container: %s: %s%s%s",
+			     stage, message != NULL ? message : "", last != NULL ? ": " : "",
+			     last != NULL ? last : "");
 }
 
-static int await(const struct ce_launcher *launcher, int guard, int64_t deadline_ms, struct ce_container *container,
-		 struct ce_error *err)
+static int await(const struct ce_launcher *launcher, int guard, int64_t deadline_ms,
+		 struct ce_container *container, struct ce_error *err)
 {
 	int fds[CE_MAX_FDS];
 	CE_AUTO_FREE char *report = calloc(1, MAX_REPORT + 1);
@@ -61,7 +62,8 @@ static int await(const struct ce_launcher *launcher, int guard, int64_t deadline
 		return ce_fail(err, "out of memory");
 	for (;;) {
 		if (!ce_wait_either(guard, launcher->life, deadline_ms))
-			return ce_fail_below(err, CE_HELP_START_TIMEOUT, "the task's container did not start in time");
+			return ce_fail_below(err, CE_HELP_START_TIMEOUT,
+					     "the task's container did not start in time");
 		ssize_t n = ce_receive(guard, MSG_DONTWAIT, report, MAX_REPORT, fds);
 		if (n <= 0)
 			return ce_fail_below(err, CE_HELP_CONTAINER_DIED,
@@ -94,6 +96,7 @@ int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct 
 	close(ends[1]);
 	ce_close_fd(&container->tasks);
 	if (rc < 0)
-		return ce_fail_below(err, CE_HELP_CONTAINER_DIED, "the container ended before the task could join it");
+		return ce_fail_below(err, CE_HELP_CONTAINER_DIED,
+				     "the container ended before the task could join it");
 	return await(launcher, guard, deadline_ms, container, err);
 }

@@ -5,9 +5,9 @@
 #include "common/join.h"
 #include "launcher.h"
 
-/* Ask the guard for a container that lives as long as this process, and put its namespaces in place of those in
- * `container`, which all tasks know; do nothing if all tasks of the node share one container. Return 0, or -1
- * with the error. Runs as the user, in the task. */
+/* Ask the guard for a container that lives as long as this process, and put its namespaces in place of those
+ * in `container`, which all tasks know; do nothing if all tasks of the node share one container. Return 0, or
+ * -1 with the error. Runs as the user, in the task. */
 int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct ce_container *container,
 		      struct ce_error *err);
 

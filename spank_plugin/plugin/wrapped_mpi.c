@@ -17,7 +17,8 @@
 /* Wrappers are short; of longer texts only the beginning is read, so that a launch never waits for this. */
 enum { MOST_TEXT = 16 * 1024, MOST_WORDS = 256 };
 
-/* Characters that end a word of a shell. Quotes inside a word do, too, but no usual program's name has any. */
+/* Characters that end a word of a shell. Quotes inside a word do, too, but no usual program's name has
+ * any. */
 #define SEPARATORS " \t\r\n;&|()<>\"'`"
 
 static int is_one_of(const char *words, const char *name)
@@ -36,16 +37,16 @@ static int is_shell(const char *command)
 /* Return whether the command executes a command among its arguments. */
 static int is_wrapper(const char *command)
 {
-	return is_one_of(" env nice nohup time timeout setsid stdbuf numactl taskset chrt ionice exec strace ltrace "
-			 "perf valgrind gdb catchsegv xvfb-run ",
+	return is_one_of(" env nice nohup time timeout setsid stdbuf numactl taskset chrt ionice exec strace "
+			 "ltrace perf valgrind gdb catchsegv xvfb-run ",
 			 ce_base_name(command));
 }
 
 /* Return whether the text of a script chooses another way to start processes than Slurm's srun. */
 static int chooses_launcher(const char *text)
 {
-	static const char *const choices[] = { "-launcher", "-bootstrap", "-rmk", "HYDRA_", "_MCA_", "--mca", "-host",
-					       "--host", "-H ", "machinefile" };
+	static const char *const choices[] = { "-launcher", "-bootstrap", "-rmk",   "HYDRA_", "_MCA_",
+					       "--mca",	    "-host",	  "--host", "-H ",    "machinefile" };
 
 	for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
 		if (strstr(text, choices[i]) != NULL)
@@ -54,8 +55,8 @@ static int chooses_launcher(const char *text)
 	return 0;
 }
 
-/* A search in texts for words that are programs in the task's PATH for which `is` returns true. Texts for which
- * `skips`, if set, returns true are skipped. */
+/* A search in texts for words that are programs in the task's PATH for which `is` returns true. Texts for
+ * which `skips`, if set, returns true are skipped. */
 struct search {
 	const char *path;
 	int (*is)(const char *file);
@@ -103,7 +104,8 @@ static int in_text(const struct search *search, char *text)
 
 	if (search->skips != NULL && search->skips(text))
 		return 0;
-	for (char *line = strtok_r(text, "\n", &line_end); line != NULL; line = strtok_r(NULL, "\n", &line_end)) {
+	for (char *line = strtok_r(text, "\n", &line_end); line != NULL;
+	     line = strtok_r(NULL, "\n", &line_end)) {
 		if (line[strspn(line, " \t")] == '#')
 			continue;
 		for (char *word = strtok_r(line, SEPARATORS, &word_end); word != NULL && words++ < MOST_WORDS;
@@ -130,7 +132,8 @@ static int in_script(const struct search *search, const char *file, int has_shel
 	return in_text(search, text);
 }
 
-/* Return whether what a shell runs names such a program: the text of -c, also as -lc, or the shell's script. */
+/* Return whether what a shell runs names such a program: the text of -c, also as -lc, or the shell's
+ * script. */
 static int behind_shell(const struct search *search, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {

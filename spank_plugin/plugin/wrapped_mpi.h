@@ -1,5 +1,5 @@
-/* Finds programs that use MPI, and mpirun, behind a command that starts them: env, numactl, a shell, a script.
- * In the task. */
+/* Finds programs that use MPI, and mpirun, behind a command that starts them: env, numactl, a shell, a
+ * script. In the task. */
 #ifndef CE_WRAPPED_MPI_H
 #define CE_WRAPPED_MPI_H
 

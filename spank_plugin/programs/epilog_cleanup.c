@@ -2,22 +2,23 @@
  * epilog: kills and removes what is left of a job's containers on this node. Add it to Epilog= in slurm.conf,
  * or call it from the site's own epilog. Slurm starts it as root with SLURM_JOB_ID and SLURM_JOB_UID.
  *
- * Ordinarily no process is left: all of a container is in its step, which Slurm ends. The exception is a killed
- * slurmstepd: the tasks' first processes were killed with it, but what those had started lives on. Only
- * processes are killed that have this job's id in their environment AND whose root file system is an overlay of
- * ours; other jobs, and this job's processes outside containers, are left to Slurm. Likewise, the image store
- * of a step with EDF_IMAGESTORE=void is left if srun and the process that waits for its end were killed
- * together. It is removed on the host where srun ran, which the store's file `owner` identifies by its boot id.
+ * Ordinarily no process is left: all of a container is in its step, which Slurm ends. The exception is a
+ * killed slurmstepd: the tasks' first processes were killed with it, but what those had started lives on.
+ * Only processes are killed that have this job's id in their environment AND whose root file system is an
+ * overlay of ours; other jobs, and this job's processes outside containers, are left to Slurm. Likewise, the
+ * image store of a step with EDF_IMAGESTORE=void is left if srun and the process that waits for its end were
+ * killed together. It is removed on the host where srun ran, which the store's file `owner` identifies by its
+ * boot id.
  *
  * What containers that live with their job have written (container_engine/node/kept/directories.py) is also
  * removed, below /tmp, or below the directory that is the only argument, the site's kept_dir.
  *
  * Children that become the user, without execve, do all of this: users control their processes' environments,
- * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm no
- * other user through it. A child holds nothing of slurmd's, so slurmd does not wait for it. The first one ends
- * processes and removes image stores, and has three seconds; the second one removes what containers have
- * written, and has ten. Root itself looks at nothing of the user's, which might never answer. The exit code is
- * 0 in any case: a failing epilog would drain the node.
+ * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
+ * no other user through it. A child holds nothing of slurmd's, so slurmd does not wait for it. The first one
+ * ends processes and removes image stores, and has three seconds; the second one removes what containers have
+ * written, and has ten. Root itself looks at nothing of the user's, which might never answer. The exit code
+ * is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -79,7 +80,8 @@ static int is_in_container(int process)
 	CE_AUTO_FREE char *text = read_file(process, "mountinfo", &size);
 	char *rest = text;
 
-	for (char *line = text != NULL ? strsep(&rest, "\n") : NULL; line != NULL; line = strsep(&rest, "\n")) {
+	for (char *line = text != NULL ? strsep(&rest, "\n") : NULL; line != NULL;
+	     line = strsep(&rest, "\n")) {
 		const char *kind = strstr(line, " - overlay ");
 		if (kind != NULL && strstr(line, " / / ") != NULL &&
 		    strstr(kind, "/libexec/container-engine/session/") != NULL)
@@ -163,8 +165,8 @@ static void remove_stores(const struct job *job)
 
 /* ---- containers that lived with the job ---------------------------------------------------------- */
 
-/* Open a directory with containers of the user's. Return -1 if there is none, or if another user has made it or
- * could enter it: then anything of this user's may have been moved into it, to be removed. */
+/* Open a directory with containers of the user's. Return -1 if there is none, or if another user has made it
+ * or could enter it: then anything of this user's may have been moved into it, to be removed. */
 static int open_kept(int parent, const char *name, const struct job *job)
 {
 	struct stat st;
@@ -200,9 +202,9 @@ static int remove_below(int parent, const char *name, const struct job *job)
 }
 
 /* Remove what the job's containers have written. If another user took the name of the user's directory first,
- * the job has one with a suffix (container_engine/node/kept/directories.py); that belongs to the job alone and
- * is removed with it. The directory without a suffix comes first, because others with such names, if they are
- * not the user's, may not answer. */
+ * the job has one with a suffix (container_engine/node/kept/directories.py); that belongs to the job alone
+ * and is removed with it. The directory without a suffix comes first, because others with such names, if they
+ * are not the user's, may not answer. */
 static void remove_kept(const struct job *job)
 {
 	char own[64];

@@ -129,8 +129,8 @@ static void take_news(struct news *news)
 	unsetenv(CE_JOIN_NEWS);
 }
 
-/* Join the container and execute the command, with its full path as argv[0], as Slurm does. Return -1 with the
- * error if that fails. */
+/* Join the container and execute the command, with its full path as argv[0], as Slurm does. Return -1 with
+ * the error if that fails. */
 static int become_task(const char *command, char **argv, struct ce_error *err)
 {
 	const struct ce_variables variables = { set_variable, get_variable, NULL };

@@ -26,7 +26,8 @@
 #include "common/sweep.h"
 
 enum { GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
-/* the numbers to which the given descriptors are moved; all others, which may be the caller's pipes, are closed */
+/* the numbers to which the given descriptors are moved; all others, which may be the caller's pipes, are
+ * closed */
 enum { COMMAND = 3, GUARD, MOUNT_NS, FIRST_CLOSED };
 
 static int keep_only(char **numbers, int count)

@@ -4,15 +4,15 @@
  * another libc. The guard knows that a start is complete when this program's name appears in /proc/PID/comm:
  * only then is /proc/PID/environ that of the container.
  *
- * `ce-init --await PATH` ends when PATH exists: with it, the launcher, which is outside, notices that a service
- * inside is ready.
+ * `ce-init --await PATH` ends when PATH exists: with it, the launcher, which is outside, notices that a
+ * service inside is ready.
  *
- * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to stop
- * a daemon that takes commands there, in an image that has no shell.
+ * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to
+ * stop a daemon that takes commands there, in an image that has no shell.
  *
- * `.ce-root PROGRAM ARG…` becomes PROGRAM with the filter for root in a container (common/fakeroot.h), for the
- * image's entrypoint. It is this program by another name, because the guard would take one called ce-init for
- * the first process.
+ * `.ce-root PROGRAM ARG…` becomes PROGRAM with the filter for root in a container (common/fakeroot.h), for
+ * the image's entrypoint. It is this program by another name, because the guard would take one called ce-init
+ * for the first process.
  *
  * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: with it, the
  * start-up steps of an environment file pass on their changes, in an image that has no env(1).
@@ -88,7 +88,8 @@ static int become_root(char **command)
 	}
 	execvp(command[0], command);
 	complain(command[0]);
-	complain(errno == ENOENT ? ": not found in the container\n" : ": cannot be executed in the container\n");
+	complain(errno == ENOENT ? ": not found in the container\n"
+				 : ": cannot be executed in the container\n");
 	return 127;
 }
 

@@ -6,10 +6,10 @@
  * Services are started by the launcher and live in the host's PID namespace, as tasks do, so the kernel does
  * not end them with the guard. This process is started before the first service and outlives the guard for a
  * moment: it waits for GUARD, a pidfd, and then kills every process in the container's mount namespace,
- * whatever its session, process group or parent (sweep). END is a socket to the guard, which closes it when the
- * session ends cleanly: services are then stopped by their own commands, while their image is still served, and
- * the guard waits for that. DONE is the end of a pipe that closes with this process: slurmstepd waits for it
- * before Slurm kills what is left of the step.
+ * whatever its session, process group or parent (sweep). END is a socket to the guard, which closes it when
+ * the session ends cleanly: services are then stopped by their own commands, while their image is still
+ * served, and the guard waits for that. DONE is the end of a pipe that closes with this process: slurmstepd
+ * waits for it before Slurm kills what is left of the step.
  *
  * Runs as the user, outside the container. The specification has the guard's format; the operations:
  *    stop PROGRAM ARG…       stops a service cleanly

@@ -45,15 +45,16 @@ static char *place_of(char **environment)
 
 	if (!has_cache && (home == NULL || home[0] != '/'))
 		return NULL;
-	if (asprintf(&place, "%s%s/container-engine/plans", has_cache ? cache : home, has_cache ? "" : "/.cache") < 0)
+	if (asprintf(&place, "%s%s/container-engine/plans", has_cache ? cache : home,
+		     has_cache ? "" : "/.cache") < 0)
 		return NULL;
 	return place;
 }
 
 /* ---- the key ----------------------------------------------------------------------------------- */
 
-/* Return the key of a request as a memo has it, on the heap: name, directory, prefix and options, each with a NUL
- * after it. NULL on failure. */
+/* Return the key of a request as a memo has it, on the heap: name, directory, prefix and options, each with a
+ * NUL after it. NULL on failure. */
 static char *key_of(const struct ce_request *request, const char *directory, size_t *size)
 {
 	char *key = NULL;
@@ -61,7 +62,8 @@ static char *key_of(const struct ce_request *request, const char *directory, siz
 
 	if (stream == NULL)
 		return NULL;
-	fprintf(stream, "%s%s%c", request->name != NULL ? "=" : "-", request->name != NULL ? request->name : "", 0);
+	fprintf(stream, "%s%s%c", request->name != NULL ? "=" : "-",
+		request->name != NULL ? request->name : "", 0);
 	fprintf(stream, "%s%c%s%c", directory, 0, request->prefix, 0);
 	for (char *const *option = request->options; *option != NULL; option++)
 		fprintf(stream, "%zu:%s", strlen(*option), *option);
@@ -155,7 +157,8 @@ int ce_memo_check(const struct ce_request *request, const char *key, size_t key_
 	if (ce_open_fields(memo->text, size, MAGIC, &fields) < 0)
 		return -1;
 	snprintf(uid, sizeof uid, "%lu", (unsigned long)request->uid);
-	if (!ce_is_next(&fields, CE_VERSION) || !ce_is_next(&fields, uid) || !is_key_next(&fields, key, key_size))
+	if (!ce_is_next(&fields, CE_VERSION) || !ce_is_next(&fields, uid) ||
+	    !is_key_next(&fields, key, key_size))
 		return -1;
 	long long expiry = ce_take_number(&fields);
 	if (fields.bad || (expiry != 0 && time(NULL) >= expiry))
@@ -200,8 +203,8 @@ int ce_memo_recall(const struct ce_request *request, struct ce_memo *memo)
 
 /* ---- the secret -------------------------------------------------------------------------------- */
 
-/* Make a secret of hexadecimal digits. Return 0, or -1 on failure. All nodes of a step get it with the plan, no
- * other process knows it, and it is never written to a memo. */
+/* Make a secret of hexadecimal digits. Return 0, or -1 on failure. All nodes of a step get it with the plan,
+ * no other process knows it, and it is never written to a memo. */
 static int make_secret(char secret[2 * SECRET_BYTES + 1])
 {
 	unsigned char bytes[SECRET_BYTES];

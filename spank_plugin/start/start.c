@@ -1,16 +1,17 @@
 /*
- * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python itself:
- * LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own options can
- * prevent that, PYTHONEXECUTABLE where its standard library is, whatever -I says, GCONV_PATH what converts the
- * text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it is not
- * affected. It renames these variables, so that neither the loader nor Python sees them, and the Python program
- * restores them once it runs: they belong to the job's environment (container_engine/loader_env.py).
+ * ce-start: stands in for `ce` and the planner until Python runs. The user's environment affects Python
+ * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
+ * options can prevent that, PYTHONEXECUTABLE where its standard library is, whatever -I says, GCONV_PATH what
+ * converts the text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it
+ * is not affected. It renames these variables, so that neither the loader nor Python sees them, and the
+ * Python program restores them once it runs: they belong to the job's environment
+ * (container_engine/loader_env.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives
  * the prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c); without one it becomes
  * `plan-anew`. Python of the same version asks with `--remembered=VERSION` for a remembered plan alone
- * (container_engine/submit/plan_output.py). Runs as the user. Exit code: 125 for a failure of the engine, 2 for a
- * wrong command line, 1 if no plan is remembered and Python has asked.
+ * (container_engine/submit/plan_output.py). Runs as the user. Exit code: 125 for a failure of the engine, 2
+ * for a wrong command line, 1 if no plan is remembered and Python has asked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -61,7 +62,8 @@ static const struct start *meant(const char *path)
 static int chooses_code(const char *entry)
 {
 	/* must match container_engine/loader_env.py */
-	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH", "OPENSSL_" };
+	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH",
+						"OPENSSL_" };
 
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
 		if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)
@@ -80,7 +82,8 @@ static int hold(char **environment)
 	return 0;
 }
 
-/* Return where the engine is installed, by the location of this program, on the heap; NULL after a message. */
+/* Return where the engine is installed, by the location of this program, on the heap; NULL after a
+ * message. */
 static char *find_prefix(void)
 {
 	char path[PATH_MAX];
@@ -101,7 +104,8 @@ static char *find_prefix(void)
 
 /* Become Python with the script, and `first` before the words of our own command line. On failure return the
  * exit code, after a message. */
-static int become(const struct start *start, const char *prefix, const char *const first[MAX_FIRST + 1], char **rest)
+static int become(const struct start *start, const char *prefix, const char *const first[MAX_FIRST + 1],
+		  char **rest)
 {
 	char python[PATH_MAX + 32], script[PATH_MAX + 64];
 	int argc = 0, count = 0;
@@ -177,7 +181,8 @@ static int parse(int argc, char **argv, struct asked *asked)
 static int print(const struct asked *asked, const struct ce_memo *memo)
 {
 	CE_AUTO_FREE char *plan = ce_memo_plan(memo);
-	size_t head = asked->caller != NULL || asked->is_python ? strlen(memo->head) : 0, nul = asked->is_python;
+	size_t head = asked->caller != NULL || asked->is_python ? strlen(memo->head) : 0;
+	size_t nul = asked->is_python;
 
 	if (plan == NULL)
 		return fail("the plan's secret", strerror(errno));

@@ -1,6 +1,6 @@
 /*
- * Replaces the node launcher, so that the tests can see what a launcher gets, and can make it end in every way.
- * The plan is a word that selects what it does:
+ * Replaces the node launcher, so that the tests can see what a launcher gets, and can make it end in every
+ * way. The plan is a word that selects what it does:
  *
  *   report    answers with what this process is and has, one `key=value` a line
  *   ready     starts a container (a process in namespaces of its own, like the guard's) and answers
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 	else if (strcmp(plan, "fail") == 0)
 		answer("F126\n/etc/edf/x.toml:3: mount source '/nothing': does not exist", NULL, 0);
 	else if (strcmp(plan, "hang") == 0) {
-		alarm(60); /* as long as the harness lets a test run, so that no process stays after the test */
+		alarm(60); /* as long as the harness lets a test run, so that no process stays */
 		pause();
 	}
 	return strcmp(plan, "fail") == 0 ? 126 : 0;

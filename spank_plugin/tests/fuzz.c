@@ -1,6 +1,7 @@
 /*
- * Random input for everything in C that reads untrusted bytes: the guard's specification, the pieces of a plan,
- * a file of --multi-prog, the launcher's answer, an image's passwd. The sanitizers report what is wrong.
+ * Random input for everything in C that reads untrusted bytes: the guard's specification, the pieces of a
+ * plan, a file of --multi-prog, the launcher's answer, an image's passwd. The sanitizers report what is
+ * wrong.
  *
  *   fuzz SECONDS SEED
  *
@@ -216,8 +217,8 @@ static void fuzz_passwd(void)
 		abort();
 }
 
-/* Check that nothing of a file of --multi-prog is lost: without the words that were put in, it must be what it
- * was. */
+/* Check that nothing of a file of --multi-prog is lost: without the words that were put in, it must be what
+ * it was. */
 static void fuzz_programs(void)
 {
 	static const char ours[] = "/Z ";

@@ -2,9 +2,9 @@
  * Preloaded before AddressSanitizer's library into the programs of Slurm that tests/sanitizers starts: the
  * program gets the C library's memory, and the plugin in it the sanitizer's (sanitizers.c).
  *
- * After a fork, the sanitizer's allocator may be locked: a child that allocates memory waits forever if another
- * thread was allocating at the time, as threads of slurmstepd often are when it makes a task. The plugin
- * allocates in only one thread, the one that forks.
+ * After a fork, the sanitizer's allocator may be locked: a child that allocates memory waits forever if
+ * another thread was allocating at the time, as threads of slurmstepd often are when it makes a task. The
+ * plugin allocates in only one thread, the one that forks.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

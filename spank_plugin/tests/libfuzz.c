@@ -213,13 +213,14 @@ static void read_memo(char *text, size_t size)
 	free(memo.text);
 }
 
-/* Read the memo of a step that joins a container. Before the memo the input has the value of CE_CARRY_KEPT and
- * an environment, each up to a form feed. */
+/* Read the memo of a step that joins a container. Before the memo the input has the value of CE_CARRY_KEPT
+ * and an environment, each up to a form feed. */
 static void read_join_memo(char *text, size_t size)
 {
 	struct ce_wanted wanted;
 	struct ce_join_memo memo;
-	char *environment = strchr(text, '\f'), *rest = environment != NULL ? strchr(environment + 1, '\f') : NULL;
+	char *environment = strchr(text, '\f');
+	char *rest = environment != NULL ? strchr(environment + 1, '\f') : NULL;
 
 	if (rest == NULL)
 		return;
@@ -238,8 +239,8 @@ static void read_join_memo(char *text, size_t size)
 	free(whole);
 }
 
-/* Read the memo of a step that starts a container, with a checksum that is right: the checksum must not be what
- * protects the reader. Before the memo the input has an environment, up to a form feed. */
+/* Read the memo of a step that starts a container, with a checksum that is right: the checksum must not be
+ * what protects the reader. Before the memo the input has an environment, up to a form feed. */
 static void read_start_memo(char *text, size_t size)
 {
 	struct ce_start_memo memo;
@@ -271,7 +272,8 @@ static void read_door(char *text, size_t size)
 		fds[i] = STDERR_FILENO;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
 		abort();
-	for (char *next = text, *end; (end = memchr(next, '\f', (size_t)(text + size - next))) != NULL; next = end + 1) {
+	for (char *next = text, *end; (end = memchr(next, '\f', (size_t)(text + size - next))) != NULL;
+	     next = end + 1) {
 		size_t count = (size_t)(next[0] - 'a');
 		if (count > CE_MAX_FDS ||
 		    ce_send(ends[1], next + 1, (size_t)(end - next) - 1, fds, count) < 0)
@@ -294,8 +296,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])
 		return 0;
-	/* on the heap and of its own size, so that no read beyond it goes unnoticed; what comes from a file or
-	 * an environment ends with a NUL, the guard's specification does not */
+	/* on the heap and of its own size, so that no read beyond it goes unnoticed; what comes from a file
+	 * or an environment ends with a NUL, the guard's specification does not */
 	char *text = calloc(1, size - 1 + (which > 0 || size == 1));
 	if (text == NULL)
 		return 0;

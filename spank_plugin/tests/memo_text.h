@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Return a memo of these fields, with their checksum, and a NUL after it, on the heap; its size is in *whole. */
+/* Return a memo of these fields, with their checksum, and a NUL after it, on the heap; its size is in
+ * *whole. */
 char *memo_text(const char *magic, const char *fields, size_t size, size_t *whole);
 
 #endif

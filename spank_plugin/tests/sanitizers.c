@@ -1,7 +1,7 @@
 /*
- * Linked into the plugin and its programs where they are built with SANITIZED=1, to be tested on a real cluster
- * (tests/sanitizers). The sanitizers write reports to files, because nobody reads what a guard or slurmstepd
- * prints.
+ * Linked into the plugin and its programs where they are built with SANITIZED=1, to be tested on a real
+ * cluster (tests/sanitizers). The sanitizers write reports to files, because nobody reads what a guard or
+ * slurmstepd prints.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,8 +25,8 @@ const char *__ubsan_default_options(void)
 }
 
 /* Remove the sanitizers' library from LD_PRELOAD. The plugin is loaded into programs of Slurm that are not
- * built with sanitizers and are started with this library preloaded. What they start must not inherit it, least
- * of all in a container, which lacks it. */
+ * built with sanitizers and are started with this library preloaded. What they start must not inherit it,
+ * least of all in a container, which lacks it. */
 static void __attribute__((constructor)) forget_preload(void)
 {
 	const char *preload = getenv("LD_PRELOAD");

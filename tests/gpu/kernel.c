@@ -1,6 +1,7 @@
 /*
- * kernel: runs a kernel on the first GPU through the driver's own library, without NVIDIA's toolkit, and prints
- * how many devices there are, the name of the first and whether the sum is right. Exit code: 0 right, 1 not.
+ * kernel: runs a kernel on the first GPU through the driver's own library, without NVIDIA's toolkit, and
+ * prints how many devices there are, the name of the first and whether the sum is right. Exit code: 0 right,
+ * 1 not.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * stand_in.c: stands in, on machines without a GPU, for libcuda.so.1, with the few functions that kernel.c calls, and with
- * -DPROGRAM for nvidia-smi. Its output says that it is no GPU. As with a real driver, there are as many devices as
- * device files can be opened.
+ * stand_in.c: stands in, on machines without a GPU, for libcuda.so.1, with the few functions that kernel.c
+ * calls, and with -DPROGRAM for nvidia-smi. Its output says that it is no GPU. As with a real driver, there
+ * are as many devices as device files can be opened.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -28,7 +28,8 @@ static int answer(long result)
 	return result < 0 ? -errno : (int)result;
 }
 
-/* REAL/.stale says that the server has lost all images: NFS may then fail with EIO, and looking with ESTALE. */
+/* REAL/.stale says that the server has lost all images: NFS may then fail with EIO, and looking with
+ * ESTALE. */
 static int is_lost(const char *path)
 {
 	return strstr(path, ".sqsh") != NULL && faccessat(real, ".stale", F_OK, 0) == 0;
@@ -39,7 +40,8 @@ static int caller_is_root(void)
 	return fuse_get_context()->uid == 0;
 }
 
-/* The kernel asks this for each name of a path, each time: nothing is remembered. So root gets as far as "/". */
+/* The kernel asks this for each name of a path, each time: nothing is remembered. So root gets as far as
+ * "/". */
 static int squashing_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 {
 	(void)fi;

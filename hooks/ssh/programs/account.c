@@ -79,8 +79,8 @@ EXPORT void endusershell(void)
 	shells_told = 0;
 }
 
-/* Return no entry, whether for the terminal's group or any other: to look one up, the C library would read the
- * image's nsswitch.conf and load a library of the image that this file names. */
+/* Return no entry, whether for the terminal's group or any other: to look one up, the C library would read
+ * the image's nsswitch.conf and load a library of the image that this file names. */
 EXPORT struct group *getgrnam(const char *wanted)
 {
 	(void)wanted;
@@ -96,7 +96,8 @@ EXPORT int getgrouplist(const char *user, gid_t group, gid_t *groups, int *count
 	return *count = 1;
 }
 
-/* Do nothing. This is called only for users who are root in their containers, where only one group is mapped. */
+/* Do nothing. This is called only for users who are root in their containers, where only one group is
+ * mapped. */
 EXPORT int initgroups(const char *user, gid_t group)
 {
 	(void)user, (void)group;

@@ -3,8 +3,8 @@
  *
  * The ssh client's ProxyCommand (with ProxyUseFdpass): connects to the server of NODE in STEP, or in any
  * step, and passes the connected socket to the client through standard output. PORT is the requested one; if
- * that was in use, the server listens at another, which NODE has recorded in a directory that all nodes of the
- * job share. The other container may start later than this one: this program waits for it for a minute.
+ * that was in use, the server listens at another, which NODE has recorded in a directory that all nodes of
+ * the job share. The other container may start later than this one: this program waits for it for a minute.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,7 +25,8 @@ enum { PATIENCE_S = 60, PAUSE_MS = 100, RECORD_PATIENCE_S = 15 };
 
 struct place {
 	char port[16];
-	char address[256]; /* the node's own host name, "" if it is not recorded; Slurm's name for a node is not always a host name */
+	/* the node's own host name, which Slurm's name for it need not be; "" if it is not recorded */
+	char address[256];
 };
 
 /* Read the record NODES/STEP/NODE.port: "PORT ADDRESS" or "PORT". Return whether there is one. */
@@ -104,8 +105,8 @@ static int hand_over(int fd)
 	return sendmsg(STDOUT_FILENO, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Connect to the node, retrying for a minute. Return the socket, or -1 with the reason in *why. Another job may
- * use the requested port, so where records are shared, wait 15 seconds for the record first. */
+/* Connect to the node, retrying for a minute. Return the socket, or -1 with the reason in *why. Another job
+ * may use the requested port, so where records are shared, wait 15 seconds for the record first. */
 static int reach(const char *node, const char *port, const char *step, const char **why)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };

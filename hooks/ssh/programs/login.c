@@ -48,8 +48,8 @@ static int write_all(int fd, const char *data, size_t size)
 	return 0;
 }
 
-/* Read a descriptor to its end, but no more than MAX_SIZE, into heap memory with a NUL after it. Return NULL with
- * errno on failure. */
+/* Read a descriptor to its end, but no more than MAX_SIZE, into heap memory with a NUL after it. Return NULL
+ * with errno on failure. */
 static char *read_all(int fd, size_t *size)
 {
 	size_t room = 64 * 1024;
@@ -206,8 +206,8 @@ static void run_shell(const char *shell, const char *command)
 		execv(shell, (char *const *)words);
 }
 
-/* Run a command in an image without any shell, if it has no characters that a shell would interpret. Return the
- * exit code if that fails. */
+/* Run a command in an image without any shell, if it has no characters that a shell would interpret. Return
+ * the exit code if that fails. */
 static int run_words(char *command)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -234,12 +234,13 @@ static int run_words(char *command)
 	return code;
 }
 
-/* Become the sftp server. It gets none of the tasks' environment but a few harmless variables: the image's variables
- * must not decide which libraries it loads. Return if it cannot be executed. */
+/* Become the sftp server. It gets none of the tasks' environment but a few harmless variables: the image's
+ * variables must not decide which libraries it loads. Return if it cannot be executed. */
 static void serve_files(void)
 {
 	static const char *const kept[] = { "HOME", "USER", "LOGNAME", "TZ", "SSH_CONNECTION", "SSH_CLIENT" };
-	char *own[sizeof kept / sizeof kept[0] + 1] = { NULL }, *words[] = { (char[]){ "sftp-server" }, NULL };
+	char *own[sizeof kept / sizeof kept[0] + 1] = { NULL };
+	char *words[] = { (char[]){ "sftp-server" }, NULL };
 	size_t count = 0;
 
 	for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {

@@ -68,7 +68,8 @@ TEST("for a relative path the hint names the directory in which it was looked fo
 	snprintf(directory, sizeof directory, "%s/job", top);
 	CHECK_INT(mkdir(directory, 0755), 0);
 	CHECK_INT(chdir(directory), 0);
-	snprintf(wanted, sizeof wanted, "it is looked for in '%s', where the task starts; for your own files", directory);
+	snprintf(wanted, sizeof wanted, "it is looked for in '%s', where the task starts; for your own files",
+		 directory);
 	helps("./run.sh", wanted);
 	snprintf(directory, sizeof directory, "%s/a\nce: error: b", top);
 	CHECK_INT(mkdir(directory, 0755), 0);
@@ -81,7 +82,9 @@ TEST("for a relative path the hint names the directory in which it was looked fo
 
 TEST("all other commands have the usual hint")
 {
-	static const char *const others[] = { "toool", "ap", "=x", "9=x", "a.b=x", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get" };
+	static const char *const others[] = {
+		"toool", "ap", "=x", "9=x", "a.b=x", "", "/opt/apt-get", "apt-get-apt-get-apt-get-apt-get"
+	};
 
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
 		CHECK_TEXT(ce_not_found_help(others[i]), CE_HELP_COMMAND_NOT_FOUND);
@@ -104,8 +107,9 @@ static int warns(char *first, char *second, char *third)
 	if (!ce_script_is_elsewhere(&script, line))
 		return 0;
 	snprintf(wanted, sizeof wanted,
-		 "'train.py' is in '%s' on the host, but not in '/', where the task starts in the container: write "
-		 "mounts = [\"${PWD}\"] and workdir = \"${PWD}\" into the environment", top);
+		 "'train.py' is in '%s' on the host, but not in '/', where the task starts in the container: "
+		 "write mounts = [\"${PWD}\"] and workdir = \"${PWD}\" into the environment",
+		 top);
 	CHECK_TEXT(line, wanted);
 	return 1;
 }

@@ -1,4 +1,5 @@
-/* Finding a job's option, after its variables have been removed, in the processes that were started with them. */
+/* Finding a job's option, after its variables have been removed, in the processes that were started with
+ * them. */
 #define _GNU_SOURCE
 #include "common/inherit.h"
 
@@ -230,8 +231,8 @@ TEST("srun reports a step that leaves its job's environment, whatever name the o
 		if (names[i] != NULL)
 			setenv(names[i], "demo", 1);
 		submit_without_inheriting();
-		CHECK_TEXT(fake_job.log, names[i] != NULL ? "CE_INHERIT=no: this step runs on the host, not in 'demo', which "
-							    "the job has\n"
+		CHECK_TEXT(fake_job.log, names[i] != NULL ? "CE_INHERIT=no: this step runs on the host, "
+							    "not in 'demo', which the job has\n"
 							  : "");
 		slurm_spank_exit(fake_spank(), 0, NULL);
 	}
@@ -254,7 +255,8 @@ TEST("an option that Slurm does not hand on, as a later one may do, is refused a
 
 	CHECK(WIFEXITED(status));
 	CHECK_INT(WEXITSTATUS(status), 125);
-	CHECK_TEXT(printed, "ce: error: --environment=demo: the job has it, but Slurm does not give it to this "
-			    "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
+	CHECK_TEXT(printed,
+		   "ce: error: --environment=demo: the job has it, but Slurm does not give it to this "
+		   "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
 	free(printed);
 }

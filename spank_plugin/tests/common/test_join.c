@@ -51,7 +51,8 @@ static void hints(const char *path, const char *command, const char *below)
 	ce_error_clear(&err);
 }
 
-/* Make a directory with a/tool (not executable), b/tool (a directory), c/tool (a program), and return its path. */
+/* Make a directory with a/tool (not executable), b/tool (a directory), c/tool (a program), and return its
+ * path. */
 static const char *make_tools(void)
 {
 	const char *top = test_directory();
@@ -113,8 +114,9 @@ TEST("for a command that is a dangling symlink, the missing target is named")
 	CHECK_INT(symlink("tool", "c/link"), 0);
 	refuses("a:c:b", "python", 127, "python: command not found in the container: 'c/python' is a link to "
 					"'/gone/bin/python3.11', which does not exist");
-	refuses("", "c/python3", 127, "c/python3: command not found in the container: 'c/python3' is a link to "
-				      "'/gone/bin/python3.11', which does not exist");
+	refuses("", "c/python3", 127,
+		"c/python3: command not found in the container: 'c/python3' is a link to "
+		"'/gone/bin/python3.11', which does not exist");
 	hints("c", "python", CE_HELP_COMMAND_NOT_FOUND);
 	hints("", "c/python3", CE_HELP_COMMAND_NOT_FOUND);
 	refuses("c", "circle", 127, "circle: command not found in the container");
@@ -126,8 +128,9 @@ TEST("for a command that is a dangling symlink, the missing target is named")
 	finds("b", "pip", "b/pip");
 }
 
-#define RETURN ": cannot be executed in the container: its lines end with a carriage return, as on Windows, which " \
-	       "becomes a part of the interpreter's name"
+#define RETURN \
+	": cannot be executed in the container: its lines end with a carriage return, as on Windows, which " \
+	"becomes a part of the interpreter's name"
 
 TEST("for a script with the line ends of Windows the cause is named")
 {
@@ -231,13 +234,17 @@ TEST("a program for another processor is 126 and says which, and so is a script 
 	/* a processor for which there is no emulator */
 	file.e_machine = EM_IA_64;
 	write_program("c/other", &file, sizeof file);
-	snprintf(wanted, sizeof wanted, "other: cannot be executed in the container: it is for another processor "
-					"(ELF machine 50), the node is %s", here);
+	snprintf(wanted, sizeof wanted,
+		 "other: cannot be executed in the container: it is for another processor "
+		 "(ELF machine 50), the node is %s",
+		 here);
 	refuses("c", "other", 126, wanted);
 	snprintf(line, sizeof line, "#!%s/c/other\n", top);
 	test_file(top, "c/script", line, 0755);
-	snprintf(wanted, sizeof wanted, "script: cannot be executed in the container: it is for another processor "
-					"(ELF machine 50), the node is %s", here);
+	snprintf(wanted, sizeof wanted,
+		 "script: cannot be executed in the container: it is for another processor "
+		 "(ELF machine 50), the node is %s",
+		 here);
 	refuses("c", "script", 126, wanted);
 	/* a header in the other byte order is read in that order */
 	file.e_ident[EI_DATA] = file.e_ident[EI_DATA] == ELFDATA2LSB ? ELFDATA2MSB : ELFDATA2LSB;
@@ -492,7 +499,9 @@ static pid_t start_container(struct ce_container *container, const char *workdir
 	CHECK_INT(pipe2(made, O_CLOEXEC), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
-		byte = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 'y' : 'n';
+		byte = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0
+			       ? 'y'
+			       : 'n';
 		CHECK_INT(write(made[1], &byte, 1), 1);
 		pause();
 		_exit(0);

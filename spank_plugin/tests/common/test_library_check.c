@@ -59,8 +59,9 @@ TEST("a library of a mounted directory that the job's LD_LIBRARY_PATH names is r
 	CHECK_INT(setenv("LD_LIBRARY_PATH", path, 1), 0);
 	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin"), &variables, line), 1);
 	snprintf(wanted, sizeof wanted,
-		 "libc.so.6 comes from '%s', not from the image: LD_LIBRARY_PATH of your shell or its modules names it "
-		 "(write LD_LIBRARY_PATH = \"\" below [env] to use the image's: ce help host-libraries)",
+		 "libc.so.6 comes from '%s', not from the image: LD_LIBRARY_PATH of your shell or its "
+		 "modules names it (write LD_LIBRARY_PATH = \"\" below [env] to use the image's: "
+		 "ce help host-libraries)",
 		 place);
 	CHECK_TEXT(line, wanted);
 	/* the environment sets the variable, so it is not the job's */

@@ -66,8 +66,9 @@ TEST("an mpirun of MPICH in a job is refused: it needs srun even for its own nod
 	CHECK_INT(check(4, argv, &doubt, &err), -1);
 	CHECK_INT(err.exit_code, CE_EXIT_ENGINE);
 	CHECK_TEXT(err.below, CE_HELP_MPIRUN_INSIDE);
-	CHECK_TEXT(ce_error_text(&err), "mpirun: in a Slurm job, this mpirun of MPICH or Intel MPI starts its processes "
-					"with Slurm's srun, which is not in the container");
+	CHECK_TEXT(ce_error_text(&err),
+		   "mpirun: in a Slurm job, this mpirun of MPICH or Intel MPI starts its processes "
+		   "with Slurm's srun, which is not in the container");
 	ce_error_clear(&err);
 	/* Intel MPI's mpirun is a script beside mpiexec.hydra */
 	test_file(".", "mpiexec", "#!/bin/sh\n", 0755);
@@ -93,7 +94,8 @@ TEST("an mpirun of Open MPI is refused only where there are several nodes")
 TEST("an mpirun that starts its processes in another way, or none, is left alone")
 {
 	static const char *const chosen[] = { "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP" };
-	char command[] = "mpirun", option[] = "-np", launcher[] = "-launcher", version[] = "--version", other[] = "mpirunner";
+	char command[] = "mpirun", option[] = "-np", launcher[] = "-launcher", version[] = "--version",
+	     other[] = "mpirunner";
 	char *alone[] = { command, NULL };
 	struct ce_error err = CE_ERROR_INIT;
 	const char *doubt;

@@ -21,7 +21,8 @@ static const char *of_task(void *context, const char *name)
 	(void)context;
 	if (strcmp(name, "PMIX_SECURITY_MODE") == 0)
 		return offered;
-	return strcmp(name, "PMIX_SERVER_URI2") == 0 || strcmp(name, "PMIX_SERVER_URI41") == 0 ? "tcp4://" : NULL;
+	return strcmp(name, "PMIX_SERVER_URI2") == 0 || strcmp(name, "PMIX_SERVER_URI41") == 0 ? "tcp4://"
+											       : NULL;
 }
 
 static const struct ce_variables variables = { note, of_task, NULL };

@@ -38,7 +38,8 @@ static const char *made(const char *directory, const char *name)
 	return path;
 }
 
-/* Make a mount namespace, and a tree with a directory to mount on, which *place names. Return the tree's path. */
+/* Make a mount namespace, and a tree with a directory to mount on, which *place names. Return the tree's
+ * path. */
 static const char *tree_with_place(const char *directory, const char **place)
 {
 	test_needs_root();

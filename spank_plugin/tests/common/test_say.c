@@ -56,7 +56,8 @@ static void say_here(const char *text, const char *below)
 }
 
 /* Return what `print` prints, in a buffer that the next call overwrites. */
-static const char *printed(void (*print)(const char *text, const char *below), const char *text, const char *below)
+static const char *printed(void (*print)(const char *text, const char *below), const char *text,
+			   const char *below)
 {
 	static char buffer[512];
 	FILE *file = tmpfile();
@@ -99,7 +100,8 @@ TEST("no control character of a name in an image gets to a terminal, letters of 
 
 TEST("a name in a message adds neither lines nor control characters")
 {
-	static const char message[] = "workdir '/\x1b]0;t\x07\nce: hint: run this'", below[] = "ce: hint: a\nce: see: b";
+	static const char message[] = "workdir '/\x1b]0;t\x07\nce: hint: run this'",
+			  below[] = "ce: hint: a\nce: see: b";
 
 	CHECK_TEXT(printed(say_error, message, below),
 		   "ce: error: n1: workdir '/ ]0;t  ce: hint: run this'\nce: hint: a\nce: see: b\n");

@@ -67,7 +67,8 @@ TEST("a descriptor that is no namespace of any process sweeps nothing")
 TEST("all processes of another mount namespace are killed, those outside it live")
 {
 	test_needs_root();
-	pid_t container = test_idle_process(enter_mount_namespace), outside = test_idle_process(NULL), other = test_idle_process(enter_mount_namespace);
+	pid_t container = test_idle_process(enter_mount_namespace), outside = test_idle_process(NULL),
+	      other = test_idle_process(enter_mount_namespace);
 	CE_AUTO_FD namespace = namespace_of(container);
 	CE_AUTO_FD others = namespace_of(other);
 	int status;

@@ -15,11 +15,12 @@ static void set_up(void)
 	setenv("PATH", "/nowhere:/usr/bin:/bin", 1);
 }
 
-/* Create a container by this operation, with a shell as the runtime. Return the path from which the shell runs,
- * as it prints it. */
+/* Create a container by this operation, with a shell as the runtime. Return the path from which the shell
+ * runs, as it prints it. */
 static char *runs_from(const char *way, char *runtime)
 {
-	char minus_c[] = "-c", script[] = "cat /proc/$$/comm; readlink /proc/$$/exe; :", *args[] = { runtime, minus_c, script, NULL };
+	char minus_c[] = "-c", script[] = "cat /proc/$$/comm; readlink /proc/$$/exe; :",
+	     *args[] = { runtime, minus_c, script, NULL };
 	size_t size;
 
 	set_up();
@@ -49,7 +50,8 @@ TEST("Podman runs from its own file")
 
 TEST("a site's runtime may be a script, which is executed by its name")
 {
-	CE_AUTO_FREE char *path = strdup(test_file(test_directory(), "runtime", "#!/bin/sh\necho \"$0\"\n", 0755));
+	CE_AUTO_FREE char *path =
+		strdup(test_file(test_directory(), "runtime", "#!/bin/sh\necho \"$0\"\n", 0755));
 	CE_AUTO_FREE char *said = runs_from("crun", path);
 
 	said[strlen(said) - 1] = '\0';

@@ -129,7 +129,8 @@ TEST("a file of the host is mounted over one of the image and cannot be written"
 	has("root/usr/lib", "image");
 }
 
-TEST("setuid programs and devices in a mount bound into the image have no effect, nor have those in mounts below it")
+TEST("setuid programs and devices in a mount bound into the image have no effect, nor have those in mounts "
+     "below it")
 {
 	struct statvfs found;
 

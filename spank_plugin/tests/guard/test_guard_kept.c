@@ -200,7 +200,8 @@ TEST("descriptors that are missing, and connections that are none, end the guard
 	CHECK_CONTAINS(ce_error_text(&guard.err), "the running container's descriptors are missing");
 	ce_error_clear(&guard.err);
 	CE_AUTO_FD file = open(test_file(directory, "file", "", 0644), O_RDWR);
-	size_t size = (size_t)snprintf(text, sizeof text, "fuse-again%c3%c/bin/true%c/i.sqsh%c%d", 0, 0, 0, 0, file) + 1;
+	int length = snprintf(text, sizeof text, "fuse-again%c3%c/bin/true%c/i.sqsh%c%d", 0, 0, 0, 0, file);
+	size_t size = (size_t)length + 1;
 	CHECK_INT(run(text, size), -1);
 	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot serve the image of the running container");
 }
@@ -211,8 +212,9 @@ TEST("a directory that exists already is used only for a container that continue
 	char text[1024];
 
 	guard.log = ce_memory_file("log", "", 0);
-	size_t size = (size_t)snprintf(text, sizeof text, "overlay%c4%c%s%c%s/work%c%s/root%c%s", 0, 0, directory,
-				       0, directory, 0, directory, 0, directory) + 1;
+	int length = snprintf(text, sizeof text, "overlay%c4%c%s%c%s/work%c%s/root%c%s", 0, 0, directory, 0,
+			      directory, 0, directory, 0, directory);
+	size_t size = (size_t)length + 1;
 	CHECK_INT(run(text, size), -1);
 	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot make");
 }

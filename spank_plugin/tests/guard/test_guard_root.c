@@ -474,7 +474,8 @@ TEST("what is to be copied is a file, which no link leads to")
 	test_file(test_directory(), "source", "new", 0644);
 	CHECK_INT(symlink("source", "link"), 0);
 	CHECK_INT(mkfifo("fifo", 0600), 0);
-	for (const char *const *source = (const char *const[]){ "none", "link", ".", NULL }; *source; source++) {
+	for (const char *const *source = (const char *const[]){ "none", "link", ".", NULL }; *source;
+	     source++) {
 		CHECK_INT(put("/etc/cache", *source), -1);
 		CHECK_CONTAINS(ce_error_text(&guard.err), "cannot read '");
 		ce_error_clear(&guard.err);

@@ -45,7 +45,8 @@ static void be_guard(int control, const char *script)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 || mkdir("own", 0755) < 0)
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
+	    mkdir("own", 0755) < 0)
 		_exit(9);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
@@ -198,8 +199,10 @@ TEST("a container that ends before its task is reported with the cause")
 	CE_AUTO_FD tasks = await_first(control);
 
 	ino_t mount_ns = ask(tasks, task);
-	snprintf(text, sizeof text, "for p in $(ls -L -i /proc/[0-9]*/ns/mnt 2>/dev/null | sed -n 's#^ *%lu /proc/##p' | cut -d/ -f1); do "
-		 "grep -q sleep /proc/$p/comm && kill -9 $p; done; :", (unsigned long)mount_ns);
+	snprintf(text, sizeof text,
+		 "for p in $(ls -L -i /proc/[0-9]*/ns/mnt 2>/dev/null | sed -n 's#^ *%lu /proc/##p' "
+		 "| cut -d/ -f1); do grep -q sleep /proc/$p/comm && kill -9 $p; done; :",
+		 (unsigned long)mount_ns);
 	CHECK_INT(system(text), 0);
 	next(control, text, fds);
 	CHECK_TEXT(text, "of a task's container: the container's init process ended");
@@ -229,7 +232,8 @@ TEST("a task whose container cannot be made gets the error, and the others get t
 {
 	int control, ends[2], fds[CE_MAX_FDS];
 	char text[4096];
-	pid_t pid = start(&control, "[ ! -e ../second ] || { echo no more >&2; exit 3; }; " SLEEPS), task = start_task();
+	pid_t pid = start(&control, "[ ! -e ../second ] || { echo no more >&2; exit 3; }; " SLEEPS),
+	      task = start_task();
 	CE_AUTO_FD tasks = await_first(control);
 	CE_AUTO_FD pidfd = ce_pidfd_open(task);
 

@@ -17,7 +17,8 @@
 #include "squash_walk.h"
 
 #define BLOCK 4096
-/* the size of the files with several blocks and a tail; the second file's tail is in a fragment with others */
+/* the size of the files with several blocks and a tail; the second file's tail is in a fragment with
+ * others */
 #define LARGE (9 * BLOCK + 100)
 #define SPARSE_END ((uint64_t)3000 * BLOCK)
 
@@ -296,7 +297,8 @@ static size_t held(void)
 /* Open an image with a file of many blocks of the usual size, no two of which are alike. */
 static struct squash *open_wide(void)
 {
-	run("rm -rf tree image && mkdir tree && head -c 4194304 /dev/urandom | base64 -w 0 | head -c 4194304 >tree/wide");
+	run("rm -rf tree image && mkdir tree && head -c 4194304 /dev/urandom | base64 -w 0 "
+	    "| head -c 4194304 >tree/wide");
 	run("mksquashfs tree image -b 128K -comp zstd -Xcompression-level 1 -quiet -no-progress >/dev/null");
 	held_before = __sanitizer_get_current_allocated_bytes();
 	return opened();
@@ -325,7 +327,8 @@ TEST("a file that is read from its beginning to its end needs the memory of one 
 
 	read_part(squash, wide, 0, WIDE_BLOCK);
 	size_t once = held();
-	for (uint64_t offset = WIDE_BLOCK; offset < (uint64_t)WIDE_BLOCKS * WIDE_BLOCK; offset += WIDE_BLOCK / 4)
+	for (uint64_t offset = WIDE_BLOCK; offset < (uint64_t)WIDE_BLOCKS * WIDE_BLOCK;
+	     offset += WIDE_BLOCK / 4)
 		read_part(squash, wide, offset, WIDE_BLOCK / 4);
 	CHECK(held() <= once + WIDE_BLOCK / 2);
 	squash_close(squash);

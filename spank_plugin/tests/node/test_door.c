@@ -46,12 +46,12 @@ TEST("a guard's answer has the container, images and a last packet")
 TEST("an answer of another form is refused, and none of its descriptors stays open")
 {
 	const struct packet others[][3] = {
-		{ { "C", 1, 4 }, LAST, LAST },			      /* too few descriptors of the container */
-		{ { "C", 1, 5 }, { "/i.sqsh", 7, 0 }, LAST },	      /* an image without its FUSE device */
-		{ { "C", 1, 5 }, { "/i.sqsh", 7, 2 }, LAST },	      /* an image with one descriptor too many */
-		{ { "C", 1, 5 }, { "/i.sq\0h", 7, 1 }, LAST },	      /* a path with a NUL in it */
-		{ { "C", 1, 5 }, { ".", 1, 0 }, LAST },		      /* a root without its mount */
-		{ { "C", 1, 5 }, { "", 1, 1 }, { "", 1, 1 } },	      /* a last packet with a descriptor */
+		{ { "C", 1, 4 }, LAST, LAST }, /* too few descriptors of the container */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 0 }, LAST }, /* an image without its FUSE device */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 2 }, LAST }, /* an image with one descriptor too many */
+		{ { "C", 1, 5 }, { "/i.sq\0h", 7, 1 }, LAST }, /* a path with a NUL in it */
+		{ { "C", 1, 5 }, { ".", 1, 0 }, LAST }, /* a root without its mount */
+		{ { "C", 1, 5 }, { "", 1, 1 }, { "", 1, 1 } }, /* a last packet with a descriptor */
 		{ LAST, LAST, LAST },
 	};
 

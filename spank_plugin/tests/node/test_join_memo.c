@@ -19,12 +19,13 @@
 #define KEY "0123456789abcdef"
 #define PLAN "{\"version\":2}"
 #define MAGIC "container-engine join memo 3\n"
-#define FIELDS                                                                                            \
-	"test\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0"                           \
-	"1\0/i.sqsh\0001 2 3\0"                                                                            \
-	"4\0A=1\0\0"                                                                                       \
-	"6\0B=1\0C\0\0"                                                                                    \
-	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0\"environment\":\"e\",\"variables\":{},\0/data\0"              \
+#define FIELDS \
+	"test\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0" \
+	"1\0/i.sqsh\0001 2 3\0" \
+	"4\0A=1\0\0" \
+	"6\0B=1\0C\0\0" \
+	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0" \
+	"\"environment\":\"e\",\"variables\":{},\0/data\0" \
 	"2\0TOKEN\0KEY\0end"
 
 static const char fields[] = FIELDS;
@@ -191,7 +192,8 @@ TEST("the trace of a step that joins is one line")
 	struct ce_join_memo memo;
 	struct ce_step_trace trace;
 	char text[1024] = "";
-	static const char entries[] = "SLURM_JOB_ID=7\0SLURM_STEP_ID=2\0SLURM_NODEID=0\0SLURM_CE_PLANNED=5 6\0";
+	static const char entries[] =
+		"SLURM_JOB_ID=7\0SLURM_STEP_ID=2\0SLURM_NODEID=0\0SLURM_CE_PLANNED=5 6\0";
 	const struct ce_step_env env = { entries, sizeof entries };
 	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, NULL };
 
@@ -204,7 +206,8 @@ TEST("the trace of a step that joins is one line")
 	CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
 	fclose(file);
 	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
-	CHECK_CONTAINS(text, "\"environment\":\"e\",\"variables\":{},\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
+	CHECK_CONTAINS(text, "\"environment\":\"e\",\"variables\":{},"
+			     "\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
 	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
 	/* the trace of an earlier step with this number, which only the launcher removes */
 	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), -1);

@@ -1,5 +1,5 @@
-/* The reader of the memo with which a step starts a container; tests/unit/node/test_start_memo.py tests writer
- * and reader together. */
+/* The reader of the memo with which a step starts a container; tests/unit/node/test_start_memo.py tests
+ * writer and reader together. */
 #define _GNU_SOURCE
 #include "node/start_memo.h"
 
@@ -30,7 +30,8 @@ struct text {
 
 /* The fields of a memo, of which each test changes one. A member with a size has several fields. */
 struct fields {
-	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *workdir, *timeout, *end;
+	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *workdir,
+		*timeout, *end;
 	size_t variables_size, looks_size, specification_size;
 };
 #define FIELD(name, text) .name = text, .name##_size = sizeof text
@@ -53,8 +54,11 @@ static struct fields usual(void)
 		length += snprintf(ids + length, sizeof ids - (size_t)length, " %u", (unsigned)groups[i]);
 	free(now);
 	close(fd);
-	return (struct fields){ "test", "/p",	boot, ids,    .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
-				.workdir = "/work", .timeout = "1000", .end = "end", FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0") };
+	return (struct fields){
+		"test", "/p", boot, ids, .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
+		.workdir = "/work", .timeout = "1000", .end = "end",
+		FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0"),
+	};
 }
 
 /* Return the memo with these fields and their checksum. */
@@ -67,7 +71,8 @@ static struct text made_of(const struct fields *fields)
 	FILE *stream = open_memstream(&rest, &rest_size);
 
 	CHECK(stream != NULL);
-	fprintf(stream, "%s%c%s%ch%c%s%c%s%c", fields->version, 0, fields->prefix, 0, 0, fields->boot, 0, fields->ids, 0);
+	fprintf(stream, "%s%c%s%ch%c%s%c%s%c", fields->version, 0, fields->prefix, 0, 0, fields->boot, 0,
+		fields->ids, 0);
 	fwrite(fields->variables, 1, fields->variables_size, stream);
 	fprintf(stream, "%s%c", fields->plan, 0);
 	fwrite(fields->looks, 1, fields->looks_size, stream);
@@ -95,8 +100,8 @@ static int reads(const char *bytes, size_t size)
 	return rc == 0;
 }
 
-/* Return whether a memo of these fields can be read and suits a start with the plan {} in which one variable is
- * set. */
+/* Return whether a memo of these fields can be read and suits a start with the plan {} in which one variable
+ * is set. */
 static int suits(const struct fields *fields)
 {
 	static const char entries[] = "SLURM_NNODES=1\0I_MPI_HYDRA_BOOTSTRAP=\0SLURM_JOB_ID=7";
@@ -250,8 +255,9 @@ TEST("what a start looked at has a signature for each kind of look")
 	CHECK(looks(look, signature));
 	look[0] = 'f';
 	CHECK(!looks(look, signature));
-	snprintf(signature, sizeof signature, "%llu %llu 100644 7 %lld %lld", (unsigned long long)found.st_dev,
-		 (unsigned long long)found.st_ino, (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
+	snprintf(signature, sizeof signature, "%llu %llu 100644 7 %lld %lld",
+		 (unsigned long long)found.st_dev, (unsigned long long)found.st_ino,
+		 (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
 		 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
 	CHECK(looks(look, signature));
 	CHECK_INT(chmod(file, 0600), 0);
@@ -331,7 +337,8 @@ static void flags_in_signatures(void)
 	snprintf(look, sizeof look, "e%s", place);
 	for (size_t i = 0; i < 3; i++) {
 		CHECK_INT(mount("tmpfs", place, "tmpfs", flags[i], "mode=0755"), 0);
-		snprintf(signature, sizeof signature, "40000 %lu", flags[i]); /* ST_ and MS_ have the same bits */
+		/* ST_ and MS_ have the same bits */
+		snprintf(signature, sizeof signature, "40000 %lu", flags[i]);
 		CHECK(looks(look, signature));
 		CHECK(!looks(look, "40000 0"));
 	}
@@ -347,11 +354,13 @@ TEST("a place that is mounted with other flags has another signature")
 	free(printed);
 }
 
-/* Record the use of an image in a step with these variables; return the number of links that there are then. */
+/* Record the use of an image in a step with these variables; return the number of links that there are
+ * then. */
 static int noted(const char *directory, const char *variables, size_t size)
 {
 	char uses[512];
-	int length = snprintf(uses, sizeof uses, "1%c%s%csha256-0123456789abcdef.sqsh", 0, directory, 0), links = 0;
+	int length = snprintf(uses, sizeof uses, "1%c%s%csha256-0123456789abcdef.sqsh", 0, directory, 0);
+	int links = 0;
 	const struct ce_start_memo memo = { .uses = { uses, uses + length + 1, 0 } };
 	const struct ce_step_env env = { variables, size };
 

@@ -15,7 +15,8 @@ static int opens(const char *directory, const char *step)
 {
 	struct ce_step_trace trace;
 	char block[128];
-	int size = snprintf(block, sizeof block, "SLURM_JOB_ID=7%cSLURM_STEP_ID=%s%cSLURM_NODEID=1%c", 0, step, 0, 0);
+	int size = snprintf(block, sizeof block, "SLURM_JOB_ID=7%cSLURM_STEP_ID=%s%cSLURM_NODEID=1%c", 0,
+			    step, 0, 0);
 	const struct ce_step_env env = { block, (size_t)size };
 
 	memo.traces = directory;

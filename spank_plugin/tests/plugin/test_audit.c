@@ -26,9 +26,10 @@ void syslog(int priority, const char *format, ...)
 	va_end(arguments);
 }
 
-#define LINE                                                                                       \
-	"job=17 step=3 uid=1000 "                                                                  \
-	"plan-sha256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad plan-bytes=3 user-says-image=-"
+#define LINE \
+	"job=17 step=3 uid=1000 " \
+	"plan-sha256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad " \
+	"plan-bytes=3 user-says-image=-"
 
 static struct ce_audit audit;
 static struct ce_error err = CE_ERROR_INIT;

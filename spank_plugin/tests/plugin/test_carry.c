@@ -82,8 +82,9 @@ TEST("only a keyword makes a text a plan, or a decision for no container")
 	CHECK(plan == NULL);
 	CHECK_INT(ce_carry_word(CE_WORD_PLAN "{}", &plan), CE_SAYS_PLAN);
 	CHECK_TEXT(plan, "{}");
-	static const char *const others[] = { NULL,	"",	  "host",    "host\n{}", "host\n\n", " host\n",
-					      "hosts\n", "plan\n", "plan{}", "{}",	    "Plan\n{}" };
+	static const char *const others[] = { NULL,	  "",	     "host",	"host\n{}",
+					      "host\n\n", " host\n", "hosts\n", "plan\n",
+					      "plan{}",	  "{}",	     "Plan\n{}" };
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
 		CHECK_INT(ce_carry_word(others[i], &plan), CE_SAYS_NOTHING);
 		CHECK(plan == NULL);
@@ -150,7 +151,8 @@ TEST("a plan of more pieces than srun makes is refused, although all are there")
 
 	for (int i = 0; i <= CE_CARRY_MAX_PARTS; i++)
 		CHECK(asprintf(&environment[i], CE_CARRY_PART "%d=a", i) > 0);
-	CHECK(asprintf(&environment[CE_CARRY_MAX_PARTS + 1], CE_CARRY_COUNT "=%d", CE_CARRY_MAX_PARTS + 1) > 0);
+	char **last = &environment[CE_CARRY_MAX_PARTS + 1];
+	CHECK(asprintf(last, CE_CARRY_COUNT "=%d", CE_CARRY_MAX_PARTS + 1) > 0);
 	CHECK(ce_carry_get(environment) == NULL);
 	for (size_t i = 0; environment[i] != NULL; i++)
 		free(environment[i]);

@@ -225,7 +225,8 @@ TEST("slurmstepd gets a pidfd of the launcher, as often as it asks, and none whe
 	CHECK(pid > 0);
 	for (int i = 0; i < 2; i++) {
 		CE_AUTO_FD process = ce_launcher_process(&launcher);
-		/* it is a pidfd of the launcher, whose end the test has waited for, and of no other process */
+		/* it is a pidfd of the launcher, whose end the test has waited for, and of no other
+		 * process */
 		CHECK(process >= 0 && ce_wait_readable(process, ce_now_ms() + 5000));
 		CHECK_INT(ce_pidfd_kill(process, 0), -1);
 	}
@@ -265,7 +266,9 @@ TEST("a launcher that is not installed is an answer with 125 that says what is m
 	ce_launcher_start(&launcher, &config, job);
 	char *answer = read_answer();
 	snprintf(wanted, sizeof wanted,
-		 "F125\ncannot start the launcher: %s: No such file or directory\n" CE_HELP_PLUGIN_CONFIGURATION, config.node);
+		 "F125\ncannot start the launcher: %s: No such file or directory\n"
+		 CE_HELP_PLUGIN_CONFIGURATION,
+		 config.node);
 	CHECK_TEXT(answer, wanted);
 	free(answer);
 }

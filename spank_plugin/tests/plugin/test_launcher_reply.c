@@ -9,8 +9,8 @@
 #include "common/io.h"
 #include "harness.h"
 
-/* Let a launcher answer with these packets, and end. Put its report on the save into `text`, and return whether
- * it has saved the container. */
+/* Let a launcher answer with these packets, and end. Put its report on the save into `text`, and return
+ * whether it has saved the container. */
 static int told(const char *first, const char *second, char *text, size_t size)
 {
 	int ends[2];

@@ -17,7 +17,8 @@ static struct ce_config config;
 static const char *const x[] = { "--", "x", NULL };
 
 /* Run this shell script in the planner's place; return the result of ce_planner_run. */
-static int plan_with(const char *script, const char *environment, struct ce_planned *plan, struct ce_error *err)
+static int plan_with(const char *script, const char *environment, struct ce_planned *plan,
+		     struct ce_error *err)
 {
 	char *text = NULL;
 
@@ -186,7 +187,10 @@ TEST("what the planner says beside the plan is read, and not carried")
 {
 	struct ce_planned planned;
 
-	CHECK_INT(ce_planned_read("void_store=/s/a \"b\"\\c\nimage=sha256:1\nkept=7/k=\nbatch_script=inside\nplan\n{}\n", &planned), 0);
+	CHECK_INT(ce_planned_read("void_store=/s/a \"b\"\\c\nimage=sha256:1\nkept=7/k=\n"
+				  "batch_script=inside\nplan\n{}\n",
+				  &planned),
+		  0);
 	CHECK_TEXT(planned.image, "sha256:1");
 	CHECK_TEXT(planned.kept, "7/k=");
 	CHECK_TEXT(planned.void_store, "/s/a \"b\"\\c");

@@ -76,7 +76,8 @@ TEST("a bad plugstack.conf is reported to users who ask for a container, and sto
 	CHECK_TEXT(printed, "");
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_option, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n" CE_HELP_PLUGIN_CONFIGURATION "\n");
+	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n"
+			    CE_HELP_PLUGIN_CONFIGURATION "\n");
 	free(printed);
 	CHECK_INT(init_badly(S_CTX_REMOTE), SLURM_SUCCESS);
 	CHECK_TEXT(fake_job.log, "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
@@ -106,8 +107,8 @@ TEST("a plugin that is loaded twice is reported to users who ask for a container
 
 	install("echo plan; echo x");
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines, &printed)), 125);
-	CHECK_TEXT(printed,
-		   "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n" CE_HELP_PLUGIN_CONFIGURATION "\n");
+	CHECK_TEXT(printed, "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n"
+			    CE_HELP_PLUGIN_CONFIGURATION "\n");
 	free(printed);
 }
 
@@ -174,7 +175,8 @@ TEST("srun --async is refused where srun is needed until the end")
 	CHECK_TEXT(printed, "");
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_async_programs, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: srun --async: --multi-prog in a container needs an srun that waits\n" CE_HELP_STEP_ASYNC "\n");
+	CHECK_TEXT(printed, "ce: error: srun --async: --multi-prog in a container needs an srun that waits\n"
+			    CE_HELP_STEP_ASYNC "\n");
 	free(printed);
 }
 
@@ -182,8 +184,8 @@ TEST("srun --async is refused where srun is needed until the end")
 
 #define TASK_PROLOG "SLURM_TASK_PROLOG"
 
-/* Return whether, after the words of this command line, the last component with environment=demo has ce-prolog
- * as its task prolog. */
+/* Return whether, after the words of this command line, the last component with environment=demo has
+ * ce-prolog as its task prolog. */
 #define MARKED(words) (BECOME(words), marked_now())
 
 static int marked_now(void)
@@ -653,7 +655,8 @@ TEST("a planner that prints nothing ends srun, salloc and sbatch")
 
 	install("exit 0");
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_local, &printed)), 125);
-	CHECK_CONTAINS(printed, "printed neither a plan nor that there is no container; nothing was started\n");
+	CHECK_CONTAINS(printed,
+		       "printed neither a plan nor that there is no container; nothing was started\n");
 	CHECK_CONTAINS(printed, "ce: see: ce help planner-mute\n");
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
@@ -663,5 +666,6 @@ TEST("a planner that prints nothing ends srun, salloc and sbatch")
 TEST("a planner that was killed ends srun with one line")
 {
 	install("kill -9 $$");
-	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n" CE_HELP_PLANNER_KILLED "\n");
+	ends_submit(submit_local, "ce: error: the planner was killed; nothing was started\n"
+				  CE_HELP_PLANNER_KILLED "\n");
 }

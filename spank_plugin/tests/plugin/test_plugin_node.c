@@ -51,7 +51,8 @@ static void start_launcher(void)
 	if (pid == 0) {
 		fake_job.task = 9;
 		if (freopen("/dev/null", "w", stderr) == NULL || freopen("/dev/null", "w", stdout) == NULL ||
-		    (geteuid() == 0 && (setresgid(GROUP, GROUP, GROUP) < 0 || setresuid(USER, USER, USER) < 0)))
+		    (geteuid() == 0 &&
+		     (setresgid(GROUP, GROUP, GROUP) < 0 || setresuid(USER, USER, USER) < 0)))
 			_exit(1);
 		slurm_spank_task_init(fake_spank(), 0, NULL);
 		_exit(0);
@@ -60,7 +61,8 @@ static void start_launcher(void)
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 }
 
-/* Run slurmstepd's callbacks up to user_init, for a step whose srun carried this text (NULL: nothing arrived). */
+/* Run slurmstepd's callbacks up to user_init, for a step whose srun carried this text (NULL: nothing
+ * arrived). */
 static void begin_step_carrying(const char *text)
 {
 	install("exit 1");
@@ -173,7 +175,8 @@ TEST("an interactive step for which srun was asked for a container runs in it, o
 		CHECK_INT(fake_give_option("environment", "demo"), 0);
 		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
 		CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), plans[i] != NULL ? 126 : 125);
-		CHECK_CONTAINS(printed, plans[i] != NULL ? "mount source '/nothing': does not exist" : "did not arrive");
+		CHECK_CONTAINS(printed, plans[i] != NULL ? "mount source '/nothing': does not exist"
+							 : "did not arrive");
 		free(printed);
 		free(argv[0]);
 		end_step();
@@ -228,7 +231,8 @@ TEST("the keyword for no container runs the command on the host, and no task see
 TEST("a plan that did not arrive fails every task with 125, once in words")
 {
 	begin_step_carrying(NULL);
-	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n" CE_HELP_PLAN_NOT_ARRIVED "\n");
+	task_fails(125, "ce: error: nid7: the plan of the environment did not arrive on this node\n"
+			CE_HELP_PLAN_NOT_ARRIVED "\n");
 	fake_job.task = 1;
 	task_fails(125, "");
 	CHECK_TEXT(fake_job.log, "");
@@ -372,7 +376,8 @@ TEST("what the launcher refuses fails the tasks with its words and its exit code
 TEST("a launcher that dies fails the tasks")
 {
 	begin_step("mute");
-	task_fails(125, "ce: error: nid7: the launcher ended before the container was ready\n" CE_HELP_LAUNCHER_ENDED "\n");
+	task_fails(125, "ce: error: nid7: the launcher ended before the container was ready\n"
+			CE_HELP_LAUNCHER_ENDED "\n");
 	end_step();
 }
 
@@ -380,7 +385,8 @@ TEST("a launcher that hangs fails the tasks at the deadline")
 {
 	CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	begin_step("hang");
-	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n" CE_HELP_START_TIMEOUT "\n");
+	task_fails(125, "ce: error: nid7: the container did not start within 2 s\n"
+			CE_HELP_START_TIMEOUT "\n");
 	end_step();
 }
 
@@ -643,7 +649,8 @@ static void joins_a_sent_file(void)
 	typed = "/sent/";
 	CHECK_INT(test_in_child(prolog_stage, &printed), 0);
 	typed = "/bin/true";
-	snprintf(wanted, sizeof wanted, "/ce-join x for /sent/slurm_bcast_%d.%u_nid7 in '/", FAKE_JOB_ID, fake_job.step);
+	snprintf(wanted, sizeof wanted, "/ce-join x for /sent/slurm_bcast_%d.%u_nid7 in '/", FAKE_JOB_ID,
+		 fake_job.step);
 	CHECK_CONTAINS(printed, wanted);
 	free(printed);
 	end_step();
@@ -703,10 +710,11 @@ TEST("a command that is not in the container is 127, one that cannot be executed
 	begin_step("ready");
 	fake_job.argc = 1;
 	fake_job.argv = argv;
-	task_fails(127, "ce: error: nid7: no-such-command: command not found in the container\n" CE_HELP_COMMAND_NOT_FOUND "\n");
+	task_fails(127, "ce: error: nid7: no-such-command: command not found in the container\n"
+			CE_HELP_COMMAND_NOT_FOUND "\n");
 	argv[0] = directory;
-	task_fails(126,
-		   "ce: error: nid7: /usr: cannot be executed in the container: it is a directory\n" CE_HELP_COMMAND_NOT_EXECUTABLE "\n");
+	task_fails(126, "ce: error: nid7: /usr: cannot be executed in the container: it is a directory\n"
+			CE_HELP_COMMAND_NOT_EXECUTABLE "\n");
 	end_step();
 }
 
@@ -781,8 +789,8 @@ static pid_t find_guard(void)
 	return found;
 }
 
-/* Collect the stderr of this process and its children from here on, for read_stderr. Return the descriptor that
- * was stderr before. */
+/* Collect the stderr of this process and its children from here on, for read_stderr. Return the descriptor
+ * that was stderr before. */
 static int keep_stderr(void)
 {
 	int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -837,7 +845,8 @@ TEST("tasks that find their container dead report why, once, before slurmstepd c
 	CHECK_INT(ce_pidfd_kill(guard, SIGKILL), 0);
 	CHECK(test_ends(guard));
 	fake_job.task = 1;
-	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n" CE_HELP_CONTAINER_DIED "\n");
+	task_fails(125, "ce: error: nid7: the process that guards the container was killed\n"
+			CE_HELP_CONTAINER_DIED "\n");
 	fake_job.task = 0;
 	task_fails(125, "");
 	end_step();

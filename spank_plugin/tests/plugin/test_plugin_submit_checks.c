@@ -32,7 +32,8 @@ static const char *said_of(const char *words)
 TEST("--environment after the command is reported to choose no container")
 {
 	CHECK_CONTAINS(said_of("srun -n 2 -l python3 train.py --environment=demo"),
-		       "--environment=demo comes after the command and is passed to it: it selects no container");
+		       "--environment=demo comes after the command and is passed to it: "
+		       "it selects no container");
 	CHECK_CONTAINS(said_of("srun hostname --edf=demo"), "--edf=demo comes after the command");
 	CHECK_CONTAINS(said_of("srun --exclusive true --environment=demo"), "comes after the command");
 	CHECK_TEXT(said_of("srun --environment=demo hostname"), "");

@@ -84,7 +84,8 @@ TEST("a variable of pyxis that asks for no container changes nothing")
 	CHECK(planned() == NULL);
 }
 
-TEST("CE_ENVIRONMENT names the environment of commands without the option; options and the job's environment take precedence")
+TEST("CE_ENVIRONMENT names the environment of commands without the option; options and the job's environment "
+     "take precedence")
 {
 	setenv("CE_ENVIRONMENT", "mine", 1);
 	submit(S_CTX_LOCAL);
@@ -146,8 +147,9 @@ TEST("mounts, variables and namespaces that the steps of a job would not get are
 		list = lists[i];
 		CHECK_INT(WEXITSTATUS(test_in_child(submit_two, &printed)), 125);
 		CHECK_CONTAINS(printed, lists[i]);
-		CHECK_CONTAINS(printed, ": given twice, but Slurm hands only the last one to the "
-					"steps of a job: join them with a comma\n" CE_HELP_CONTAINER_OPTION "\n");
+		CHECK_CONTAINS(printed,
+			       ": given twice, but Slurm hands only the last one to the "
+			       "steps of a job: join them with a comma\n" CE_HELP_CONTAINER_OPTION "\n");
 		free(printed);
 	}
 }
@@ -177,7 +179,8 @@ TEST("components of a heterogeneous step may have the same image, not two")
 	free(printed);
 	given[1] = "b";
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_components, &printed)), 125);
-	CHECK_CONTAINS(printed, "'--container-image=a' for one component and '--container-image=b' for another");
+	CHECK_CONTAINS(printed,
+		       "'--container-image=a' for one component and '--container-image=b' for another");
 	free(printed);
 	given[0] = NULL;
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_components, &printed)), 125);
@@ -196,8 +199,9 @@ TEST("an image of the job that Slurm does not give to srun ends it")
 	char *printed;
 
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_without, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: --container-image=x: the job has it, but Slurm does not give it to this "
-			    "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
+	CHECK_TEXT(printed,
+		   "ce: error: --container-image=x: the job has it, but Slurm does not give it to this "
+		   "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
 	free(printed);
 }
 
@@ -258,8 +262,9 @@ TEST("an environment and a container of pyxis are refused with one sentence")
 	for (size_t i = 0; i < 3; i++) {
 		setenv(names[i], "x", 1);
 		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
-		CHECK_CONTAINS(printed, "asks pyxis for a container, and --environment or CE_ENVIRONMENT asks "
-					"another plugin: a step has only one\n" CE_HELP_PYXIS_TOO "\n");
+		CHECK_CONTAINS(printed,
+			       "asks pyxis for a container, and --environment or CE_ENVIRONMENT asks "
+			       "another plugin: a step has only one\n" CE_HELP_PYXIS_TOO "\n");
 		CHECK_CONTAINS(printed, i < 2 ? names[i] : "--container-image");
 		free(printed);
 		unsetenv(names[i]);
@@ -279,8 +284,9 @@ TEST("an option that pyxis would ignore is refused beside an environment")
 		setenv(names[i][0], "", 1);
 		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
 		CHECK_CONTAINS(printed, names[i][1]);
-		CHECK_CONTAINS(printed, " is an option of pyxis here, which has no effect on the container of "
-					"--environment or CE_ENVIRONMENT\n" CE_HELP_PYXIS_TOO "\n");
+		CHECK_CONTAINS(printed,
+			       " is an option of pyxis here, which has no effect on the container of "
+			       "--environment or CE_ENVIRONMENT\n" CE_HELP_PYXIS_TOO "\n");
 		free(printed);
 		unsetenv(names[i][0]);
 	}

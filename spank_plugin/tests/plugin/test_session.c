@@ -258,7 +258,8 @@ static void look_as_user(const void *context)
 
 TEST("work for a user is done as the user, who gets no descriptor of slurmstepd's")
 {
-	struct seen *seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct seen *seen =
+		mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	test_needs_root();
 	CHECK(seen != MAP_FAILED);
@@ -408,7 +409,8 @@ static void stop_others(pid_t parent)
 	CE_AUTO_FD file = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t size = file >= 0 ? read(file, list, sizeof list - 1) : 0;
 	list[size > 0 ? size : 0] = '\0';
-	for (char *rest = list, *word = strsep(&rest, " "); word != NULL && *word != '\0'; word = strsep(&rest, " ")) {
+	for (char *rest = list, *word = strsep(&rest, " "); word != NULL && *word != '\0';
+	     word = strsep(&rest, " ")) {
 		if (atoi(word) != getpid())
 			kill(atoi(word), SIGSTOP);
 	}
@@ -455,7 +457,8 @@ TEST("a save is over when the launcher has ended, whichever process holds its so
 	CHECK(end_during_save(0) < 9000);
 }
 
-TEST("a process that waits for a save and is stopped by its user does not delay slurmstepd after the launcher's end")
+TEST("a process that waits for a save and is stopped by its user does not delay slurmstepd after the "
+     "launcher's end")
 {
 	CHECK(end_during_save(1) < 40000);
 }

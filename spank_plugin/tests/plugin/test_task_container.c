@@ -14,7 +14,8 @@
 
 enum { NAMESPACES = 7 };
 
-/* Be a guard that answers one task: send a note, and then this text with `count` descriptors; never return. */
+/* Be a guard that answers one task: send a note, and then this text with `count` descriptors; never
+ * return. */
 static void answer(int tasks, const char *text, size_t count)
 {
 	int fds[CE_MAX_FDS], sent[NAMESPACES];
