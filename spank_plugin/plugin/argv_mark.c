@@ -41,8 +41,8 @@ int ce_unmark_argv(char **argv)
  * come from another release. */
 #define JOB_MARK "ce: error: "
 static const char job_mark[] =
-	JOB_MARK "this host's Slurm does not load the plugin of --environment, which the job "
-		 "has; nothing was started; ce help plugin-configuration";
+	JOB_MARK "this host's Slurm does not load the plugin of --environment, which this job "
+		 "uses; nothing was started; ce help plugin-configuration";
 
 static int is_job_marked(const char *value)
 {

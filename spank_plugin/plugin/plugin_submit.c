@@ -172,7 +172,8 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	const char *value = ce_inherited(&option);
 	if (value != NULL)
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_NOT_INHERITED,
-				     "%s=%s: the job has it, but Slurm does not give it to this command",
+				     "%s=%s: the job has this option, but Slurm does not pass it to this "
+				     "command",
 				     option, value);
 	say_without(context == S_CTX_LOCAL);
 	return 0;

@@ -326,7 +326,7 @@ def test_an_image_with_something_else_in_place_of_the_cache_works_or_says_so(
     assert FABRIC_SHOWN in done.stdout, done.stderr
     notes = done.stderr.splitlines()
     assert len(notes) == (how == "directory")
-    assert all("found by LD_LIBRARY_PATH only" in note for note in notes)
+    assert all("found only through LD_LIBRARY_PATH" in note for note in notes)
     assert not Path("/etc/harm.cache").exists()
 
 

@@ -81,7 +81,7 @@ def test_a_variant_for_another_cuda_than_the_images_is_found(
 ) -> None:
     hook(place, plugin(place, "good"), ("major", "libcudart.so.12"), severity=severity)
     assert said(place, engine, cuda_image(place, 13), severity) == (
-        "hook fabric: made for libcudart 12, and the image has libcudart 13 (NCCL would use TCP)"
+        "hook fabric: built for libcudart 12, and the image has libcudart 13 (NCCL would use TCP)"
     )
 
 

@@ -281,7 +281,7 @@ def test_a_start_up_step_may_end_the_steps_and_what_was_exported_counts(
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("exec true", "start-up steps ended before the last one: is there an `exec`?"),
+        ("exec true", "start-up steps ended before the last one: does one of them call exec?"),
         ("true;" * 30_000, "start-up steps have 150"),
     ],
     ids=["exec", "long"],

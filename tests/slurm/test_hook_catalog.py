@@ -217,7 +217,7 @@ devices:
     script = 'test -c /dev/thing && echo "$OWN|$SHARED|$(cat /opt/thing/file)"'
     done = cluster.srun("-N2", "-n4", f"--environment={edf}", "sh", "-c", script)
     assert (done.returncode, done.stdout) == (0, "a=b c|mine|of the node\n" * 4), done.stderr
-    assert "is for members of group 4242, which you are not" in done.stderr
+    assert "is for members of group 4242, and you are not one: " in done.stderr
     assert (site.shared / "hook-one").read_text() == "ran\nran\n"
 
 
@@ -269,7 +269,7 @@ def test_a_device_of_the_site_that_a_node_lacks_is_the_administrators_to_mend(
     assert done.returncode == 125
     assert "device '/dev/none': does not exist" in done.stderr
     assert "ce: also: " in done.stderr
-    assert done.stderr.count("its administrator may mean devices_if_there") == 1, done.stderr
+    assert done.stderr.count("the administrator may want devices_if_there") == 1, done.stderr
     assert "remove the line" not in done.stderr
     site.configure('devices_if_there = ["/dev/none"]\n')
     done = cluster.run([f"{cluster.prefix}/bin/ce", "plan", site.edf()])

@@ -186,7 +186,10 @@ CASES = {
         'ssh "$SLURMD_NODENAME" echo in',
         "in",
         ('com.hooks.ssh.port = "99999"', "'99999' is not the number of a port"),
-        ("libexec", "' does not exist on this node: the ssh server was not there when"),
+        (
+            "libexec",
+            "' does not exist on this node: the container engine was installed without the ssh",
+        ),
     ),
     "ucx": Case(
         _library("libucp.so.0"),

@@ -198,7 +198,7 @@ def test_a_device_of_a_group_of_the_user_opens_without_a_word_and_others_are_tol
     assert (done.stdout, done.stderr) == ("written\nwritten\n", "")
     edf = site.edf('devices = ["example.com/thing=theirs"]\n')
     done = cluster.srun(f"--environment={edf}", "sh", "-c", "echo x > /dev/theirs")
-    assert "for members of group 4242, which you are not, and no container" in done.stderr
+    assert "for members of group 4242, and you are not one: ask the administrator" in done.stderr
     assert done.returncode != 0
 
 
@@ -448,7 +448,7 @@ def test_cause_2_a_runtime_without_its_unversioned_link(prepared: Prepared) -> N
 
 def test_cause_3_a_variant_for_another_cuda_than_the_images(prepared: Prepared) -> None:
     (line,) = prepared.said(cuda_image(prepared.place, 13), "cuda12")
-    assert line.startswith("aws_ofi_nccl: made for libcudart 12, and the image has libcudart 13 (")
+    assert line.startswith("aws_ofi_nccl: built for libcudart 12, and the image has libcudart 13 (")
 
 
 def test_cause_4_a_stack_for_a_newer_glibc_than_the_images(prepared: Prepared) -> None:

@@ -399,7 +399,7 @@ def test_an_image_with_an_mpi_of_another_interface_is_refused(cluster: Cluster, 
     done = cluster.srun("-w", "n1", f"--environment={edf}", "true")
     assert done.returncode == 125
     assert causes(done) == [
-        "ce: error: n1: hook mpich_abi: made for libmpi 12, and the image has libmpi 40 (the"
+        "ce: error: n1: hook mpich_abi: built for libmpi 12, and the image has libmpi 40 (the"
         " image's MPI has another binary interface; leave com.hooks.mpich_abi.enabled out and use"
         " the image's own MPI)"
     ]

@@ -123,7 +123,9 @@ def test_a_directory_of_the_users_is_not_mounted_over_an_image_of_the_site(
 ) -> None:
     edf = cluster.edf(f'image = "{image}"\nmounts = ["{shared}:{target}"]\n', image=None)
     done = cluster.srun(f"--environment={edf}", "echo", "ran")
-    ErrorBlock(done, "mount-policy", f"mount destination '{target}' is for the image alone")
+    ErrorBlock(
+        done, "mount-policy", f"mount destination '{target}' is reserved for the image and the site"
+    )
 
 
 def test_a_link_does_not_lead_a_mount_of_the_users_into_an_image_of_the_site(

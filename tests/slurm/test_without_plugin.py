@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("tidy")
 
 NONE = "# nothing\n"
 # Printed because of the job's mark, between lines of Slurm's.
-REFUSED = "this host's Slurm does not load the plugin of --environment, which the job has"
+REFUSED = "this host's Slurm does not load the plugin of --environment, which this job uses"
 # Printed because of the mark before a command.
 NOT_LOADED = "ce: error: this node's Slurm does not load the plugin of --environment"
 

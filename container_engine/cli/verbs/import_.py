@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         os.path.join(context.cwd, arguments.image)
     ):
         raise UserError(
-            "a reference to a registry, a path begins with '/' or '.'",
+            "a reference to a registry, since a path begins with '/' or '.'",
             f"did you mean './{arguments.image}'?",
             name=arguments.image,
         )
@@ -113,7 +113,7 @@ def _refuse_archive(given: str, cwd: str) -> None:
         f"from docker save: ce import docker-archive:{file};"
         f" in OCI's format: ce import oci-archive:{file}"
     )
-    raise UserError("an archive, whose kind is missing", hint, name=given)
+    raise UserError("the format of the archive is missing", hint, name=given)
 
 
 def _check_there(image: LocalImage) -> None:

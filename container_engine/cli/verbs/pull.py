@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     image = parse(arguments.image, context.cwd)
     refuse_bare_file(arguments.image, context.cwd)
     if isinstance(image, FileImage):
-        raise UserError("a file, there is nothing to pull", name=image.name)
+        raise UserError("this is a file: there is nothing to pull", name=image.name)
     settings = site_config(context)
     try:
         stored = _pulled(image, arguments, context, settings)

@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     _write(path, report_parts.rules(subject).text(error_log.redacted(text)))
     output.line(f"wrote {path}")
     for line in missing:
-        output.line(f"not in it: {line}")
+        output.line(f"not in the report: {line}")
     output.line("read it before you send it: only secrets that can be recognized are left out")
     return 0
 

@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.step is None:
         return _list(arguments, directory, context)
     if arguments.all or arguments.since:
-        raise UserError("trace: --all and --since list steps: they take none")
+        raise UserError("trace: --all and --since list steps: name no step with them")
     step = reader.choose(directory, arguments.step, context.uid)
     traces = reader.read(directory, step)
     if not traces:

@@ -112,8 +112,8 @@ def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits
     if missing:
         groups = ", ".join(map(_group, missing))
         edits.warnings.append(
-            f"device '{device.name}' is for members of group {groups}, which you are not, and no"
-            f" container of yours can make you one (ask the administrator; {device.file} says so)"
+            f"device '{device.name}' is for members of group {groups}, and you are not one: ask the"
+            f" administrator to add you (additionalGids in {device.file})"
         )
 
 

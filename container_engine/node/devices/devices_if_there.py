@@ -31,8 +31,8 @@ class _Offer:
         self.origin = f"hook {hook}" if hook else "devices_if_there of the site"
 
     def unreadable(self, error: LaunchError) -> str:
-        which = "its cdi_if_there" if self.hook else "them"
-        return f"{self.origin}: none of {which} is given: {error}"
+        which = "its cdi_if_there" if self.hook else "this list"
+        return f"{self.origin}: no device of {which} is added: {error}"
 
     def fail(self, error: LaunchError, edits: HookEdits) -> None:
         """Record why a device of the node cannot be given: the start fails only for a hook's."""

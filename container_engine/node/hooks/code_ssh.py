@@ -31,8 +31,8 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
     programs = f"{edits.libexec}/ssh"
     if not os.path.exists(f"{programs}/bin/dropbear"):
         raise LaunchError(
-            f"hook ssh: '{programs}' does not exist on this node: the ssh server was not there when"
-            " the container engine was installed",
+            f"hook ssh: '{programs}' does not exist on this node: the container engine was"
+            " installed without the ssh server",
             see="hook-file-missing",
         )
     server = SshServer(hook, node, edits)

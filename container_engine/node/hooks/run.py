@@ -97,7 +97,7 @@ class HooksOnNode:
         found += [str(hook) for hook in self._oci.hooks if hook.stage in _OF_NODE]
         if found:
             raise LaunchError(
-                f"{found[0]} is for one container on a node: not with a container for each task"
+                f"{found[0]} needs one container per node, not one for each task"
                 ' (com.ce.scope = "task")',
                 see="scope-task",
             )

@@ -49,7 +49,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     """
     job = node.get("SLURM_JOB_ID", "")
     if not job.isdigit():
-        raise refusal("it lives with a job, and this is not in a job", "start it with srun", wanted)
+        raise refusal("it lives with a job, and there is no job here", "start it with srun", wanted)
     if is_step(wanted["name"]):
         from container_engine.node.kept import of_step
 

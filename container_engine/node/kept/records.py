@@ -56,8 +56,8 @@ class Records:
         """Raise LaunchError if the container was made from another image."""
         earlier = self.read("image")
         if earlier != image:
-            reason = f"this job made it from '{earlier}', and this step is to run '{image}'"
-            raise refusal(reason, "give the other image another name", self._wanted)
+            reason = f"this job made it from '{earlier}', and this step asks for '{image}'"
+            raise refusal(reason, "choose another container name for the other image", self._wanted)
 
     def check_files(self, paths: Sequence[str]) -> None:
         """Raise LaunchError for a file that has been replaced since the container was made."""
@@ -65,7 +65,9 @@ class Records:
         for path in paths:
             if path in known and known[path] != self._identity(path):
                 reason = f"'{path}' has been replaced since this job made it"
-                raise refusal(reason, "to use the new file, give another name", self._wanted)
+                raise refusal(
+                    reason, "to use the new file, choose another container name", self._wanted
+                )
 
     def _files(self) -> dict[str, str]:
         """Return the recorded identities of images, by path."""
@@ -76,7 +78,7 @@ class Records:
         try:
             status = os.stat(path)
         except OSError as error:
-            hint = "if the image is gone, give another name with another image"
+            hint = "if the image is gone, choose another image and another container name"
             raise refusal(f"'{path}': {error.strerror}", hint, self._wanted) from None
         return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
 

@@ -123,7 +123,7 @@ class Decider:
         return decision
 
     def _may_replace(self, library: Library) -> bool:
-        """Check that a library made for glibc would not replace one made for musl."""
+        """Check that a library built for glibc would not replace one built for musl."""
         return self._image.kind == "glibc" or "libc.so.6" not in library.needed
 
     # ---- dependencies -----------------------------------------------------------------------

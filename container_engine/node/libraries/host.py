@@ -89,7 +89,7 @@ class Host:
             return str(error.strerror)
         except elf.NotALibraryError as error:
             return str(error)
-        return "made for another machine"
+        return "built for another processor"
 
     def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
         return elf.symbols(library.path, self.tree)

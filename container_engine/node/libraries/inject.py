@@ -153,7 +153,7 @@ class _Work:
                 self.changes.append((self._tree.remove(place), None))
             except OSError as error:
                 self._failed = True
-                text = f"the image's {place} stays before the hook's: {error.strerror}"
+                text = f"cannot hide the image's {place} from the loader: {error.strerror}"
                 self._record({"name": decision.hook}, "warn", text)
 
     def _make_known(self, hook: Mapping[str, Any]) -> None:
@@ -181,7 +181,9 @@ class _Work:
             path = ":".join([*directories, before] if before else directories)
             self._note(env={"LD_LIBRARY_PATH": path})
             reason = f"{error.filename}: {error.strerror}"
-            self._note(warning=f"hooks: libraries are found by LD_LIBRARY_PATH only ({reason})")
+            self._note(
+                warning=f"hooks: libraries are found only through LD_LIBRARY_PATH ({reason})"
+            )
 
     def _write_for_loader(self, directories: Sequence[str]) -> None:
         if self._image.kind == "musl":

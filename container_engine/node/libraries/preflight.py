@@ -186,7 +186,7 @@ class LoaderView:
         if not majors or wanted in majors:
             return ""
         has = ", ".join(dotted(major) for major in sorted(majors))
-        return f"made for {stem} {dotted(wanted)}, and the image has {stem} {has}"
+        return f"built for {stem} {dotted(wanted)}, and the image has {stem} {has}"
 
     def mpi(self, subject: str) -> str:
         """Check that `subject`, PMIx or PMI2, can start one of the container's MPIs, if any."""

@@ -70,11 +70,14 @@ _KERNEL_WORDS = {
     ("fuse", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
     ("overlay", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
     ("fuse", _EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
-    ("fuse", _ENOENT): ("/dev/fuse does not exist (the kernel module fuse)", "fuse-unavailable"),
-    ("fuse", _ENODEV): ("the kernel has no FUSE (module fuse)", "fuse-unavailable"),
+    ("fuse", _ENOENT): (
+        "/dev/fuse does not exist (load the kernel module fuse)",
+        "fuse-unavailable",
+    ),
+    ("fuse", _ENODEV): ("the kernel has no FUSE (load the module fuse)", "fuse-unavailable"),
     ("session", _EPERM): (
         "the kernel refuses to mount /proc or a tmpfs in a user namespace "
-        "(/proc of this machine is covered by other mounts?)",
+        "(do other mounts cover parts of /proc on this node?)",
         "proc-covered",
     ),
 }

@@ -71,7 +71,7 @@ def _read(path: str) -> bytes:
         os.close(fd)
     if not is_private or len(own) != _BYTES:
         raise LaunchError(
-            f"hook ssh: '{path}': not {_BYTES} bytes that only you can read",
+            f"hook ssh: '{path}' must be a file of {_BYTES} bytes that only you can read",
             see="hook-service",
             hint="remove the file; the next start makes a new one",
         )

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from container_engine.node.start.guard import GuardDescriptors
     from container_engine.node.start.session import Session
 
-PLAN_VERSION = 1
 # Version 2 marks plans that an engine older than it would execute only in part.
-PLAN_VERSIONS = (PLAN_VERSION, 2)
+PLAN_VERSIONS = (1, 2)
 
 
 def start(
@@ -33,8 +32,9 @@ def start(
     marks = marks or trace.Marks(0)
     marks.mark("prepare")
     if plan.get("version") not in PLAN_VERSIONS:
+        known = " and ".join(map(str, PLAN_VERSIONS))
         raise LaunchError(
-            f"this node understands plans of version {PLAN_VERSION}, not {plan.get('version')!r}:"
+            f"this node understands plans of versions {known}, not {plan.get('version')!r}:"
             " submit host and node have different versions of the container engine",
             see="engine-versions",
         )

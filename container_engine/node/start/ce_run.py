@@ -37,7 +37,7 @@ def run_in_container(
         raise UserError("ce run cannot name its container: only those of a job have names", hint)
     if SAVE in plan.get("annotations", {}):
         hint = "use srun, or make an image with ce build"
-        raise UserError("ce run saves no container", hint, where="--container-save")
+        raise UserError("ce run cannot save its container", hint, where="--container-save")
     plan["kept"] = None
     plan["settings"]["scope"] = "step"  # one command, one container
     this = os.pidfd_open(os.getpid())

@@ -195,7 +195,7 @@ def site_hint(origin: str) -> str | None:
     """Return the remedy for a missing device that the site's configuration asks for, else None."""
     if not origin.startswith(_OF_SITE):
         return None
-    return "the site gives it to every container: its administrator may mean devices_if_there"
+    return "the site gives it to every container: the administrator may want devices_if_there"
 
 
 def _device_problem(path: str, *, cdi: bool) -> str:

@@ -54,7 +54,9 @@ def _checked(path: str, node: Mapping[str, str]) -> str:
         raise ValueError(f"'{path}' is a directory", "name a file in it")
     if lack := _lack(directory):
         name = node_name(node) or os.uname().nodename
-        raise ValueError(f"'{directory}' {lack} on node {name}", "create it, or choose another one")
+        raise ValueError(
+            f"'{directory}' {lack} on node {name}", "create the directory, or choose another one"
+        )
     if not os.access(directory, os.W_OK):
         raise ValueError(f"you cannot write to '{directory}'", "choose another directory")
     for one in (path, *(f"{path}{suffix}" for suffix in _BESIDE)):

@@ -117,10 +117,10 @@ class Rules:
         if kind == "squashfs" and (refusal := self.image_refusal(source)):
             return refusal
         if kind != "squashfs" and self.restricts_images and _is_of_image(target):
-            why = "a tmpfs is not the site's" if kind == "tmpfs" else _distrust(source)
+            why = "a tmpfs belongs to neither" if kind == "tmpfs" else _distrust(source)
             if why:
                 rule = IMAGES_ONLY if self._is_images_only else DIGESTS
-                text = f"mount destination '{target}' is for the image alone: {why}"
+                text = f"mount destination '{target}' is reserved for the image and the site: {why}"
                 return self._refusal(rule, text)
         if not self._sources or kind == "tmpfs" or self._is_source(source):
             return ""
@@ -144,7 +144,7 @@ class Rules:
             elif mount.kind == "tmpfs" or (mount.kind == "bind" and _distrust(mount.source)):
                 rule = IMAGES_ONLY if self._is_images_only else DIGESTS
                 text = f"mount destination '{mount.target}' leads elsewhere through a symlink"
-                return self._refusal(rule, f"{text}: name the place itself")
+                return self._refusal(rule, f"{text}: name the path that it leads to")
         return ""
 
     def _is_source(self, path: str) -> bool:

@@ -93,8 +93,8 @@ def run(
         raise LaunchError(message, see="startup-failed", details=printed)
     block = _contents(output)
     if not block:
-        message = "start-up steps ended before the last one: is there an `exec`?"
-        hint = "exec without a command, or none: the shell has to end by itself"
+        message = "start-up steps ended before the last one: does one of them call exec?"
+        hint = "leave exec out, or use it for redirections only: the shell must run to its end"
         raise LaunchError(message, hint, "startup-failed", where=steps[0]["from"])
     return _changes(before, block)
 

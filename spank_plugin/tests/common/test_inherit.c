@@ -256,7 +256,7 @@ TEST("an option that Slurm does not hand on, as a later one may do, is refused a
 	CHECK(WIFEXITED(status));
 	CHECK_INT(WEXITSTATUS(status), 125);
 	CHECK_TEXT(printed,
-		   "ce: error: --environment=demo: the job has it, but Slurm does not give it to this "
-		   "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
+		   "ce: error: --environment=demo: the job has this option, but Slurm does not pass it "
+		   "to this command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
 	free(printed);
 }

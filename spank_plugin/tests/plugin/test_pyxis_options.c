@@ -200,8 +200,8 @@ TEST("an image of the job that Slurm does not give to srun ends it")
 
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_without, &printed)), 125);
 	CHECK_TEXT(printed,
-		   "ce: error: --container-image=x: the job has it, but Slurm does not give it to this "
-		   "command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
+		   "ce: error: --container-image=x: the job has this option, but Slurm does not pass it "
+		   "to this command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
 	free(printed);
 }
 

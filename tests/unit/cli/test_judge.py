@@ -146,7 +146,7 @@ POLICIES = {
     "a mount over the image": (
         'mounts = ["{here}/open:/usr/lib"]\n',
         "site_images_only = true",
-        "{file}:2: mounts: {site}: policy.site_images_only: mount destination '/usr/lib' is for",
+        "{file}:2: mounts: {site}: policy.site_images_only: mount destination '/usr/lib' is",
     ),
     "an image from elsewhere": (
         "",

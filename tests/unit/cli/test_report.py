@@ -104,11 +104,11 @@ def test_it_says_what_it_could_not_get(home: Installed) -> None:
         "doctor on the nodes of the job: job 7 is not running, or Slurm reports: squeue: not here;"
         " srun -w n1 --ntasks-per-node=1 ce doctor --node looks at its nodes"
     )
-    assert f"not in it: {cause}\n" in said
+    assert f"not in the report: {cause}\n" in said
     assert f"\nnot available: {cause}\n" in text
     _text, said = report(home, "8")
     others = "" if os.geteuid() else "; ce report as the job's user finds theirs"
-    assert f"not in it: traces: no trace of 8 in {home.home}/traces{others}\n" in said
+    assert f"not in the report: traces: no trace of 8 in {home.home}/traces{others}\n" in said
 
 
 def test_no_secret_of_any_source_is_in_it(home: Installed) -> None:

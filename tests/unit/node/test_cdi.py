@@ -119,7 +119,10 @@ def test_a_group_of_which_the_user_is_no_member_is_told(node: Node) -> None:
     mine = os.getgroups()[0] if os.getgroups() else os.getgid()
     warnings = node.edits(additionalGids=[0, mine, 4242424]).warnings
     assert len(warnings) == 1
-    assert "is for members of group 4242424, which you are not, and no container" in warnings[0]
+    assert (
+        "is for members of group 4242424, and you are not one: ask the administrator to add"
+        in warnings[0]
+    )
 
 
 def test_a_group_has_its_name_in_what_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,4 +338,4 @@ def test_files_that_cannot_be_trusted_give_none_of_them_and_say_so(node: Node) -
     edits = Wish(node).edits("example.com/thing=one")
     assert edits.lacks == []
     (line,) = edits.warnings
-    assert line.startswith("hook gpus: none of its cdi_if_there is given: ")
+    assert line.startswith("hook gpus: no device of its cdi_if_there is added: ")

@@ -183,7 +183,7 @@ def test_a_broken_file_is_told_and_the_launch_goes_on(node: Node) -> None:
     edits = node.edits(HAS_ALL)
     assert (edits.devices, edits.lacks) == ([], [])
     (warning,) = edits.warnings
-    assert warning.startswith("devices_if_there of the site: none of them is given: ")
+    assert warning.startswith("devices_if_there of the site: no device of this list is added: ")
 
 
 def test_a_launch_refuses_what_the_variable_asks_for_in_vain(node: Node) -> None:

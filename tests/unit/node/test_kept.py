@@ -111,7 +111,7 @@ def test_another_node_or_job_has_another_one(short: Path, node: str) -> None:
     [
         ("create", "/i.sqsh", "this job has it on this node already"),
         ("exec", "/i.sqsh", "no step of this job runs in it on this node"),
-        ("auto", "/other.sqsh", "this job made it from '/i.sqsh', and this step is to run '/other"),
+        ("auto", "/other.sqsh", "this job made it from '/i.sqsh', and this step asks for '/other"),
     ],
 )
 def test_what_is_there_must_be_what_is_wanted(
@@ -238,7 +238,7 @@ def test_a_running_container_is_not_joined_for_another_image(short: Path) -> Non
     with (
         answering(place(short), Path("/i.sqsh")),
         pytest.raises(
-            LaunchError, match=r"made it from '/i\.sqsh', and this step is to run '/other"
+            LaunchError, match=r"made it from '/i\.sqsh', and this step asks for '/other"
         ),
     ):
         entered(short, image="/other.sqsh")
@@ -492,5 +492,5 @@ def test_a_path_too_long_for_a_socket_is_refused(short: Path) -> None:
 
 @pytest.mark.parametrize("node", [{}, {**NODE, "SLURM_JOB_ID": "../7"}])
 def test_without_a_job_no_container_is_kept(short: Path, node: Mapping[str, str]) -> None:
-    with pytest.raises(LaunchError, match="it lives with a job, and this is not in a job"):
+    with pytest.raises(LaunchError, match="it lives with a job, and there is no job here"):
         entered(short, node=node)

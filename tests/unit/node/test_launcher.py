@@ -110,7 +110,7 @@ DAMAGED = b"the plan that arrived on this node is damaged: "
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b'{"version": 7}', b"this node understands plans of version 1, not 7: "),
+        (b'{"version": 7}', b"this node understands plans of versions 1 and 2, not 7: "),
         (b'{"version": 1}', b"internal error of the launcher: "),
         *((text, DAMAGED) for text in (b"", b"{", b"[]", b"\xff", b"null")),
     ],

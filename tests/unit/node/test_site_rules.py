@@ -301,13 +301,13 @@ def test_nothing_of_the_users_lies_over_the_images_directories(node: Node, targe
     for of_hook in (False, True):
         assert node.refusal(Mounted(own, target, of_hook=of_hook)) == (
             f"{node.conf}/config.toml:3: policy.site_images_only: mount destination '{target}' is"
-            f" for the image alone: '{own}': owned by user {USER}, not by root"
+            f" reserved for the image and the site: '{own}': owned by user {USER}, not by root"
         )
     (own / "below").mkdir()  # root's, but its user can replace it
     assert f"'{own}': owned by" in node.refusal(Mounted(own / "below", target))
     (node.root / "link").symlink_to(own)
     assert "owned by" in node.refusal(Mounted(node.root / "link", target))
-    assert "a tmpfs is not the site's" in node.refusal(Mounted("tmpfs", target, "tmpfs"))
+    assert "a tmpfs belongs to neither" in node.refusal(Mounted("tmpfs", target, "tmpfs"))
     assert "No such file" in node.refusal(Mounted(node.root / "none", target))
 
 

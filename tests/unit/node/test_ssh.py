@@ -143,7 +143,10 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     kept.chmod(0o640)
     with pytest.raises(LaunchError) as failure:
         _secret(tmp_path, JOB_ID="7")
-    assert str(failure.value) == f"hook ssh: '{kept}': not 32 bytes that only you can read"
+    assert (
+        str(failure.value)
+        == f"hook ssh: '{kept}' must be a file of 32 bytes that only you can read"
+    )
     assert failure.value.hint == "remove the file; the next start makes a new one"
 
 

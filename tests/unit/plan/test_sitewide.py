@@ -242,5 +242,5 @@ def test_with_images_of_the_site_only_nothing_of_the_users_is_planned_over_them(
     [error] = refusals(site, "site_images_only = true", edf, store)
     assert error == (
         f"e.toml:2: mounts: {site.file}:3: policy.site_images_only: mount destination '/usr/bin' is"
-        f" for the image alone: '{own}': others than its owner may write it"
+        f" reserved for the image and the site: '{own}': others than its owner may write it"
     )
