@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.cli.printing import output
 from container_engine.doctor import site_values
 from container_engine.doctor.site_files import site_files

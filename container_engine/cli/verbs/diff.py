@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine import message_text
-from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
 from container_engine.edf.difference import differences
 from container_engine.submit.environment import trace_effective

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine import message_text
-from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
 from container_engine.cli.texts.variable_sources import explain_variable
 from container_engine.did_you_mean import nearest

@@ -10,8 +10,7 @@ from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
-from container_engine.cli.command_line.pull_option import add_pull
-from container_engine.cli.command_line.show_secrets import add_show_secrets, secrecy
+from container_engine.cli.command_line.shared_options import add_pull, add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
 from container_engine.submit import plan_output

@@ -13,7 +13,7 @@ from container_engine import message_text
 from container_engine.cli.command_line import default_shell
 from container_engine.cli.command_line.container_options import add_container_options, names_image
 from container_engine.cli.command_line.foreign_options import add_foreign, refuse_foreign
-from container_engine.cli.command_line.pull_option import add_pull
+from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.cli.printing import messages
 from container_engine.cli.printing.messages import refuse
 from container_engine.errors import UserError
