@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from container_engine.errors import UserError
 from container_engine.images import image_config
 from container_engine.images.pack import squashfs
-from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.store import files_beside
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.model import Excerpt, MisfitError
@@ -102,7 +101,7 @@ def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
 
     A file with several names counts under each. Raise CeError.
     """
-    listed = unsquashfs(["-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
+    listed = squashfs.unsquashfs(["-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
     found: dict[str, Content] = {}
     for line in listed.decode("utf-8", "replace").split("\n"):
         match = _LISTED.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Check that a file is a complete SquashFS image, by its first bytes and its size."""
+"""SquashFS files: check that one is complete, by its first bytes and its size, and look into it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import errno
 import os
 import stat
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine import process
 from container_engine.did_you_mean import nearest
 from container_engine.errors import UserError
-from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
 _SUPERBLOCK_SIZE = 96  # including the positions of tables, which are not read here
@@ -61,7 +64,7 @@ def check(path: str) -> Superblock:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UserError(reason(error), _meant(path), _see(error), name=path) from None
+        raise UserError(process.reason(error), _meant(path), _see(error), name=path) from None
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
@@ -71,7 +74,7 @@ def check(path: str) -> Superblock:
         head = os.read(fd, _HEAD)
         size = os.lseek(fd, 0, os.SEEK_END)
     except OSError as error:
-        raise UserError(reason(error), see=_see(error), name=path) from None
+        raise UserError(process.reason(error), see=_see(error), name=path) from None
     finally:
         os.close(fd)
     return parse(path, head, size)
@@ -106,6 +109,20 @@ def similar(path: str) -> str | None:
         return None
     close = nearest(name, (other for other in found if other != name))
     return os.path.join(directory, close) if close else None
+
+
+def unsquashfs(
+    words: Sequence[str], env: Mapping[str, str], timeout_s: float, most: int | None = None
+) -> bytes:
+    """Run `unsquashfs WORDS…` and return its stdout. Raise the errors of process.output.
+
+    It is confined, because the file may be anybody's. It runs with one thread: with one for each
+    processor of a large host, it would exceed the limit on its memory.
+    """
+    from container_engine.images.pack.confine import Cage  # only for images without a description
+
+    argv = ["unsquashfs", "-processors", "1", *words]
+    return process.output(argv, env, timeout_s, most, Cage().close)
 
 
 def _meant(path: str) -> str | None:

@@ -16,7 +16,6 @@ from container_engine.images.fetch.importing import Waiting, unusable
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.pack import free_space, squashfs
 from container_engine.images.pack.pack import Packer
-from container_engine.images.pack.unsquashfs import unsquashfs
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.files import fresh_directory, sha256, size_text
 from container_engine.images.store.files_beside import read as read_beside
@@ -153,7 +152,7 @@ def _sizes(directory: str) -> Iterator[int]:
 def _check_tables(path: str, env: Mapping[str, str]) -> None:
     """Raise UserError unless all names and attributes can be read. Contents are not read."""
     try:
-        unsquashfs(["-ll", path], env, _LIST_TIMEOUT_S)
+        squashfs.unsquashfs(["-ll", path], env, _LIST_TIMEOUT_S)
     except process.CommandError as error:
         raise UserError(
             f"damaged: {error.message}", "copy or download it again", "image-damaged", name=path

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.images.pack import confine
-from container_engine.images.pack.unsquashfs import unsquashfs
+from container_engine.images.pack.squashfs import unsquashfs
 from container_engine.process import CommandError
 from tests.unit import squashfs
 
