@@ -19,7 +19,7 @@ from container_engine.images.resolve import (
     refuse_bare_file,
     stacked,
 )
-from container_engine.images.store import inventory
+from container_engine.images.store import publish
 from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
@@ -62,7 +62,7 @@ def _used(
     if resolved.image.path == NOT_KEPT or resolved.image.on_nodes:
         return resolved  # there is no file to scan
     now = time.time()
-    inventory.mark_used(resolved.image.path, now)
+    publish.mark_used(resolved.image.path, now)
     # a remembered launch skips this function, so its memo must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved

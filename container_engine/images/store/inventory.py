@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import image_config
-from container_engine.images.store import identity, publish
+from container_engine.images.store import publish
 from container_engine.images.store.files import duration_text, files_of, is_older, now_at
 from container_engine.images.store.files_beside import small
 from container_engine.images.store.publish import Use, belongings
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")
 _FRACTION = re.compile(r"\.[0-9]+")
-_STAMP_S = 6 * 3600  # launches record the use of an image no more often
 
 
 class Item(NamedTuple):
@@ -185,18 +184,6 @@ def old_blobs(root: str, unused_s: float) -> list[str]:
     return [path for path in found if is_older(path, unused_s, now)]
 
 
-def mark_used(path: str, now: float) -> None:
-    """Record that a launch uses an image. Errors are ignored: the store may be another user's.
-
-    The times of the image's files are renewed, too, so that a purge of old files spares them.
-    """
-    noted = publish.use(path)
-    if noted is not None and now - noted.used > _STAMP_S:
-        with contextlib.suppress(OSError):
-            publish.note_use(path, noted._replace(used=now))
-        _touch_image(path, now)
-
-
 def keep_alive(root: str, now: float) -> int:
     """Renew the times of all images and their files, so that a purge of old files spares them.
 
@@ -204,22 +191,9 @@ def keep_alive(root: str, now: float) -> int:
     """
     found = items(root)
     for item in found:
-        _touch_image(item.path, now)
-    _touch((*files_of(f"{root}/refs"), f"{root}/README"), now)
+        publish.renew(item.path, now)
+    publish.renew_files((*files_of(f"{root}/refs"), f"{root}/README"), now)
     return len(found)
-
-
-def _touch_image(path: str, now: float) -> None:
-    digest = identity.known_digest(path)
-    _touch((path, *belongings(path)), now)
-    if digest:
-        identity.note(path, digest)  # the content has not changed, only its time
-
-
-def _touch(paths: Iterable[str], now: float) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            os.utime(path, (now, now))
 
 
 def remove_links(paths: Iterable[str]) -> None:

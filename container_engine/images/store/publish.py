@@ -1,4 +1,4 @@
-"""Install a finished file as an image, with the files that belong beside it in a store."""
+"""Install a finished file as an image, and keep the files that belong beside it in a store."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import contextlib
 import errno
 import os
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
 from container_engine.images import image_config
 from container_engine.images.store import identity
 from container_engine.images.store.files import publish
 from container_engine.images.store.files_beside import small
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MANIFEST_SUFFIX = ".manifest"  # as in the registry: the image's name is its digest
 USED_SUFFIX = ".used"  # the time of the import, and of the last launch that used the image
@@ -21,6 +24,7 @@ NAMES_SUFFIX = (
 )
 SUFFIXES = (".json", identity.SUFFIX, MANIFEST_SUFFIX, USED_SUFFIX, NAMES_SUFFIX)
 _MOST_NAMES = 64
+_STAMP_S = 6 * 3600  # launches record the use of an image no more often
 _REPAIR = "ce store repair removes it (--force: even while jobs use it); then import it again"
 
 
@@ -170,6 +174,33 @@ def use(path: str) -> Use | None:
     except (OSError, ValueError):
         return None
     return Use(imported, used)
+
+
+def mark_used(path: str, now: float) -> None:
+    """Record that a launch uses an image. Errors are ignored: the store may be another user's.
+
+    The times of the image's files are renewed, too, so that a purge of old files spares them.
+    """
+    noted = use(path)
+    if noted is not None and now - noted.used > _STAMP_S:
+        with contextlib.suppress(OSError):
+            note_use(path, noted._replace(used=now))
+        renew(path, now)
+
+
+def renew(path: str, now: float) -> None:
+    """Renew the times of an image and of the files beside it."""
+    digest = identity.known_digest(path)
+    renew_files((path, *belongings(path)), now)
+    if digest:
+        identity.note(path, digest)  # the content has not changed, only its time
+
+
+def renew_files(paths: Iterable[str], now: float) -> None:
+    """Renew the times of files, except those that this user may not change."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.utime(path, (now, now))
 
 
 def belongings(path: str) -> tuple[str, ...]:

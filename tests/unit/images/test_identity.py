@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from container_engine.images.store import identity, inventory, publish
+from container_engine.images.store import identity, publish
 
 
 def test_a_digest_is_known_until_the_file_changes(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_an_import_records_it_and_a_use_keeps_it(tmp_path: Path) -> None:
     assert publish.install_stored(str(made), b"{}", str(path), b"")
     assert identity.known_digest(str(path)) == digest
     publish.note_use(str(path), publish.Use(1, 1))
-    inventory.mark_used(str(path), time.time() + 5)
+    publish.mark_used(str(path), time.time() + 5)
     assert identity.known_digest(str(path)) == digest
     sums = identity.sums(str(path))
     assert sums is not None

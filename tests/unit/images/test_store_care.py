@@ -199,7 +199,7 @@ def test_creation_import_and_use_are_told_apart(store: Store) -> None:
     [item] = inventory.items(store.root)
     assert time.gmtime(item.created)[:5] == (2024, 2, 3, 4, 5)
     assert item.used == pytest.approx(time.time() - 100_000, abs=60)
-    inventory.mark_used(str(path), time.time())
+    publish.mark_used(str(path), time.time())
     [item] = inventory.items(store.root)
     assert item.used == pytest.approx(time.time(), abs=60)
     assert item.imported == pytest.approx(time.time() - 100_000, abs=60)
