@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.plan.public_key import no_key
 from container_engine.plan.site_entries import Sitewide
+from container_engine.plan.ssh_keys import no_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Mount
     from container_engine.plan.hook_parameters import Entries
-    from container_engine.plan.public_key import Judged
+    from container_engine.plan.ssh_keys import Judged
     from container_engine.site import SiteConfig
 
 

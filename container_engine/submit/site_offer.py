@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
 import container_engine
@@ -10,11 +11,12 @@ from container_engine.catalog.load import load
 from container_engine.errors import SiteError
 from container_engine.images.reference import ARCHITECTURES
 from container_engine.ownership import of_engine
-from container_engine.plan import catalog_faults
+from container_engine.plan import catalog_faults, ssh_keys
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide
+from container_engine.plan.ssh_keys import Judged
+from container_engine.process import reason
 from container_engine.submit import oci_annotations
-from container_engine.submit.public_keys import read_key
 from container_engine.submit.site import node_rules
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Catalog
     from container_engine.edf.model import Mount
-    from container_engine.plan.public_key import Judged
     from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
@@ -55,7 +56,7 @@ def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
 
     def key(path: str) -> Judged:
         probed.append(path)
-        return read_key(path)
+        return _read_key(path)
 
     def asked(annotation: str) -> bool:
         return oci_annotations.asked(annotation, settings.hooks_dirs, probed)
@@ -84,6 +85,25 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
         return rules.mount_refusal(mount.kind, mount.source, mount.target)
 
     return refused
+
+
+def _read_key(path: str) -> Judged:
+    """Return the public key in a file, or the reason why a login cannot use it."""
+    try:
+        # opening a FIFO would block
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                return Judged(None, f"'{path}' is not a regular file")
+            content = f.read(ssh_keys.MAX_SIZE + 1)
+    except OSError as error:
+        why = "does not exist" if isinstance(error, FileNotFoundError) else reason(error)
+        hint = "make one with ssh-keygen, and name the file that ends with .pub"
+        return Judged(None, f"'{path}': {why}", hint)
+    if len(content) > ssh_keys.MAX_SIZE:
+        return Judged(
+            None, f"'{path}' has more than {ssh_keys.MAX_SIZE} bytes, expected one public key"
+        )
+    return ssh_keys.judge(path, content)
 
 
 def machine(settings: SiteConfig) -> str:

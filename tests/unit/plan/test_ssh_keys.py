@@ -2,8 +2,7 @@
 
 import pytest
 
-from container_engine.plan.public_key import judge
-from container_engine.plan.ssh_keys import SECRET
+from container_engine.plan.ssh_keys import SECRET, judge
 from container_engine.submit import plan_output
 from container_engine.submit.prepare import in_parts
 
