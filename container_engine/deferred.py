@@ -11,7 +11,7 @@ TOO_EARLY = (
 
 
 def chosen(operator: str, value: str | None) -> str:
-    """Return VALUE, WORD or NOTHING, for what takes the place of the expansion, or MISSING.
+    """Return what takes the place of the expansion: VALUE, WORD or NOTHING; else MISSING.
 
     MISSING is an error: the variable is unset (`value` is None) and there is no word to use.
     """

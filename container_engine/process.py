@@ -286,7 +286,7 @@ def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int)
 
 
 class _Start(NamedTuple):
-    """Hold what is special about the start of a program; see subprocess.Popen."""
+    """Options for the start of a program; `confine` is called in the new process before it."""
 
     stderr: int | None = None
     inherited: Sequence[int] = ()

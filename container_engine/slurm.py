@@ -32,7 +32,7 @@ def settings(env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> dict[str,
 
 
 def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
-    """Return n1, n2 and n3 for n[1-3]. Raise CeError."""
+    """Return the names of the hosts in Slurm's list: n1, n2 and n3 for n[1-3]. Raise CeError."""
     return answer(["scontrol", "show", "hostnames", hostlist], env).split()
 
 

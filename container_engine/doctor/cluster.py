@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LIMIT_S = 600
 _ROOM_S = 30  # the longest wait of a step for resources on its nodes
 _NO_ROOM = 75  # srun's exit code if it waited in vain
-# checks whose result an upgrade changes, and which is usually the same on all nodes of a cluster
+# checks with a result that an upgrade changes and that usually is equal on all nodes of a cluster
 _ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm", "plugstack.conf", "tasks")
 # checks of the site's own files, which should be the same on all nodes, and the remedy if not
 _WRITTEN = {

@@ -73,7 +73,7 @@ def _about(word: str, known: Mapping[str, Page]) -> str | None:
         from container_engine.cli.command_line.parser import help_of
 
         return help_of(word)
-    # the pages name one another with directories, howto/docker
+    # a page refers to another by its directory and name, for example howto/docker
     page = known.get(word) or known.get(word.rpartition("/")[2])
     if page is not None:
         return plain(page.text, output.columns())

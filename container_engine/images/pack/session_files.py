@@ -93,7 +93,7 @@ def _enter(files: Files) -> container_archive.Selection:
 
 
 def _starts(files: Files) -> list[tuple[int, int]]:
-    """Return the times in which the engine itself wrote, from and to, in ns since 1970.
+    """Return the periods in which the engine itself wrote: from and to, in ns since 1970.
 
     Each start of a kept container leaves two files with the same number.
     """
