@@ -10,8 +10,8 @@ from container_engine.cli.printing import messages, output
 from container_engine.edf.history import histories
 from container_engine.lint.advise import advise
 from container_engine.lint.subject import Subject
+from container_engine.mountinfo import network_file_system
 from container_engine.submit.environment import judged, trace_effective
-from container_engine.submit.network_files import network_file_system
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.submit.network_files import network_file_system
+from container_engine.mountinfo import network_file_system
 
 Capture = pytest.CaptureFixture[str]
 OFI = "[annotations]\ncom.hooks.aws_ofi_nccl.enabled = true\n"
