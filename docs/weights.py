@@ -9,6 +9,7 @@ _WEIGHTS = {
     "docs/guide/errors/": 0.4,
     "docs/benchmarks.md": 0.1,
     "docs/dependencies.md": 0.1,
+    "docs/releasing.md": 0.1,
     "CHANGELOG.md": 0.1,
     "CONTRIBUTING.md": 0.1,
     "spank_plugin/": 0.1,
