@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "user_names.h"
 
-#define MAGIC "container-engine start memo 1\n"
+#define MAGIC "container-engine start memo 2\n"
 #define NAME_BEGINS "sha256-" /* of an image in a store */
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
@@ -54,6 +55,7 @@ int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
 	memo->host = ce_take(&fields);
 	memo->boot = ce_take(&fields);
 	memo->ids = ce_take(&fields);
+	memo->names = ce_take_bytes(&fields, &memo->names_size);
 	memo->variables = ce_take_table(&fields, 1);
 	memo->plan = ce_take(&fields);
 	memo->looks = ce_take_table(&fields, 2);
@@ -187,6 +189,12 @@ static int are_own_ids(const char *ids)
 	return *ids == '\0';
 }
 
+/* Ask who the user is unless the looks have shown that. This takes longest, so it comes last. */
+static int are_names_unchanged(const struct ce_start_memo *memo)
+{
+	return memo->names_size == 0 || ce_user_has_names(memo->prefix, memo->names, memo->names_size);
+}
+
 int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wanted *wanted)
 {
 	return strcmp(memo->prefix, wanted->prefix) == 0 && strcmp(memo->host, wanted->host) == 0 &&
@@ -194,7 +202,8 @@ int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wante
 	       memo->specification_size > 0 && memo->workdir[0] == '/' && memo->timeout_ms > 0 &&
 	       memo->timeout_ms <= LONGEST_MS && is_of_this_boot(memo->boot) &&
 	       are_variables_unchanged(memo->variables, wanted->env) &&
-	       ce_step_suits(&memo->step, wanted->env) && are_looks_unchanged(memo->looks);
+	       ce_step_suits(&memo->step, wanted->env) && are_looks_unchanged(memo->looks) &&
+	       are_names_unchanged(memo);
 }
 
 /* ---- images in use ----------------------------------------------------------------------------- */

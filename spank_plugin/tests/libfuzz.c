@@ -249,7 +249,7 @@ static void read_start_memo(char *text, size_t size)
 	if (rest == NULL)
 		return;
 	*rest++ = '\0';
-	char *whole = memo_text("container-engine start memo 1\n", rest, size - (size_t)(rest - text), &size);
+	char *whole = memo_text("container-engine start memo 2\n", rest, size - (size_t)(rest - text), &size);
 	const struct ce_step_env env = { text, strlen(text) + 1 };
 	const struct ce_start_wanted wanted = { "/p", "{}", "h", &env };
 	if (ce_start_read(whole, size, &memo) == 0) {

@@ -16,6 +16,7 @@ from typing import Self
 import pytest
 
 from tests.slurm.cluster import ALICE, BOB, Cluster, Completed, causes
+from tests.slurm.error_block import differing, mounted_on
 from tests.slurm.leftovers import steps
 from tests.slurm.polling import until
 
@@ -121,6 +122,35 @@ _ALL = (
     " cat /etc/passwd /etc/group /etc/hostname /run/.containerenv; pwd;"
     " stat -c '%n %A %u %g' /* /dev/*; umask"
 )
+
+
+def test_a_user_whom_no_file_of_the_node_names_starts_without_python(
+    node: Node, shared: Path
+) -> None:
+    """Name the user by libnss-extrausers, a source of users beside the files, as SSSD is."""
+    shutil.copytree("/etc", etc := shared / "etc", symlinks=True)
+    (source := shared / "extrausers").mkdir()
+    entries = {}
+    for name in "passwd", "group":
+        lines = Path("/etc", name).read_text().splitlines(keepends=True)
+        entries[name] = next(line for line in lines if line.startswith(f"{ALICE}:"))
+        (etc / name).write_text("".join(line for line in lines if line != entries[name]))
+        (source / name).write_text(entries[name])
+    (etc / "nsswitch.conf").write_text("passwd: extrausers files\ngroup: extrausers files\n")
+    with (
+        differing("n1"),
+        mounted_on("n1", str(etc), "/etc"),
+        mounted_on("n1", str(source), "/var/lib/extrausers"),
+    ):
+        edf = node.known()
+        shell = pwd.getpwnam(ALICE).pw_shell
+        (source / "passwd").write_text(entries["passwd"].replace(f":{shell}", ":/bin/other"))
+        look = (f"--environment={edf}", "grep", f"^{ALICE}:", "/etc/passwd")
+        done, is_python = node.srun(*look)
+        assert done.stdout.endswith(":/bin/other\n"), done.stderr
+        assert is_python
+        assert node.srun(*look)[0].stdout == done.stdout
+        assert not node.is_python(edf)
 
 
 @pytest.mark.parametrize(

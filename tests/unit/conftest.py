@@ -29,6 +29,12 @@ def ce_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _built(tmp_path_factory.mktemp("build"), "ce-node")
 
 
+@pytest.fixture(scope="session")
+def ce_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that prints the names of the user on this node."""
+    return _built(tmp_path_factory.mktemp("build"), "ce-user")
+
+
 def _built(build: Path, name: str) -> Path:
     program = build / name
     make = ["make", "-s", "-C", str(SOURCES / "spank_plugin"), f"BUILD={build}", str(program)]

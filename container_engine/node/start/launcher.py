@@ -105,8 +105,8 @@ def _remember(
     if session.started is not None:
         from container_engine.node.start import start_memo
 
-        started = start_memo.Started(*session.started)
-        start_memo.remember(text, plan, node, libexec, started, session.workdir)
+        started = start_memo.Started(session.workdir, *session.started)
+        start_memo.remember(text, plan, node, libexec, started)
 
 
 def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:

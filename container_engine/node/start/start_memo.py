@@ -9,6 +9,7 @@ user. It cannot give the user any power: users can have the guard do all that it
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 from binascii import crc32
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.plan_types import LaunchPlan
 
-MAGIC = b"container-engine start memo 1\n"
+MAGIC = b"container-engine start memo 2\n"
 # the most memos of one user, and the most bytes of one, which contains the whole plan
 _MOST, _LONGEST = 16, 1 << 20
 # variables of one step that make hooks apply
@@ -45,21 +46,22 @@ _NOT_AGAIN = ('"var"', '"secret":"')
 class Started:
     """A start that worked, as the launcher knows it.
 
-    `specification` is what the guard was given; `again` computes it once more, or raises
-    LaunchError. `block` is the environment of the container's first process, `records` are the
-    changes to the tasks' environment. `hooks` has the conditions under which hooks do the same
-    again, None if there are no hooks.
+    `workdir` is the tasks' working directory, `specification` is what the guard was given; `again`
+    computes it once more, or raises LaunchError. `block` is the environment of the container's
+    first process, `records` are the changes to the tasks' environment. `hooks` has the conditions
+    under which hooks do the same again, None if there are no hooks.
     """
 
     def __init__(
         self,
+        workdir: str,
         specification: bytes,
         again: Callable[[], bytes],
         block: bytes,
         records: bytes,
         hooks: Repeatable | None = None,
     ) -> None:
-        self.specification, self.again = specification, again
+        self.workdir, self.specification, self.again = workdir, specification, again
         self.block, self.records, self.hooks = block, records, hooks
 
 
@@ -69,15 +71,15 @@ def remember(
     node: Mapping[str, str],
     libexec: str,
     started: Started,
-    workdir: str,
 ) -> None:
     """Write the memo of a start if the next one with this plan can do without Python.
 
     `text` is the plan as it arrived. A memo that cannot be written is not an error.
     """
     try:
-        if not _is_plain(text, plan, node) or not _is_user_from_files():
+        if not _is_plain(text, plan, node):
             return
+        names = b"" if _is_user_from_files() else _names()
         wanted = _looks(plan, libexec)
         if started.hooks is not None:
             wanted += started.hooks.looks
@@ -87,7 +89,7 @@ def remember(
         if started.again() != started.specification:
             return
         prefix = os.path.dirname(os.path.dirname(libexec))
-        fields = b"".join(_fields(text, plan, node, prefix, looks, started, workdir))
+        fields = b"".join(_fields(text, plan, node, prefix, looks, names, started))
         memo = memo_of(MAGIC, fields)
         if len(memo) <= _LONGEST:
             publish_private(
@@ -135,7 +137,9 @@ def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
         for name in (settings.get("runtime") or "crun", settings.get("podman") or "podman")
         for path in _found(name)
     ]
-    own = [f"{libexec}/{name}" for name in ("launcher", "ce-guard", "ce-image", "ce-init")]
+    own = [
+        f"{libexec}/{name}" for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-user")
+    ]
     return [
         *(f"f{path}" for path in image_paths(plan)),
         *(f"f{source}" for kind, source in mounts if kind == "squashfs"),
@@ -165,6 +169,23 @@ def _is_user_from_files() -> bool:
     entry = pwd.getpwuid(int(uid))
     same = (entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell)
     return (person[0], *person[4:7]) == same
+
+
+def _names() -> bytes:
+    """Return what ce-user prints (spank_plugin/programs/user.c) for a user of LDAP or SSSD.
+
+    A start asks again, as no file shows whether the answer has changed.
+    """
+    try:
+        person = pwd.getpwuid(os.getuid())
+        fields = ["=", person.pw_name, person.pw_gecos, person.pw_dir, person.pw_shell]
+    except KeyError:
+        fields = ["-"]
+    try:
+        fields += ["=", grp.getgrgid(os.getgid()).gr_name]
+    except KeyError:
+        fields.append("-")
+    return b"".join(field(text or "") for text in fields)
 
 
 def _line(path: str, number: str) -> list[str]:
@@ -211,8 +232,8 @@ def _fields(
     node: Mapping[str, str],
     prefix: str,
     looks: Mapping[str, str],
+    names: bytes,
     started: Started,
-    workdir: str,
 ) -> Iterator[bytes]:
     # in a step with one of these variables a hook may apply, and that needs Python
     conditions = [
@@ -224,18 +245,19 @@ def _fields(
         boot = file.read().strip()
     # supplementary groups, too, decide which files the user may read
     ids = " ".join(map(str, (os.geteuid(), os.getegid(), *os.getgroups())))
-    names = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
+    variables = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
     if started.hooks is not None:
         conditions += started.hooks.without
-        names["hooks"] = [*started.hooks.names]
+        variables["hooks"] = [*started.hooks.names]
     uses = filter(None, map(image_in_use.record_of, image_paths(plan)))
     yield from map(field, (__version__, prefix, os.uname().nodename, boot, ids))
+    yield data(names)
     yield from table(_variables(node))
     yield field(text)
     yield from table([word for pair in looks.items() for word in pair], 2)
     yield from map(data, (started.specification, started.block, started.records))
-    yield field(workdir)
+    yield field(started.workdir)
     yield field(str(round(plan["settings"]["start_timeout_s"] * 1000)))
     yield from table([word for pair in uses for word in pair], 2)
-    yield from about_step(plan, conditions, names)
+    yield from about_step(plan, conditions, variables)
     yield field("end")

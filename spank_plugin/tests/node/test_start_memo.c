@@ -20,7 +20,7 @@
 #include "memo_text.h"
 #include "node/memo_directory.h"
 
-#define MAGIC "container-engine start memo 1\n"
+#define MAGIC "container-engine start memo 2\n"
 
 /* A memo on the heap, in memory of exactly its size and a NUL. */
 struct text {
@@ -31,8 +31,8 @@ struct text {
 /* The fields of a memo, of which each test changes one. A member with a size has several fields. */
 struct fields {
 	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *workdir,
-		*timeout, *end;
-	size_t variables_size, looks_size, specification_size;
+		*timeout, *end, *names;
+	size_t names_size, variables_size, looks_size, specification_size;
 };
 #define FIELD(name, text) .name = text, .name##_size = sizeof text
 
@@ -57,7 +57,7 @@ static struct fields usual(void)
 	return (struct fields){
 		"test", "/p", boot, ids, .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
 		.workdir = "/work", .timeout = "1000", .end = "end",
-		FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0"),
+		FIELD(names, "0\0"), FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0"),
 	};
 }
 
@@ -73,6 +73,7 @@ static struct text made_of(const struct fields *fields)
 	CHECK(stream != NULL);
 	fprintf(stream, "%s%c%s%ch%c%s%c%s%c", fields->version, 0, fields->prefix, 0, 0, fields->boot, 0,
 		fields->ids, 0);
+	fwrite(fields->names, 1, fields->names_size, stream);
 	fwrite(fields->variables, 1, fields->variables_size, stream);
 	fprintf(stream, "%s%c", fields->plan, 0);
 	fwrite(fields->looks, 1, fields->looks_size, stream);
@@ -189,6 +190,8 @@ TEST("a memo of another start is not used, whatever its checksum says")
 	CHECK(!WITH(boot, "0"));
 	CHECK(!WITH(boot, ""));
 	CHECK(!WITH(ids, "1 2"));
+	CHECK(!WITH_TABLE(names, "1\0-"));
+	CHECK(!WITH_TABLE(names, "1\0"));
 	CHECK(!WITH(plan, "{ }"));
 	CHECK(!WITH(workdir, ""));
 	CHECK(!WITH(workdir, "work"));

@@ -39,10 +39,10 @@ def package() -> Iterator[Path]:
 
 
 @pytest.fixture
-def starts(ce_node: Path, package: Path) -> Iterator[StartStage]:
+def starts(ce_node: Path, ce_user: Path, package: Path) -> Iterator[StartStage]:
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")
     # the directories that pytest makes are root's alone
     place = tempfile.TemporaryDirectory(prefix="s", dir="/tmp", ignore_cleanup_errors=True)
     with place as directory:  # where a guard may still be writing
-        yield StartStage.of_user(Path(directory), ce_node, package)
+        yield StartStage.of_user(Path(directory), (ce_node, ce_user), package)

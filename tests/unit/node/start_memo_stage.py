@@ -28,7 +28,8 @@ os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 # All of /etc: a file that the host replaces, as useradd does, loses what is mounted over it.
 _AS_USER = """
 mount --bind "$1" /etc && mount --bind "$2" /var/tmp || exit 99
-shift 2
+mount --bind "$3" /var/lib/extrausers || exit 99
+shift 3
 exec setpriv --reuid={uid} --regid={gid} --clear-groups --inh-caps=-all -- "$@"
 """
 
@@ -40,11 +41,15 @@ class StartStage(Stage):
     uid, gid = UID, GID
 
     @classmethod
-    def of_user(cls, directory: Path, program: Path, package: Path) -> Self:
-        """Return the stage in a directory that is to be the user's, with what users can read."""
+    def of_user(cls, directory: Path, programs: tuple[Path, Path], package: Path) -> Self:
+        """Return the stage in a directory that is to be the user's, with what users can read.
+
+        The programs are ce-node and ce-user.
+        """
         cls.package = package
         directory.chmod(0o755)
-        made = cls.of_one_step(directory, program)
+        made = cls.of_one_step(directory, programs[0])
+        shutil.copy(programs[1], made.prefix / "libexec/container-engine")
         made.plan["image"] |= {"on_nodes": False, "passing": ""}
         made.plan["annotations"], made.plan["kept"] = {}, None
         # without the last hook, which always applies
@@ -60,6 +65,7 @@ class StartStage(Stage):
             if (path := Path("/etc", name)).exists():
                 shutil.copy(path, directory / "etc")
         (directory / "var-tmp").mkdir()
+        (directory / "extrausers").mkdir()
         made.give_away()
         return made
 
@@ -74,6 +80,12 @@ class StartStage(Stage):
         place.mkdir(exist_ok=True)
         (place / name).write_text(text)
         (place / name).chmod(0o644)
+
+    def other_source(self, person: str, group: str) -> None:
+        """Let a source of users that is asked first say this, as SSSD would (libnss-extrausers)."""
+        self.etc("nsswitch.conf", "passwd: extrausers files\ngroup: extrausers files\n")
+        (self.home / "extrausers/passwd").write_text(person)
+        (self.home / "extrausers/group").write_text(group)
 
     def give_away(self) -> None:
         """Give all files to the user."""
@@ -117,6 +129,6 @@ class StartStage(Stage):
             env["SLURMD_NODENAME"] = self.name
         program = str(libexec / ("launcher" if by_python else "node"))
         argv = [program, *map(str, fds), "1700000000000000000"]
-        own = (str(self.home / "etc"), str(self.home / "var-tmp"))
+        own = [str(self.home / name) for name in ("etc", "var-tmp", "extrausers")]
         unshared = ["unshare", "-m", "sh", "-c", script, "sh", *own]
         subprocess.run([*unshared, *argv], env=env, pass_fds=fds, timeout=60, check=False)

@@ -23,6 +23,8 @@ from tests.unit.node.plans import mount
 from tests.unit.node.start_memo_stage import GID, UID, StartStage
 
 _SOURCES = Path(__file__).parents[3] / "spank_plugin"
+_PERSON = f"ann:x:{UID}:{GID}:Ann Ä.:/home/ann:/bin/zsh\n"
+_GROUP = f"people:x:{GID}:\n"
 
 
 def _named(cases: type) -> dict[str, Callable[[StartStage], None]]:
@@ -119,6 +121,26 @@ class Changes:
     def other_sources_of_users_later(starts: StartStage) -> None:
         starts.etc("nsswitch.conf", "passwd: files sss\n# group: sss\n")
 
+    @staticmethod
+    def another_source_of_users_first(starts: StartStage) -> None:
+        starts.other_source(_PERSON, _GROUP)
+
+    @staticmethod
+    def user_whom_only_another_source_knows(starts: StartStage) -> None:
+        starts.etc("passwd", "root:x:0:0::/root:/bin/sh\n")
+        starts.etc("group", "")
+        starts.other_source(_PERSON, _GROUP)
+
+    @staticmethod
+    def group_that_only_another_source_knows(starts: StartStage) -> None:
+        starts.etc("group", "")
+        starts.other_source("", _GROUP)
+
+    @staticmethod
+    def user_whom_no_source_knows(starts: StartStage) -> None:
+        starts.etc("passwd", "root:x:0:0::/root:/bin/sh\n")
+        starts.etc("group", "")
+
 
 @pytest.mark.parametrize("change", _named(Changes).values(), ids=_named(Changes))
 def test_both_start_in_the_same_way_with(
@@ -130,6 +152,43 @@ def test_both_start_in_the_same_way_with(
     again = starts.start()
     assert not starts.was_python()
     assert again == first == starts.start(by_python=True)
+
+
+@pytest.mark.parametrize(
+    ("person", "group"),
+    [
+        (_PERSON.replace("Ann", "Anna"), _GROUP),
+        (_PERSON.replace("ann:", "anna:"), _GROUP),
+        (_PERSON.replace("/home/", "/"), _GROUP),
+        (_PERSON.replace("/bin/zsh", "/bin/fish"), _GROUP),
+        (_PERSON, _GROUP.replace("people", "persons")),
+        (_PERSON, ""),
+        ("", _GROUP),
+        ("", ""),
+    ],
+)
+def test_another_answer_of_a_source_of_users_is_left_to_the_launcher(
+    starts: StartStage, person: str, group: str
+) -> None:
+    """No file shows the launcher that an entry of LDAP has changed."""
+    starts.other_source(_PERSON, _GROUP)
+    starts.start()
+    assert starts.starts_without_python()
+    starts.other_source(person, group)
+    first = starts.start()
+    assert starts.was_python()
+    assert starts.start() == first
+    assert not starts.was_python()
+
+
+def test_a_start_for_which_nobody_says_who_the_user_is_is_left_to_the_launcher(
+    starts: StartStage,
+) -> None:
+    starts.other_source(_PERSON, _GROUP)
+    starts.start()
+    assert starts.starts_without_python()
+    (starts.prefix / "libexec/container-engine/ce-user").unlink()
+    assert not starts.starts_without_python()
 
 
 class Doubts:
@@ -149,7 +208,7 @@ class Doubts:
 
     @staticmethod
     def another_format(starts: StartStage) -> None:
-        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"memo 1", b"memo 2", 1))
+        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"memo 2", b"memo 3", 1))
 
     @staticmethod
     def memo_of_all(starts: StartStage) -> None:
@@ -566,18 +625,6 @@ class Unusual:
     @staticmethod
     def mount_of_a_device(starts: StartStage) -> None:
         starts.plan["mounts"].append(mount("/dev/null", "/v"))
-
-    @staticmethod
-    def users_of_another_source_first(starts: StartStage) -> None:
-        starts.etc("nsswitch.conf", "passwd: sss files\n")
-
-    @staticmethod
-    def user_who_is_not_in_the_file(starts: StartStage) -> None:
-        starts.etc("passwd", "root:x:0:0::/root:/bin/sh\n")
-
-    @staticmethod
-    def group_that_is_not_in_the_file(starts: StartStage) -> None:
-        starts.etc("group", "")
 
     @staticmethod
     def young_files(starts: StartStage) -> None:
