@@ -30,7 +30,7 @@ from tests.integration.registry import Registry, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# The images say it, so it cannot be any port.
+# The images name this port.
 PORT = 16990
 _SUITE = "bookworm"
 _SERVICES = "redis-server,rabbitmq-server,nginx-light"
@@ -152,7 +152,7 @@ def place() -> Path:
 
 
 def made() -> Path:
-    """Return that directory; make what it lacks."""
+    """Return the directory of `place`; make its content unless this version of the file has."""
     identity = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     mark = place() / ".made"
     if not mark.exists() or mark.read_text() != identity:
@@ -164,7 +164,7 @@ def made() -> Path:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer in its file, and what manifests and configurations say of it."""
+    """A layer's file, and the digest of its uncompressed content."""
 
     path: Path
     diff: str
@@ -231,7 +231,7 @@ def _tree(where: Path, name: str, packages: str, *more: str) -> _Layer:
 
 
 def _download(www: Path) -> tuple[str, ...]:
-    """Return the words for mmdebstrap that bring what tests install, and all it needs."""
+    """Return mmdebstrap's options that download what tests install, with all dependencies."""
     get = 'APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -qq -y --download-only install'
     return (
         f"--customize-hook={get} {' '.join(_INSTALLED)}",
