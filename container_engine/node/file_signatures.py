@@ -1,9 +1,9 @@
 """Sign the node's files that a decision depends on, to see later whether they are unchanged.
 
-A look is a letter and a path; the letter says which changes matter. "f": the content of the file or
-directory. "p": which file is there and how it is mounted, for sources of mounts. "e": whether the
-path exists and its type. "r": where the path leads through symlinks. The program ce-node computes
-the same signatures (spank_plugin/node/start_memo.c).
+An aspect of a file is a letter and a path; the letter says which changes matter. "f": the content
+of the file or directory. "p": which file is there and how it is mounted, for sources of mounts.
+"e": whether the path exists and its type. "r": where the path leads through symlinks. The program
+ce-node computes the same signatures (spank_plugin/node/start_memo.c).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 _OF_KERNEL = ("/proc/", "/sys/", "/dev/pts/")
 
 
-def signature(look: str, real: Callable[[str], str] = os.path.realpath) -> str:
-    """Return a text that changes when the file changes in the way that the look is about.
+def signature(aspect: str, real: Callable[[str], str] = os.path.realpath) -> str:
+    """Return a text that changes when the file changes in this aspect.
 
     Nothing at the path has a signature, too. Raise ValueError unless the path is absolute and
     without a NUL.
     """
-    kind, path = look[:1], look[1:]
+    kind, path = aspect[:1], aspect[1:]
     if not path.startswith("/") or "\0" in path:
         raise ValueError("not an absolute path")
     try:
@@ -57,15 +57,19 @@ def _of_link(path: str) -> str:
     return f" {found.st_dev} {found.st_ino} {found.st_ctime_ns}"
 
 
-def are_settled(looks: Iterable[str]) -> bool:
+def are_settled(aspects: Iterable[str]) -> bool:
     """Check that no file has changed so recently that another change might go unnoticed."""
     now = time.time_ns()
-    return not any(look[0] == "f" and private_files.is_young(look[1:], now) for look in looks)
+    return not any(
+        aspect[0] == "f" and private_files.is_young(aspect[1:], now) for aspect in aspects
+    )
 
 
-def are_unchanged(looks: Mapping[str, str], real: Callable[[str], str] = os.path.realpath) -> bool:
+def are_unchanged(
+    aspects: Mapping[str, str], real: Callable[[str], str] = os.path.realpath
+) -> bool:
     """Check that all signatures are still the same. Raise ValueError as `signature` does."""
-    return all(signature(look, real) == found for look, found in looks.items())
+    return all(signature(aspect, real) == found for aspect, found in aspects.items())
 
 
 def is_of_kernel(path: str, *more: str) -> bool:

@@ -58,7 +58,7 @@ int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
 	memo->names = ce_take_bytes(&fields, &memo->names_size);
 	memo->variables = ce_take_table(&fields, 1);
 	memo->plan = ce_take(&fields);
-	memo->looks = ce_take_table(&fields, 2);
+	memo->aspects = ce_take_table(&fields, 2);
 	memo->specification = ce_take_bytes(&fields, &memo->specification_size);
 	memo->block = ce_take_bytes(&fields, &memo->block_size);
 	memo->records = ce_take_bytes(&fields, &memo->records_size);
@@ -76,7 +76,7 @@ static long long nanoseconds(struct timespec time)
 	return (long long)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Print the signature of a path for one kind of look. Return -1 with errno. */
+/* Print the signature of a path for one kind of aspect. Return -1 with errno. */
 static int print_signature(char kind, const char *path, char now[SIGNATURE])
 {
 	struct stat found;
@@ -117,24 +117,24 @@ static void print_absent(const char *path, int cause, char now[SIGNATURE])
 			 (unsigned long long)link.st_ino, nanoseconds(link.st_ctim));
 }
 
-/* Return whether a path still has the signature that the launcher has found. A look is one letter for its
+/* Return whether a path still has the signature that the launcher has found. An aspect is one letter for its
  * kind, and the path. */
-static int is_unchanged(const char *look, const char *signature)
+static int is_unchanged(const char *aspect, const char *signature)
 {
 	char now[SIGNATURE];
 
-	if (look[0] == '\0' || strchr("fper", look[0]) == NULL || look[1] != '/')
+	if (aspect[0] == '\0' || strchr("fper", aspect[0]) == NULL || aspect[1] != '/')
 		return 0;
-	if (print_signature(look[0], look + 1, now) < 0)
-		print_absent(look + 1, errno, now);
+	if (print_signature(aspect[0], aspect + 1, now) < 0)
+		print_absent(aspect + 1, errno, now);
 	return strcmp(now, signature) == 0;
 }
 
-static int are_looks_unchanged(struct ce_fields looks)
+static int are_aspects_unchanged(struct ce_fields aspects)
 {
-	for (long long left = ce_take_number(&looks); left > 0; left--) {
-		const char *look = ce_take(&looks), *signature = ce_take(&looks);
-		if (!is_unchanged(look, signature))
+	for (long long left = ce_take_number(&aspects); left > 0; left--) {
+		const char *aspect = ce_take(&aspects), *signature = ce_take(&aspects);
+		if (!is_unchanged(aspect, signature))
 			return 0;
 	}
 	return 1;
@@ -189,7 +189,7 @@ static int are_own_ids(const char *ids)
 	return *ids == '\0';
 }
 
-/* Ask who the user is unless the looks have shown that. This takes longest, so it comes last. */
+/* Ask who the user is unless the aspects have shown that. This takes longest, so it comes last. */
 static int are_names_unchanged(const struct ce_start_memo *memo)
 {
 	return memo->names_size == 0 || ce_user_has_names(memo->prefix, memo->names, memo->names_size);
@@ -202,7 +202,7 @@ int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wante
 	       memo->specification_size > 0 && memo->workdir[0] == '/' && memo->timeout_ms > 0 &&
 	       memo->timeout_ms <= LONGEST_MS && is_of_this_boot(memo->boot) &&
 	       are_variables_unchanged(memo->variables, wanted->env) &&
-	       ce_step_suits(&memo->step, wanted->env) && are_looks_unchanged(memo->looks) &&
+	       ce_step_suits(&memo->step, wanted->env) && are_aspects_unchanged(memo->aspects) &&
 	       are_names_unchanged(memo);
 }
 

@@ -5,14 +5,14 @@
  * Its fields (common/memo_file.h): version of the engine, its prefix, the node's host name and boot, the
  * ids of the user, the group and the other groups, their names as ce-user prints them, or nothing if
  * /etc/passwd and /etc/group have them (number of bytes, and the bytes), number of variables and of each
- * "=" with the value, or "-", the plan, number of files that the launcher has looked at and of each the
- * kind of look with the path, and the signature, the guard's specification, the environment of the
+ * "=" with the value, or "-", the plan, number of the aspects of files that the start depended on and
+ * of each the aspect and the signature, the guard's specification, the environment of the
  * container's first process, the records of the tasks' environment, working directory, the time in
  * milliseconds that a start may take, number of images whose use is recorded in a store, with the directory
  * and the target of each record, the fields of step_memo.h, and the word "end".
  *
- * container_engine/node/file_signatures.py says what a look is. A signature describes the state of a file, or
- * its absence.
+ * container_engine/node/file_signatures.py says what an aspect is. A signature describes the state of a file,
+ * or its absence.
  */
 #ifndef CE_START_MEMO_H
 #define CE_START_MEMO_H
@@ -35,7 +35,7 @@ struct ce_start_wanted {
 
 struct ce_start_memo {
 	const char *prefix, *host, *boot, *ids, *names, *plan, *workdir;
-	struct ce_fields variables, looks, uses;
+	struct ce_fields variables, aspects, uses;
 	const char *specification, *block, *records;
 	size_t names_size, specification_size, block_size, records_size;
 	long long timeout_ms;

@@ -54,8 +54,8 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
 def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
     """Run the pre-flight checks that need no container; add problems to `edits`."""
     for check in hook.get("checks", ()):
-        look = ON_NODE.get(check["kind"])
-        problem = look(fill(check["subject"], hook, node), node) if look else ""
+        find_problem = ON_NODE.get(check["kind"])
+        problem = find_problem(fill(check["subject"], hook, node), node) if find_problem else ""
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":

@@ -9,31 +9,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     # checks whether a path exists, and lists a directory; the latter raises OSError
-    Look = tuple[Callable[[str], bool], Callable[[str], list[str]]]
+    Queries = tuple[Callable[[str], bool], Callable[[str], list[str]]]
 
-_NODE: Look = (os.path.lexists, os.listdir)
+_NODE: Queries = (os.path.lexists, os.listdir)
 
 
 def has_wildcard(path: str) -> bool:
     return any(character in path for character in "*?[")
 
 
-def expand(path: str, look: Look = _NODE) -> list[str]:
+def expand(path: str, queries: Queries = _NODE) -> list[str]:
     """Return the existing paths that match, cxi2 before cxi10.
 
     A path without wildcards matches itself.
     """
-    exists, _names = look
+    exists, _names = queries
     if not has_wildcard(path):
         return [path] if exists(path) else []
     found = ["/"] if path.startswith("/") else [""]
     for part in filter(None, path.split("/")):
-        found = [longer for start in found for longer in _step(start, part, look)]
+        found = [longer for start in found for longer in _step(start, part, queries)]
     return sorted(found, key=natural)
 
 
-def _step(start: str, part: str, look: Look) -> list[str]:
-    exists, names_of = look
+def _step(start: str, part: str, queries: Queries) -> list[str]:
+    exists, names_of = queries
     prefix = start if start in ("", "/") else start + "/"
     if not has_wildcard(part):
         return [prefix + part] if exists(prefix + part) else []

@@ -29,14 +29,16 @@ _SEARCHED = "LD_LIBRARY_PATH"
 class Repeatable:
     """Conditions under which hooks do the same again.
 
-    `looks` name the node's files whose signatures must not change (file_signatures.py). `without`
-    are the variables that the next step must not have, `names` those that the hooks set.
+    `aspects` are those of the node's files that must not change (file_signatures.py). `without` are
+    the variables that the next step must not have, `names` those that the hooks set.
     """
 
-    __slots__ = ("looks", "names", "without")
+    __slots__ = ("aspects", "names", "without")
 
-    def __init__(self, looks: Sequence[str], without: Sequence[str], names: Sequence[str]) -> None:
-        self.looks, self.without, self.names = looks, without, names
+    def __init__(
+        self, aspects: Sequence[str], without: Sequence[str], names: Sequence[str]
+    ) -> None:
+        self.aspects, self.without, self.names = aspects, without, names
 
 
 def repeatable(
@@ -44,11 +46,11 @@ def repeatable(
     node: Mapping[str, str],
     edits: HookEdits,
     edf: Mapping[str, str | None],
-    looked: Sequence[str],
+    of_image: Sequence[str],
 ) -> Repeatable | None:
     """Return what a repetition depends on, None if it needs Python.
 
-    `looked` are the looks on which the result of looking into the image depends.
+    `of_image` are the aspects of files on which the result of looking into the image depends.
     """
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not _are_data(edits) or not all(map(_is_data, hooks)):
@@ -60,9 +62,9 @@ def repeatable(
     for hook in hooks:
         for pattern in _patterns(hook):
             asked |= _asked(pattern)
-    if any(is_of_kernel(look[1:]) for look in asked):
+    if any(is_of_kernel(aspect[1:]) for aspect in asked):
         return None
-    asked |= dict.fromkeys(looked)
+    asked |= dict.fromkeys(of_image)
     names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
     return Repeatable(list(asked), without, list(dict.fromkeys(names)))
 
@@ -99,9 +101,9 @@ def _patterns(hook: HookUse) -> Iterator[str]:
 
 
 def _asked(pattern: str) -> dict[str, None]:
-    """Return looks at all paths that matching a pattern depends on.
+    """Return the aspects of all paths that matching a pattern depends on.
 
-    The content of a file does not matter here: that of libraries is in `looked` of `repeatable`.
+    The content of a file does not matter here: that of libraries is in `of_image` of `repeatable`.
     """
     asked: dict[str, None] = {}
 

@@ -67,8 +67,8 @@ class HooksOnNode:
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._noted: dict[str, str | None] = {}
-        # the looks on which a remembered result depends, None if the image must be looked into
-        self._looked: Sequence[str] | None = ()
+        # the aspects of files on which a remembered result depends, None if none is remembered
+        self._aspects: Sequence[str] | None = ()
         self._node = node
         self._place: Place | None = None
         self._end: socket | None = None
@@ -137,16 +137,16 @@ class HooksOnNode:
             steps += found[0] if found else (("file", [request, text]), more)
             # notes need Python, which receives them
             says = found is None or any(name == "note" for name, _arguments in found[0])
-            self._looked = None if found is None or says else found[1]
+            self._aspects = None if found is None or says else found[1]
         return steps
 
     def repeatable(self) -> Repeatable | None:
         """Return what a repetition of these operations depends on, None if it needs Python."""
-        if self._looked is None or self._plan["settings"].get("devices_if_there"):
+        if self._aspects is None or self._plan["settings"].get("devices_if_there"):
             return None
         from container_engine.node.hooks.repeat import repeatable
 
-        return repeatable(self._plan, self._node, self._edits, self._edf, self._looked)
+        return repeatable(self._plan, self._node, self._edits, self._edf, self._aspects)
 
     def last_operations(self, paths: Paths) -> list[Operation]:
         """Return the guard's operations between creating the container and its report."""

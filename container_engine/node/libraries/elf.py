@@ -84,10 +84,10 @@ def symbols(path: str, tree: Tree) -> tuple[set[str], set[str]]:
     return _read(path, tree, _File.symbols)
 
 
-def _read(path: str, tree: Tree, look: Callable[[_File], T]) -> T:
+def _read(path: str, tree: Tree, parse: Callable[[_File], T]) -> T:
     fd = tree.open(path)
     try:
-        return look(_File(fd, path))
+        return parse(_File(fd, path))
     except (OSError, MemoryError) as error:
         tree.judge(error)
         if isinstance(error, OSError):

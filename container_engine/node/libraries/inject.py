@@ -80,7 +80,7 @@ class _Work:
 
     @property
     def asked(self) -> Mapping[str, str]:
-        """Return the looks on which the result depends, those at the images included."""
+        """Return the aspects of files on which the result depends, those of the images included."""
         return {**self._request["images"], **self._host.tree.asked}
 
     def _note(self, **fields: object) -> None:

@@ -38,11 +38,13 @@ _MAGIC = b"ce-hooks 1\n"
 _FILES = "files"
 # the most memos and files of one user, and the most bytes of a memo
 _MOST, _MOST_FILES, _LONGEST = 16, 32, 1 << 20
+# the key of the aspects in a memo's JSON
+_ASPECTS = "looks"
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | None:
-    """Return the guard's operations, and the looks on which they depend.
+    """Return the guard's operations, and the aspects of files on which they depend.
 
     Return None if there is no memo of this request, or it is no longer right.
     """
@@ -53,15 +55,15 @@ def recall(directory: str, request: str) -> tuple[list[Operation], list[str]] | 
         memo = parse_json(fields_of(_MAGIC, _read(f"{directory}/{_name(request)}")).decode("ascii"))
         if memo["about"] != _about(request):
             return None
-        if not file_signatures.are_unchanged(memo["looks"], Links().real):
+        if not file_signatures.are_unchanged(memo[_ASPECTS], Links().real):
             return None
         steps = [_operation(words) for words in memo["operations"]]
         named = {f"f{arguments[0]}" for name, arguments in steps if name == "root-copy"}
-        for look in named:
+        for aspect in named:
             # the signature has no owner, and this file is mounted into the container
-            _own(look[1:]).close()
+            _own(aspect[1:]).close()
         # the content of files that are named after it does not change, even if they are young
-        return steps, [f"p{look[1:]}" if look in named else look for look in memo["looks"]]
+        return steps, [f"p{aspect[1:]}" if aspect in named else aspect for aspect in memo[_ASPECTS]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -83,14 +85,14 @@ def remember(
 ) -> None:
     """Write the memo, if all that it depends on can be checked later.
 
-    `text` is the `request` as it arrived. `asked` are the looks at the images and the node's files
-    that the result depends on, with their signatures before they were read. `changes` were made to
-    the image: paths with the new content, None for a removed file. A memo that cannot be written is
-    not an error.
+    `text` is the `request` as it arrived. `asked` are the aspects of the images and the node's
+    files that the result depends on, with their signatures before they were read. `changes` were
+    made to the image: paths with the new content, None for a removed file. A memo that cannot be
+    written is not an error.
     """
     directory = request["memos"]
     try:
-        if any(file_signatures.is_of_kernel(look[1:], "/dev/") for look in asked):
+        if any(file_signatures.is_of_kernel(aspect[1:], "/dev/") for aspect in asked):
             return
         # `recall` notices a file that has changed since it was read, unless it is young
         if not file_signatures.are_settled(asked):
@@ -98,8 +100,8 @@ def remember(
         files = os.path.join(os.path.dirname(directory), _FILES)
         steps = [_again(change, request["root"], files) for change in changes]
         named = [f"f{step[1]}" for step in steps if step[0] == "root-copy"]
-        found = {**asked, **{look: file_signatures.signature(look) for look in named}}
-        memo = {"about": _about(text), "looks": found, "operations": [*steps, *operations]}
+        found = {**asked, **{aspect: file_signatures.signature(aspect) for aspect in named}}
+        memo = {"about": _about(text), _ASPECTS: found, "operations": [*steps, *operations]}
         content = memo_of(_MAGIC, to_json(memo).encode())
         if len(content) <= _LONGEST:
             publish_private(directory, _name(text), content, _MOST)

@@ -37,7 +37,7 @@ _OF_FILES = frozenset(
 class Tree:
     """The node's files. Every path is absolute.
 
-    `asked` has the looks (file_signatures.py) at everything that answers depend on, with the
+    `asked` has the aspects (file_signatures.py) of everything that answers depend on, with the
     signatures before the answers. `is_certain` becomes False with the first answer that also
     depends on something else, such as a lack of memory.
     """
@@ -48,11 +48,11 @@ class Tree:
         self.is_certain = True
 
     def _ask(self, path: str) -> None:
-        for look in (f"f{path}", f"r{path}"):
-            if look in self.asked:
+        for aspect in (f"f{path}", f"r{path}"):
+            if aspect in self.asked:
                 continue
             try:
-                self.asked[look] = signature(look, self._links.real)
+                self.asked[aspect] = signature(aspect, self._links.real)
             except ValueError:  # not an absolute path
                 self.is_certain = False
 

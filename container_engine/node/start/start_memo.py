@@ -80,16 +80,16 @@ def remember(
         if not _is_plain(text, plan, node):
             return
         names = b"" if _is_user_from_files() else _names()
-        wanted = _looks(plan, libexec)
+        wanted = _aspects(plan, libexec)
         if started.hooks is not None:
-            wanted += started.hooks.looks
-        looks = {look: signature(look) for look in wanted}
-        if not are_settled(looks):
+            wanted += started.hooks.aspects
+        aspects = {aspect: signature(aspect) for aspect in wanted}
+        if not are_settled(aspects):
             return
         if started.again() != started.specification:
             return
         prefix = os.path.dirname(os.path.dirname(libexec))
-        fields = b"".join(_fields(text, plan, node, prefix, looks, names, started))
+        fields = b"".join(_fields(text, plan, node, prefix, aspects, names, started))
         memo = memo_of(MAGIC, fields)
         if len(memo) <= _LONGEST:
             publish_private(
@@ -128,8 +128,8 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 # ---- what a start looks at --------------------------------------------------------------------
 
 
-def _looks(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Return the looks (file_signatures.py) at all files of this node that a start depends on."""
+def _aspects(plan: LaunchPlan, libexec: str) -> list[str]:
+    """Return the aspects (file_signatures.py) of all files of this node that a start depends on."""
     settings = plan["settings"]
     mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
     programs = [
@@ -231,7 +231,7 @@ def _fields(
     plan: LaunchPlan,
     node: Mapping[str, str],
     prefix: str,
-    looks: Mapping[str, str],
+    aspects: Mapping[str, str],
     names: bytes,
     started: Started,
 ) -> Iterator[bytes]:
@@ -254,7 +254,7 @@ def _fields(
     yield data(names)
     yield from table(_variables(node))
     yield field(text)
-    yield from table([word for pair in looks.items() for word in pair], 2)
+    yield from table([word for pair in aspects.items() for word in pair], 2)
     yield from map(data, (started.specification, started.block, started.records))
     yield field(started.workdir)
     yield field(str(round(plan["settings"]["start_timeout_s"] * 1000)))

@@ -30,9 +30,9 @@ struct text {
 
 /* The fields of a memo, of which each test changes one. A member with a size has several fields. */
 struct fields {
-	const char *version, *prefix, *boot, *ids, *variables, *plan, *looks, *specification, *workdir,
+	const char *version, *prefix, *boot, *ids, *variables, *plan, *aspects, *specification, *workdir,
 		*timeout, *end, *names;
-	size_t names_size, variables_size, looks_size, specification_size;
+	size_t names_size, variables_size, aspects_size, specification_size;
 };
 #define FIELD(name, text) .name = text, .name##_size = sizeof text
 
@@ -57,7 +57,7 @@ static struct fields usual(void)
 	return (struct fields){
 		"test", "/p", boot, ids, .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
 		.workdir = "/work", .timeout = "1000", .end = "end",
-		FIELD(names, "0\0"), FIELD(variables, "4\0-\0=1\0-\0="), FIELD(looks, "0"),
+		FIELD(names, "0\0"), FIELD(variables, "4\0-\0=1\0-\0="), FIELD(aspects, "0"),
 	};
 }
 
@@ -76,7 +76,7 @@ static struct text made_of(const struct fields *fields)
 	fwrite(fields->names, 1, fields->names_size, stream);
 	fwrite(fields->variables, 1, fields->variables_size, stream);
 	fprintf(stream, "%s%c", fields->plan, 0);
-	fwrite(fields->looks, 1, fields->looks_size, stream);
+	fwrite(fields->aspects, 1, fields->aspects_size, stream);
 	fwrite(fields->specification, 1, fields->specification_size, stream);
 	fwrite(middle, 1, sizeof middle, stream);
 	fprintf(stream, "%s%c%s%c0%c", fields->workdir, 0, fields->timeout, 0, 0);
@@ -216,78 +216,78 @@ TEST("a memo of another start is not used, whatever its checksum says")
 	CHECK(!WITH_TABLE(variables, "5\0-\0=1\0-\0=\0-"));
 	CHECK(!WITH_TABLE(variables, "-4\0-\0=1\0-\0="));
 	CHECK(!WITH_TABLE(variables, "999999999999999999\0-"));
-	CHECK(!WITH_TABLE(looks, "1\0f/not/there"));
-	CHECK(!WITH_TABLE(looks, "1\0x/not/there\0errno 2"));
-	CHECK(!WITH_TABLE(looks, "1\0fnot/there\0errno 2"));
-	CHECK(!WITH_TABLE(looks, "1\0\0errno 2"));
-	CHECK(!WITH_TABLE(looks, "1\0f/not/there\0"));
-	CHECK(!WITH_TABLE(looks, "1\0f/not/there\0errno 13"));
-	CHECK(!WITH_TABLE(looks, "1\0f/\0errno 2"));
-	CHECK(WITH_TABLE(looks, "1\0f/not/there\0errno 2"));
-	CHECK(WITH_TABLE(looks, "2\0e/not/there\0errno 2\0p/dev/null/x\0errno 20"));
+	CHECK(!WITH_TABLE(aspects, "1\0f/not/there"));
+	CHECK(!WITH_TABLE(aspects, "1\0x/not/there\0errno 2"));
+	CHECK(!WITH_TABLE(aspects, "1\0fnot/there\0errno 2"));
+	CHECK(!WITH_TABLE(aspects, "1\0\0errno 2"));
+	CHECK(!WITH_TABLE(aspects, "1\0f/not/there\0"));
+	CHECK(!WITH_TABLE(aspects, "1\0f/not/there\0errno 13"));
+	CHECK(!WITH_TABLE(aspects, "1\0f/\0errno 2"));
+	CHECK(WITH_TABLE(aspects, "1\0f/not/there\0errno 2"));
+	CHECK(WITH_TABLE(aspects, "2\0e/not/there\0errno 2\0p/dev/null/x\0errno 20"));
 }
 
-static int looks(const char *look, const char *signature)
+static int is_current(const char *aspect, const char *signature)
 {
 	struct fields fields = usual();
 	char table[512];
-	int length = snprintf(table, sizeof table, "1%c%s%c%s", 0, look, 0, signature);
+	int length = snprintf(table, sizeof table, "1%c%s%c%s", 0, aspect, 0, signature);
 
-	fields.looks = table;
-	fields.looks_size = (size_t)length + 1;
+	fields.aspects = table;
+	fields.aspects_size = (size_t)length + 1;
 	return suits(&fields);
 }
 
-TEST("what a start looked at has a signature for each kind of look")
+TEST("what a start looked at has a signature for each kind of aspect")
 {
 	const char *file = test_file(test_directory(), "f", "content", 0644);
-	char look[512], signature[256];
+	char aspect[512], signature[256];
 	struct stat found;
 	struct statvfs mounted;
 
 	CHECK_INT(stat(file, &found), 0);
 	CHECK_INT(statvfs(file, &mounted), 0);
 	unsigned long flags = mounted.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
-	snprintf(look, sizeof look, "e%s", file);
+	snprintf(aspect, sizeof aspect, "e%s", file);
 	snprintf(signature, sizeof signature, "100000 %lu", flags);
-	CHECK(looks(look, signature));
-	look[0] = 'p';
-	CHECK(!looks(look, signature));
+	CHECK(is_current(aspect, signature));
+	aspect[0] = 'p';
+	CHECK(!is_current(aspect, signature));
 	snprintf(signature, sizeof signature, "%llu %llu 100000 %lu", (unsigned long long)found.st_dev,
 		 (unsigned long long)found.st_ino, flags);
-	CHECK(looks(look, signature));
-	look[0] = 'f';
-	CHECK(!looks(look, signature));
+	CHECK(is_current(aspect, signature));
+	aspect[0] = 'f';
+	CHECK(!is_current(aspect, signature));
 	snprintf(signature, sizeof signature, "%llu %llu 100644 7 %lld %lld",
 		 (unsigned long long)found.st_dev, (unsigned long long)found.st_ino,
 		 (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
 		 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
-	CHECK(looks(look, signature));
+	CHECK(is_current(aspect, signature));
 	CHECK_INT(chmod(file, 0600), 0);
-	CHECK(!looks(look, signature));
+	CHECK(!is_current(aspect, signature));
 }
 
 TEST("a signature of the path of a file changes when the path leads to the file by another name")
 {
 	const char *file = test_file(test_directory(), "f", "content", 0644);
-	char other[500], link[500], look[512];
+	char other[500], link[500], aspect[512];
 
 	snprintf(other, sizeof other, "%s-2", file);
 	snprintf(link, sizeof link, "%s-link", file);
-	snprintf(look, sizeof look, "r%s", link);
+	snprintf(aspect, sizeof aspect, "r%s", link);
 	CHECK_INT(linkat(AT_FDCWD, file, AT_FDCWD, other, 0), 0);
-	CHECK(looks(look, "errno 2"));
+	CHECK(is_current(aspect, "errno 2"));
 	CHECK_INT(symlink(file, link), 0);
-	CHECK(looks(look, file));
+	CHECK(is_current(aspect, file));
 	CHECK_INT(unlink(link), 0);
 	CHECK_INT(symlink(other, link), 0);
-	CHECK(!looks(look, file));
-	CHECK(looks(look, other));
+	CHECK(!is_current(aspect, file));
+	CHECK(is_current(aspect, other));
 }
 
 TEST("a symlink that leads nowhere is not the same as nothing")
 {
-	char link[500], look[512], signature[128];
+	char link[500], aspect[512], signature[128];
 	struct stat found;
 
 	snprintf(link, sizeof link, "%s/link", test_directory());
@@ -297,9 +297,9 @@ TEST("a symlink that leads nowhere is not the same as nothing")
 		 (unsigned long long)found.st_ino,
 		 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
 	for (const char *kind = "fpe"; *kind != '\0'; kind++) {
-		snprintf(look, sizeof look, "%c%s", *kind, link);
-		CHECK(!looks(look, "errno 2"));
-		CHECK(looks(look, signature));
+		snprintf(aspect, sizeof aspect, "%c%s", *kind, link);
+		CHECK(!is_current(aspect, "errno 2"));
+		CHECK(is_current(aspect, signature));
 	}
 }
 
@@ -333,17 +333,17 @@ static void flags_in_signatures(void)
 {
 	static const unsigned long flags[] = { MS_NOSUID, MS_NODEV, MS_NOEXEC };
 	const char *place = test_directory();
-	char look[512], signature[64];
+	char aspect[512], signature[64];
 
 	CHECK_INT(unshare(CLONE_NEWNS), 0);
 	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-	snprintf(look, sizeof look, "e%s", place);
+	snprintf(aspect, sizeof aspect, "e%s", place);
 	for (size_t i = 0; i < 3; i++) {
 		CHECK_INT(mount("tmpfs", place, "tmpfs", flags[i], "mode=0755"), 0);
 		/* ST_ and MS_ have the same bits */
 		snprintf(signature, sizeof signature, "40000 %lu", flags[i]);
-		CHECK(looks(look, signature));
-		CHECK(!looks(look, "40000 0"));
+		CHECK(is_current(aspect, signature));
+		CHECK(!is_current(aspect, "40000 0"));
 	}
 	_exit(0);
 }

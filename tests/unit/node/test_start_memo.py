@@ -477,11 +477,11 @@ def test_a_site_with_a_rule_never_starts_without_python(
     place.write_text("# nothing\n")
     starts.start()
     assert starts.starts_without_python()
-    looks = [f"f{name}", signature(f"f{place}")]
+    aspects = [f"f{name}", signature(f"f{place}")]
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
     now = [f"f{name}", signature(f"f{place}")]
-    old, new = ("\0".join(words).encode() + b"\0" for words in (looks, now))
+    old, new = ("\0".join(words).encode() + b"\0" for words in (aspects, now))
     rewrite(starts.memo, lambda text: text.replace(old, new, 1))
     assert not starts.starts_without_python()
 

@@ -21,11 +21,11 @@ def _judged(
     edits: HookEdits | None = None,
     node: Mapping[str, str] | None = None,
     edf: Mapping[str, str | None] | None = None,
-    looked: Sequence[str] = (),
+    of_image: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
 ) -> Repeatable | None:
     a_plan = plan(hooks=hooks, image=image(**(variables or {})))
-    return repeatable(a_plan, node or {}, edits or _edits(), edf or {}, looked)
+    return repeatable(a_plan, node or {}, edits or _edits(), edf or {}, of_image)
 
 
 def _edits(**values: object) -> HookEdits:
@@ -46,11 +46,11 @@ def test_hooks_of_data_depend_on_what_their_patterns_looked_at(tmp_path: Path) -
         libraries=[{"files": [f"{tmp_path}/lib/l*"]}],
         checks=[check],
     )
-    found = _judged(one, looked=["f/of/the/image"])
+    found = _judged(one, of_image=["f/of/the/image"])
     assert found is not None
     for name in ("dev", "mnt", "lib", "asked"):
-        assert f"f{tmp_path}/{name}" in found.looks
-    assert "f/of/the/image" in found.looks
+        assert f"f{tmp_path}/{name}" in found.aspects
+    assert "f/of/the/image" in found.aspects
 
 
 @pytest.mark.parametrize(

@@ -373,6 +373,6 @@ def test_a_library_that_is_needed_by_a_relative_path_is_looked_for_and_not_remem
 
 def test_a_signature_is_of_an_absolute_path_only() -> None:
     assert signature("f/not/there") == f"errno {errno.ENOENT}"
-    for look in ("fx", "f", "", "f/\0"):
+    for aspect in ("fx", "f", "", "f/\0"):
         with pytest.raises(ValueError, match="not an absolute path"):
-            signature(look)
+            signature(aspect)
