@@ -67,7 +67,7 @@ def test_a_site_says_which_words_these_are() -> None:
         ("A=1 TOKENIZERS_PARALLELISM=false", "A=1 TOKENIZERS_PARALLELISM=false"),
     ],
 )
-def test_what_a_text_says_of_secrets(text: str, shown: str) -> None:
+def test_secrets_in_a_text_are_hidden(text: str, shown: str) -> None:
     assert Secrecy().text(text) == shown
     assert Secrecy(shows=True).text(text) == text
 

@@ -22,7 +22,7 @@ with alone(name):
 _NUMBER = 777
 
 
-def test_a_second_run_is_refused_and_told_where_the_first_one_is() -> None:
+def test_a_second_run_is_refused_with_the_tree_of_the_first_one() -> None:
     name = f"\0container-engine-vm-test-{os.getpid()}"
     argv = [sys.executable, "-c", f"name = {name!r}\n{_HOLD}"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

@@ -163,7 +163,7 @@ def told(capsys: Capture) -> list[list[str]]:
     return [re.split(r"  +", line, maxsplit=2) for line in lines if not line.startswith("(")]
 
 
-def test_what_a_node_lacks_is_told(
+def test_what_a_node_lacks_is_reported(
     site: Path, catalog: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     text = f"""

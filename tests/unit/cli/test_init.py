@@ -79,13 +79,13 @@ def test_nothing_is_ever_overwritten(home: Path, capsys: Capture) -> None:
     )
 
 
-def test_not_even_a_dangling_link(home: Path) -> None:
+def test_a_dangling_link_is_not_overwritten_either(home: Path) -> None:
     (home / "env.toml").symlink_to(home / "elsewhere")
     assert main(["init"]) == 1
     assert not (home / "elsewhere").exists()
 
 
-def test_an_image_that_cannot_be_leaves_nothing_behind(home: Path, capsys: Capture) -> None:
+def test_an_invalid_image_leaves_nothing_behind(home: Path, capsys: Capture) -> None:
     assert main(["init", "sub/x", "--image", "Bad Ref"]) == 1
     assert not (home / ".edf").exists()
     assert capsys.readouterr().err.startswith(f"ce: error: {home}/.edf/sub/x.toml:5: image: ")
@@ -96,7 +96,7 @@ def test_a_name_cannot_add_lines(capsys: Capture) -> None:
     assert "cannot be the name of an environment" in capsys.readouterr().err
 
 
-def test_nobody_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_never_prompts(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert main(["init"]) == 0
     assert (home / "env.toml").is_file()

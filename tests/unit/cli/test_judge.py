@@ -60,7 +60,7 @@ class Said:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_one_refuses_all_refuse_in_the_same_words(
+def test_a_file_that_one_verb_refuses_is_refused_by_all_in_the_same_words(
     path: Path, here: Path, image: Path, capsys: Capture
 ) -> None:
     file = here / "e.toml"
@@ -200,7 +200,7 @@ WHEN: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("when", WHEN)
-def test_an_unknown_hook_is_told_unless_an_oci_hook_of_the_site_asks_for_it(
+def test_an_unknown_hook_is_reported_unless_an_oci_hook_of_the_site_asks_for_it(
     when: str, here: Path, image: Path, capsys: Capture
 ) -> None:
     file = here / "e.toml"

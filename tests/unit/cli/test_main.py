@@ -278,7 +278,7 @@ def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> 
         ("", ": image: missing, so this environment can only serve as a base of others"),
     ],
 )
-def test_a_wrong_image_is_told_beside_all_other_errors(
+def test_a_wrong_image_is_reported_with_all_other_errors(
     installed: Installed, words: list[str], image: str, error: str
 ) -> None:
     file = write(installed, f'{image}\nmounts = ["${{NOPE}}"]\nwritable = 1\n')
@@ -342,7 +342,7 @@ def test_an_image_that_expands_to_nothing_is_not_the_host(
     assert not (installed.home / "ran").exists()
 
 
-def test_a_command_of_slurms_is_told_in_a_word_whether_there_is_a_plan(
+def test_the_plugin_gets_one_word_if_there_is_no_container(
     installed: Installed,
 ) -> None:
     write(installed, 'image = ""')

@@ -79,7 +79,7 @@ def test_steps_of_arrays_and_heterogeneous_jobs_are_listed(squeue: Context) -> N
 
 
 @pytest.mark.parametrize("word", ["", "train", "-1", ".0"])
-def test_a_word_that_is_no_number_of_a_step_is_told_apart_from_one_that_does_not_run(
+def test_an_invalid_step_number_and_a_step_that_does_not_run_have_different_errors(
     word: str,
 ) -> None:
     with pytest.raises(

@@ -52,7 +52,7 @@ def test_a_partial_environment_is_valid_as_a_base(capsys: Capture) -> None:
     assert capsys.readouterr() == ("partial.toml: valid a base of others: it has no image\n", "")
 
 
-def test_every_problem_of_every_environment_is_told(here: Path, capsys: Capture) -> None:
+def test_every_problem_of_every_environment_is_reported(here: Path, capsys: Capture) -> None:
     assert validate("bad.toml", "good.toml", "doubtful.toml", "none") == 1
     assert capsys.readouterr() == (
         "bad.toml: not valid\ngood.toml: valid\ndoubtful.toml: valid, 1 warning\nnone: not valid\n",
@@ -196,7 +196,7 @@ def test_a_syntax_error_shows_the_line(here: Path, capsys: Capture) -> None:
         ("entrypoint = false\n", ""),
     ],
 )
-def test_an_entrypoint_that_nobody_decided_on_is_told(
+def test_an_entrypoint_that_nobody_decided_on_is_reported(
     here: Path, capsys: Capture, need_tool: Callable[[str], str], key: str, said: str
 ) -> None:
     need_tool("mksquashfs")

@@ -249,7 +249,7 @@ def test_a_plugin_for_another_release_of_slurm_is_found(
     assert message in found["slurm"].message
 
 
-def test_a_controller_that_is_down_is_told_without_waiting_for_it(tmp_path: Path) -> None:
+def test_a_controller_that_is_down_is_reported_without_waiting_for_it(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(

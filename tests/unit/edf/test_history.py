@@ -80,7 +80,7 @@ def test_what_was_overridden_comes_from_other_files(family: Family) -> None:
         assert len(files) == len(set(files)), history
 
 
-def test_each_variable_is_said_once_and_in_order() -> None:
+def test_each_variable_is_listed_once_and_in_order() -> None:
     scope = Scope({"A": "1", "B": "two\n"}, {"EDF_DIR": "/edf"}, is_deferred)
     written = (
         "$B ${A:-$NOPE} $B ${SLURM_X} ${image:PATH} ${EDF_DIR} ${C:-$D} ${A:+$B} ${C+x} ${B-y}"

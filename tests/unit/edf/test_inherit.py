@@ -103,7 +103,7 @@ def test_a_file_that_is_inherited_twice_counts_again_at_its_second_place(files: 
     assert files.load("top").workdir == "/common"
 
 
-def test_the_problems_of_a_file_that_is_inherited_twice_are_told_once(files: Files) -> None:
+def test_the_problems_of_a_file_that_is_inherited_twice_are_reported_once(files: Files) -> None:
     files.write("common", "mount = []\nworkdir = 5\n")
     files.write("a", base("common"))
     files.write("b", base("common") + "writable = 1\n")

@@ -181,7 +181,7 @@ def test_the_owner_of_a_link_in_such_a_directory_counts_not_that_of_its_target(
     assert found("x", tmp_path, EDF_PATH=str(place)) is None
 
 
-def test_all_paths_that_were_looked_at_are_told(tmp_path: Path) -> None:
+def test_all_searched_paths_are_listed(tmp_path: Path) -> None:
     write(tmp_path, "2/x.toml", 'base_environment = "./base.toml"\n')
     loaded = load_edf("x", cwd=tmp_path, EDF_PATH=f"{tmp_path}/1:{tmp_path}/2")
     written = ("1/x.toml", "2/x.toml", "./base.toml", "base.toml")

@@ -173,7 +173,7 @@ def test_a_lock_of_another_user_is_refused(tmp_path: Path) -> None:
         lock.read(edf)
 
 
-def test_what_has_changed_since_is_said() -> None:
+def test_changes_since_the_lock_are_reported() -> None:
     locked = made(environment="sha256:1", hooks={"ssh": "1", "cxi": "2"})
     now = lock.Declared("sha256:1", ("debian:12",), {"ssh": "1", "cxi": "2"})
     assert lock.differences(locked, now) == []

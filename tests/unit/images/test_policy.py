@@ -39,7 +39,9 @@ def verdict(image: str, **policy: tuple[str, ...]) -> str:
         ("Registry-1.docker.io:443", "ubuntu:24.04", "quay.io/x:1"),
     ],
 )
-def test_a_pattern_allows_what_it_denies_otherwise(pattern: str, fits: str, not_fits: str) -> None:
+def test_a_pattern_matches_the_same_images_in_both_lists(
+    pattern: str, fits: str, not_fits: str
+) -> None:
     assert verdict(fits, allowed_images=(pattern,)) == ""
     assert verdict(not_fits, denied_images=(pattern,)) == ""
     assert verdict(fits, denied_images=(pattern,)) == (
@@ -57,7 +59,7 @@ def test_a_pattern_of_one_kind_says_nothing_of_the_other() -> None:
     assert verdict("/any/x.sqsh", allowed_images=("nvcr.io", "/apps")) != ""
 
 
-def test_what_is_allowed_can_be_denied() -> None:
+def test_an_image_that_is_allowed_can_be_denied() -> None:
     rules = {"allowed_images": ("nvcr.io",), "denied_images": ("nvcr.io/bad/*",)}
     assert verdict("nvcr.io/good/x", **rules) == ""
     assert "denied_images" in verdict("nvcr.io/bad/x", **rules)

@@ -70,7 +70,7 @@ def test_a_name_with_a_registry_stands_for_itself(home: Home, text: str) -> None
     assert home.read().meanings(image(text)) == (image(text),)
 
 
-def test_without_a_word_about_it_a_name_is_one_of_the_default_registry(home: Home) -> None:
+def test_a_name_without_a_rule_is_in_the_default_registry(home: Home) -> None:
     assert home.read().meanings(image("ubuntu:24.04")) == (image("ubuntu:24.04"),)
     home.write(home.main, '[aliases]\n"ubuntu" = "docker.io/library/ubuntu"\n')
     assert home.read().meanings(image("ubuntu:24.04")) == (image("ubuntu:24.04"),)

@@ -115,7 +115,7 @@ def test_what_a_file_says_for_all_its_devices_counts_once(node: Node) -> None:
     assert edits.oci_hooks == [hook]
 
 
-def test_a_group_of_which_the_user_is_no_member_is_told(node: Node) -> None:
+def test_a_group_that_the_user_is_not_in_is_reported(node: Node) -> None:
     mine = os.getgroups()[0] if os.getgroups() else os.getgid()
     warnings = node.edits(additionalGids=[0, mine, 4242424]).warnings
     assert len(warnings) == 1
@@ -125,7 +125,7 @@ def test_a_group_of_which_the_user_is_no_member_is_told(node: Node) -> None:
     )
 
 
-def test_a_group_has_its_name_in_what_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_is_reported_by_its_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getgroups", list)
     (warning,) = node.edits(additionalGids=[grp.getgrnam("daemon").gr_gid]).warnings
     assert "is for members of group daemon (" in warning
@@ -174,7 +174,7 @@ def test_an_unknown_device_is_refused_with_those_there_are(node: Node) -> None:
     )
 
 
-def test_all_that_is_wrong_with_the_devices_is_told_at_once(node: Node) -> None:
+def test_all_faults_of_the_devices_are_reported_at_once(node: Node) -> None:
     edits = {"mounts": [{"hostPath": "/none", "containerPath": "/x"}]}
     node.write("a.json", devices=[{"name": "one", "containerEdits": edits}])
     lines = node.refusal(*(f"example.com/thing={name}" for name in ("one", "two", "three")))

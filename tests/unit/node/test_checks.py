@@ -72,7 +72,7 @@ def test_a_file_that_is_not_squashfs_is_refused(tmp_path: Path, content: bytes) 
     assert refusal(image) == f"image '{image}': is not a SquashFS file"
 
 
-def test_the_kernels_reason_is_told_for_images(tmp_path: Path) -> None:
+def test_the_kernels_reason_is_reported_for_images(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none") == f"image '{tmp_path}/none': No such file or directory"
     assert refusal(tmp_path) == f"image '{tmp_path}': Is a directory"
 

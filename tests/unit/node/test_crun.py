@@ -79,7 +79,7 @@ def test_a_device_may_have_another_name_inside() -> None:
     assert (made["/b"]["source"], made["/dev/c"]["source"]) == ("/dev/a", "/dev/c")
 
 
-def test_what_the_source_is_mounted_with_stays() -> None:
+def test_the_flags_of_the_source_mount_stay() -> None:
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     flags = {words[4]: set(words[5].split(",")) for words in lines}
     for place in ("/", "/dev/shm"):

@@ -177,7 +177,7 @@ def test_an_environment_that_names_some_gets_those(node: Node) -> None:
     assert edits.devices == []
 
 
-def test_a_broken_file_is_told_and_the_launch_goes_on(node: Node) -> None:
+def test_a_broken_file_is_reported_and_the_launch_continues(node: Node) -> None:
     node.with_gpus()
     (node.cdi / "nvidia.json").write_text("{")
     edits = node.edits(HAS_ALL)

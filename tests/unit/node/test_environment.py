@@ -125,7 +125,7 @@ def test_a_locale_that_the_container_sets_stays(source: str) -> None:
 @pytest.mark.parametrize(
     "name", ["SLURM_PROCID", "SLURMD_NODENAME", "PMI_RANK", "PMI2_X", "PMIX_ID", "PALS_X"]
 )
-def test_what_slurm_says_stays_slurms(source: str, name: str) -> None:
+def test_slurms_variables_keep_slurms_values(source: str, name: str) -> None:
     said = {name: "slurm's"}
     assert tasks(host=said, **{source: {name: "mine"}}) == said  # type: ignore[arg-type]
     assert tasks(host={}, **{source: {name: "mine"}}) == {}  # type: ignore[arg-type]
@@ -167,7 +167,7 @@ def test_nothing_is_removed_from_the_container_that_it_never_had() -> None:
 
 
 @given(st.dictionaries(NAMES, VALUES))
-def test_records_are_what_a_block_reads_as(variables: dict[str, str]) -> None:
+def test_records_and_blocks_are_read_alike(variables: dict[str, str]) -> None:
     assert parse_block(encode_records(variables)) == variables
 
 

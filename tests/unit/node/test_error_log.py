@@ -25,7 +25,7 @@ def test_secrets_do_not_reach_the_log(text: str, secret: str) -> None:
     assert redacted(f"before {text}").startswith("before ")
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_text_without_secrets_stays() -> None:
     text = 'time=1 level=fatal msg="reading manifest 1.0: manifest unknown"\n/tmp/x: denied\n'
     assert redacted(text) == text
 

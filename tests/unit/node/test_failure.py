@@ -24,7 +24,7 @@ def test_without_a_reason_of_the_kernel_there_is_none() -> None:
     )
 
 
-def test_what_an_entrypoint_printed_last_is_told_and_not_the_containers_number() -> None:
+def test_the_last_line_of_an_entrypoint_is_reported_and_not_the_containers_number() -> None:
     log = f"licence has expired\n{'0123456789abcdef' * 4}\n"
     assert said(f"container\n0\nthe container's init process ended\n{log}") == (
         "the container's init process ended (licence has expired)"
@@ -41,7 +41,7 @@ def test_an_entrypoint_that_is_a_program_is_named_with_what_it_printed() -> None
     assert of_entrypoint("overlay\n2\ncannot mount\n", ["python3"]) is None
 
 
-def test_what_a_helper_printed_last_is_told() -> None:
+def test_the_last_line_of_a_helper_is_reported() -> None:
     assert said("fuse\n0\nthe image server ended\nfirst\nlast words\n\n") == (
         "the image server ended (last words)"
     )
@@ -104,7 +104,7 @@ def test_podmans_own_error_is_the_message() -> None:
         "Not a directory",
     ],
 )
-def test_a_mount_below_a_file_is_told_in_every_cruns_words(words: str) -> None:
+def test_a_mount_below_a_file_is_recognized_in_the_words_of_every_crun(words: str) -> None:
     failure = explain(f"podman\n0\nPodman ended\nError: OCI runtime error: crun: {words}\n")
     assert failure.see == "mount-destination"
     assert str(failure).endswith("(a mount's destination would be below a file of the image)")
@@ -117,7 +117,7 @@ def test_podman_without_words_still_says_how_it_ended() -> None:
 
 
 @pytest.mark.parametrize("words", ["no space left on device", "database or disk is full"])
-def test_too_little_space_is_said_in_the_kernels_words(words: str) -> None:
+def test_too_little_space_is_reported_in_the_kernels_words(words: str) -> None:
     found = explain(f"podman\n0\nx\nError: committing transaction: {words}\n")
     assert "no space left on device (the container's space in memory, tmpfs_size" in str(found)
     assert found.see == "container-space"

@@ -464,7 +464,7 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
         subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
-def test_a_guard_that_waits_for_the_launcher_is_told_the_same(own: Stage) -> None:
+def test_a_guard_that_waits_for_the_launcher_gets_the_same_specification(own: Stage) -> None:
     found = own.run_step()
     assert found is not None
     assert own.argc == 10

@@ -114,7 +114,7 @@ def test_another_node_or_job_has_another_one(short: Path, node: str) -> None:
         ("auto", "/other.sqsh", "this job made it from '/i.sqsh', and this step asks for '/other"),
     ],
 )
-def test_what_is_there_must_be_what_is_wanted(
+def test_an_existing_container_must_fit_the_step(
     short: Path, mode: str, image: str, reason: str
 ) -> None:
     os.close(entered(short).lock)
@@ -362,7 +362,7 @@ def test_a_full_disk_is_the_cause_and_leaves_no_half_of_a_record(small: Path) ->
     assert (place(small) / "image").read_text() == "/i.sqsh"
 
 
-def test_a_disk_without_room_for_a_directory_is_said_to_be_full(small: Path) -> None:
+def test_a_disk_without_room_for_a_directory_is_reported_as_full(small: Path) -> None:
     subprocess.run(["mount", "-o", "remount,nr_inodes=1", small], check=True)
     with pytest.raises(LaunchError, match="No space left on device") as caught:
         entered(small)

@@ -37,7 +37,7 @@ def test_the_name_is_that_at_the_nodes_place() -> None:
         {"SLURM_STEP_NODELIST": "n1", "SLURM_NODEID": "x"},
     ],
 )
-def test_a_name_that_cannot_be_told_is_not_invented(node: dict[str, str]) -> None:
+def test_an_unknown_node_name_is_not_invented(node: dict[str, str]) -> None:
     assert complete(node) == node
 
 

@@ -57,20 +57,20 @@ def test_a_failure_has_name_stage_exit_code_and_last_lines(site: Site) -> None:
     )
 
 
-def test_a_failure_is_told_alike_whoever_creates_the_container(site: Site) -> None:
+def test_a_failure_under_podman_and_under_crun_has_the_same_message(site: Site) -> None:
     site.write("createRuntime")
     of_podman, of_crun = report("why\n"), report("why\n").replace("podman\n", "crun\n", 1)
     assert str(site.hooks().explain(of_crun)) == str(site.hooks().explain(of_podman))
 
 
-def test_a_hook_of_several_stages_is_told_by_the_one_that_failed(site: Site) -> None:
+def test_a_hook_of_several_stages_is_reported_with_the_stage_that_failed(site: Site) -> None:
     site.write("prestart", "createContainer")
     assert str(site.hooks().explain(report(number=1, code=7))) == (
         f"OCI hook '{site.program}' (50-licence.json, createContainer) failed with exit code 7"
     )
 
 
-def test_what_runs_inside_is_told_by_its_stage(site: Site) -> None:
+def test_a_hook_that_runs_inside_is_reported_by_its_stage(site: Site) -> None:
     site.write("startContainer", path="/in/the/container")
     failure = site.hooks().explain("container\n0\nthe container's init process ended\n\fno module")
     assert failure.see == "oci-hook-failed"
@@ -80,7 +80,7 @@ def test_what_runs_inside_is_told_by_its_stage(site: Site) -> None:
     )
 
 
-def test_other_failures_are_told_as_ever(site: Site) -> None:
+def test_failures_of_other_kinds_keep_their_message(site: Site) -> None:
     site.write("createRuntime")
     assert str(site.hooks().explain("overlay\n2\ncannot mount\n\fwords")) == (
         "cannot mount: No such file or directory"

@@ -120,7 +120,7 @@ def test_json_is_yaml_too_as_far_as_it_stands_on_one_line(indent: int | None) ->
         ('"a": 1', 1),
     ],
 )
-def test_a_value_means_what_yaml_says(text: str, value: object) -> None:
+def test_a_value_means_the_same_as_in_yaml(text: str, value: object) -> None:
     assert parse(text) == {"a": value}
 
 

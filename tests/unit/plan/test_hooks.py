@@ -131,7 +131,7 @@ def test_an_unknown_name_is_refused_with_those_that_exist(catalog: Catalog) -> N
     assert problem.hint == "there are shs:13.1.0, default"
 
 
-def test_a_variant_has_no_effect_with_an_artifact_and_that_is_said(catalog: Catalog) -> None:
+def test_a_variant_has_no_effect_with_an_artifact_and_a_notice_says_so(catalog: Catalog) -> None:
     found = used(
         catalog,
         aws_ofi_nccl__enabled="true",
@@ -177,7 +177,9 @@ def chosen(found: Used) -> list[HookUse]:
     return [hook for hook in found.hooks if hook.automatic_when is None]
 
 
-def test_a_hook_that_the_user_turned_off_is_not_implied_and_that_is_said(catalog: Catalog) -> None:
+def test_a_hook_that_the_user_turned_off_is_not_implied_and_a_notice_says_so(
+    catalog: Catalog,
+) -> None:
     found = used(catalog, aws_ofi_nccl__enabled="true", cxi__enabled="false")
     assert [hook.name for hook in chosen(found)] == ["aws_ofi_nccl"]
     (problem,) = found.problems

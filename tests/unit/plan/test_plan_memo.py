@@ -53,7 +53,7 @@ def divided(printed: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("version", ["", container_engine.__version__ + "x", "1"])
-def test_a_remembered_plan_is_told_to_python_of_the_same_version_alone(
+def test_a_remembered_plan_is_handed_only_to_python_of_the_same_version(
     user: User, version: str
 ) -> None:
     user.plan()

@@ -172,7 +172,7 @@ def test_a_setting_equal_or_unrelated_to_the_sites_is_not_refused(site: Site, ed
         ),
     ],
 )
-def test_a_setting_that_means_nothing_is_told(site: Site, annotation: str, said: str) -> None:
+def test_an_invalid_setting_is_reported(site: Site, annotation: str, said: str) -> None:
     found = site.said("", f"[annotations.com.ce]\n{annotation}")
     assert found.splitlines()[0] == f"ce: {said}"
 

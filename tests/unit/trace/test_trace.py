@@ -123,7 +123,7 @@ def test_tasks_of_a_running_step_are_not_counted(tmp_path: Path) -> None:
     assert next(table.lines("7.0", reader.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
 
 
-def test_a_node_that_failed_is_told_with_its_cause(tmp_path: Path) -> None:
+def test_a_node_that_failed_is_listed_with_its_cause(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(5, error="mount source '/x': does not exist"))
     lines = list(table.lines("7.0", reader.read(str(tmp_path), "7.0")))
     assert lines[:2] == [
@@ -230,7 +230,7 @@ def test_a_task_of_a_job_array_is_found_by_the_name_that_slurm_shows(step: Path)
         reader.choose(str(step), "8_4", os.geteuid())
 
 
-def test_root_hears_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
+def test_root_is_shown_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
     with pytest.raises(UserError) as caught:
         reader.choose(str(step), "8", 0)
     assert "as the job's user: su USER -c 'ce trace 8'" in (caught.value.hint or "")

@@ -60,7 +60,7 @@ def test_a_file_that_is_not_a_device_does_not_count_as_one(tmp_path: Path) -> No
         on_node(hook(devices=[device(f"{tmp_path}/cxi*")]))
 
 
-def test_all_that_hooks_lack_is_told_at_once() -> None:
+def test_all_that_hooks_lack_is_reported_at_once() -> None:
     check = {"kind": "device", "severity": "fail", "subject": "/dev/cxi-none*", "hint": "use TCP"}
     fabric = hook(
         "fabric",
@@ -87,13 +87,13 @@ def test_all_that_hooks_lack_is_told_at_once() -> None:
     )
 
 
-def test_a_cdi_device_that_is_missing_is_told_with_the_rest() -> None:
+def test_a_missing_cdi_device_is_reported_with_everything_else() -> None:
     with pytest.raises(LaunchError) as refused:
         on_node(hook(devices=[device("/dev/none")], cdi=["a.org/gpu=0"]))
     assert "'a.org/gpu=0': no CDI device of that name" in refused.value.also[0]
 
 
-def test_a_cdi_device_of_a_hook_is_told_with_the_hooks_name() -> None:
+def test_a_cdi_device_of_a_hook_is_reported_with_the_hooks_name() -> None:
     with pytest.raises(LaunchError, match=r"^hook cxi: device 'a\.org/gpu=0': no CDI"):
         on_node(hook(cdi=["a.org/gpu=0"]))
 
@@ -225,7 +225,7 @@ def test_the_directories_of_a_later_hook_come_first_and_none_comes_twice() -> No
     assert settings(first, second, P="/b:/d") == {"P": "/c:/a:/b:/d"}
 
 
-def test_only_hooks_change_what_slurm_says() -> None:
+def test_only_hooks_change_slurms_variables() -> None:
     hooks = on_node(hook(env={"SLURM_CONF": "/x", "A": "1"}))
     given = hooks.join(container(), PATHS)
     changes = environment.for_tasks(plan(), given, {}, {})
