@@ -225,7 +225,7 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
 	if (!ce_session_died(launcher))
 		return;
-	if (!ce_session_is_told(launcher, cause) && ce_claim_message(marks, step->planned, cause))
+	if (ce_session_claim_report(launcher, cause) && ce_claim_message(marks, step->planned, cause))
 		ce_say_error(task_variable(spank, CE_NODE), cause, ce_end_help(cause));
 	_exit(CE_EXIT_ENGINE);
 }

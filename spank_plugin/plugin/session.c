@@ -103,7 +103,7 @@ static int is_killed_with_tasks(void)
 
 static int claim(const struct ce_launcher *launcher)
 {
-	return launcher->shared != NULL && atomic_exchange(&launcher->shared->told, 1) == 0;
+	return launcher->shared != NULL && atomic_exchange(&launcher->shared->reported, 1) == 0;
 }
 
 static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
@@ -145,10 +145,10 @@ int ce_session_died(const struct ce_launcher *launcher)
 	return is_over(launcher) && ce_reply_is_ready(launcher->reply);
 }
 
-int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
+int ce_session_claim_report(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
 {
 	find_cause(launcher, cause);
-	return !claim(launcher);
+	return claim(launcher);
 }
 
 static void start_watching(const struct ce_launcher *launcher, ce_report_fn *report,

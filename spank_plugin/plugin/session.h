@@ -28,9 +28,9 @@ void ce_session_note_exit(int status);
 /* Return whether the container was ready and has ended by itself. In slurmstepd or a task. */
 int ce_session_died(const struct ce_launcher *launcher);
 
-/* Find out why the container died. Return 0 for the one caller that must report it to the user: the watching
+/* Find out why the container died. Return 1 for the one caller that must report it to the user: the watching
  * thread, or the first task that finds out, which may end before the thread can print through srun. */
-int ce_session_is_told(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
+int ce_session_claim_report(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE]);
 
 /* End the session cleanly and wait until nothing of it is left, for a few seconds at most (session_end.h).
  * Always close all descriptors. Called when the last task has ended, before Slurm kills the rest of the step.

@@ -18,7 +18,7 @@ struct ce_shared {
 	_Atomic int64_t last_join;
 	_Atomic int64_t joined; /* how many tasks */
 	_Atomic int64_t started; /* a task has started the launcher, or is about to */
-	_Atomic int64_t told;	/* the container's death has been reported, or is about to be */
+	_Atomic int64_t reported; /* the container's death has been reported, or is about to be */
 	char node[CE_NODE_SIZE]; /* Slurm's name for the node, which only tasks know; "" until then */
 };
 
