@@ -13,7 +13,7 @@
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
 /* The descriptor of the directory that records which messages have been printed (say.h), and a string that
  * tells this srun from others. Unset where there is no such directory. */
-#define CE_JOIN_NEWS "CE_JOIN_NEWS"
+#define CE_JOIN_PRINTED_MESSAGES "CE_JOIN_PRINTED_MESSAGES"
 
 /* Printed on a node that has not prepared the step: by Slurm, as a part of the mark (plugin/argv_mark.h), by
  * ce-join and by ce-prolog. */

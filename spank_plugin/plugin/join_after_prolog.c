@@ -37,13 +37,13 @@ static int keep(int *fd)
 
 /* Pass on the directory that records printed messages. Without it, ce-join prints messages that other nodes
  * have already printed. */
-static void pass_news(int marks, const char *planned, const struct ce_variables *variables)
+static void pass_printed_messages(int marks, const char *planned, const struct ce_variables *variables)
 {
 	CE_AUTO_FREE char *text = NULL;
 	int kept = marks >= 0 ? fcntl(marks, F_DUPFD, 3) : -1;
 
 	if (kept >= 0 && asprintf(&text, "%d %s", kept, planned) >= 0)
-		(void)variables->set(variables->context, CE_JOIN_NEWS, text);
+		(void)variables->set(variables->context, CE_JOIN_PRINTED_MESSAGES, text);
 }
 
 int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
@@ -62,6 +62,6 @@ int ce_after_prolog_arrange(struct ce_container *container, const char *command,
 	    variables->set(variables->context, CE_JOIN_COMMAND, command) < 0)
 		return ce_fail(err, "cannot prepare the task for its container: %s",
 			       strerror(errno));
-	pass_news(container->marks, planned, variables);
+	pass_printed_messages(container->marks, planned, variables);
 	return 0;
 }

@@ -112,21 +112,21 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 }
 
 /* Where the step's printed messages are recorded, as the plugin has passed it in the environment. */
-struct news {
+struct printed_messages {
 	int marks;
 	char planned[64]; /* the size of the plugin's (plugin_step.h) */
 };
 
-static void take_news(struct news *news)
+static void take_printed_messages(struct printed_messages *printed)
 {
-	const char *text = getenv(CE_JOIN_NEWS);
+	const char *text = getenv(CE_JOIN_PRINTED_MESSAGES);
 	int skipped = 0;
 
-	if (text == NULL || sscanf(text, "%d %n", &news->marks, &skipped) != 1 ||
-	    fcntl(news->marks, F_SETFD, FD_CLOEXEC) < 0)
-		news->marks = -1;
-	snprintf(news->planned, sizeof news->planned, "%s", skipped > 0 ? text + skipped : "");
-	unsetenv(CE_JOIN_NEWS);
+	if (text == NULL || sscanf(text, "%d %n", &printed->marks, &skipped) != 1 ||
+	    fcntl(printed->marks, F_SETFD, FD_CLOEXEC) < 0)
+		printed->marks = -1;
+	snprintf(printed->planned, sizeof printed->planned, "%s", skipped > 0 ? text + skipped : "");
+	unsetenv(CE_JOIN_PRINTED_MESSAGES);
 }
 
 /* Join the container and execute the command, with its full path as argv[0], as Slurm does. Return -1 with
@@ -167,19 +167,19 @@ static int become_task(const char *command, char **argv, struct ce_error *err)
 static int run_task(char **argv)
 {
 	struct ce_error err = CE_ERROR_INIT;
-	struct news news = { -1, "" };
+	struct printed_messages printed = { -1, "" };
 	const char *named = getenv(CE_JOIN_COMMAND), *task = getenv("SLURM_LOCALID");
 	CE_AUTO_FREE char *command = strdup(named != NULL ? named : argv[1] != NULL ? argv[1] : "");
 	int speaks = task == NULL || strcmp(task, "0") == 0 ||
 		     (named == NULL && getenv(CE_JOIN_CONTAINER) != NULL);
 
 	unsetenv(CE_JOIN_COMMAND);
-	take_news(&news);
+	take_printed_messages(&printed);
 	if (command == NULL)
 		ce_fail(&err, "out of memory");
 	else
 		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
-	if (speaks && ce_claim_message(news.marks, news.planned, ce_error_text(&err)))
+	if (speaks && ce_claim_message(printed.marks, printed.planned, ce_error_text(&err)))
 		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }
