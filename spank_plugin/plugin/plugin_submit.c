@@ -181,7 +181,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 
 /* Return whether srun needs argv[0] unchanged. With --bcast, Slurm since 23.02.4 reads it later, and frees
  * it; all releases of 23.02 are taken for such. */
-static int is_in_use(void)
+static int needs_argv_unchanged(void)
 {
 	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_srun_broadcasts();
 }
@@ -195,7 +195,7 @@ int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct 
 		return 0;
 	if (ce_srun_is_multi_prog(argc, argv))
 		return ce_multi_prog_prefix(&argv[1], config->join, err);
-	return is_in_use() ? 0 : ce_mark_argv(argv, err);
+	return needs_argv_unchanged() ? 0 : ce_mark_argv(argv, err);
 }
 
 void ce_plugin_submit_end(void)

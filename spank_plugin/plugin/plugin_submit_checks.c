@@ -67,7 +67,7 @@ static int is_environment(const char *value)
 	       (strchr(value, '/') == NULL || (size > 5 && strcmp(value + size - 5, ".toml") == 0));
 }
 
-enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
+enum ce_note ce_check_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
 {
 	const char *late = late_option(line, size), *container = ce_srun_value(line, size, "--container");
 
@@ -93,7 +93,7 @@ int ce_submit_check_line(struct ce_error *err)
 	char note[CE_NOTE_SIZE];
 	size_t size = 0;
 	CE_AUTO_FREE char *line = ce_srun_line(&size);
-	enum ce_note kind = line != NULL ? ce_note_misplaced(line, size, note) : CE_NOTE_NONE;
+	enum ce_note kind = line != NULL ? ce_check_misplaced(line, size, note) : CE_NOTE_NONE;
 
 	if (kind == CE_NOTE_REFUSAL)
 		return ce_fail_below(err, CE_HELP_CONTAINER_OF_SLURM, "%s", note);

@@ -14,7 +14,7 @@ enum ce_note { CE_NOTE_NONE, CE_NOTE_WARNING, CE_NOTE_REFUSAL };
  * put a line about it into `note`: --environment after the command, or Slurm's own --container with something
  * that is not an OCI bundle. Return CE_NOTE_REFUSAL if that is the name or the file of an environment,
  * CE_NOTE_WARNING for the others, else CE_NOTE_NONE. The words of `line` are each followed by a NUL. */
-enum ce_note ce_note_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
+enum ce_note ce_check_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
 
 /* Check this srun's command line in this way. Return -1 with the error for a refusal, else 0, after a warning
  * that is printed only once. */

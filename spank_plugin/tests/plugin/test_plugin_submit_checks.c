@@ -25,7 +25,7 @@ static const char *said_of(const char *words)
 	snprintf(line, sizeof line, "%s", words);
 	for (size_t i = 0; i < size; i++)
 		line[i] = line[i] == ' ' ? '\0' : line[i];
-	kind = ce_note_misplaced(line, size, note);
+	kind = ce_check_misplaced(line, size, note);
 	return kind != CE_NOTE_NONE ? note : "";
 }
 
