@@ -35,7 +35,7 @@
 
 /* Caches are freed after this time without a request. It is longer than a program's start pauses between two
  * files. */
-#define REST_AFTER_S 1
+#define IDLE_S 1
 
 #define DEVICE "/dev/fd/"
 
@@ -401,7 +401,7 @@ static int serve(struct squash *image, char **words)
 	if (session && start(session, image, file, place) == 0) {
 		if (words[3])
 			greet(session);
-		squash_rest_after(image, REST_AFTER_S);
+		squash_free_when_idle(image, IDLE_S);
 		rc = answer(session, processors);
 		fuse_session_unmount(session);
 	}

@@ -135,7 +135,7 @@ struct squash *squash_open(const char *path, const char **why)
 
 void squash_close(struct squash *squash)
 {
-	squash_stop_resting(squash);
+	squash_stop_idle_thread(squash);
 	squash_drop_inodes(squash);
 	squash_drop_listings(squash);
 	squash_drop_readers(&squash->inodes);

@@ -18,12 +18,12 @@ struct squash *squash_open(const char *path, const char **why);
  * NULL, or why they cannot be read. */
 struct squash *squash_file(const char *path, const char **why);
 const char *squash_load(struct squash *squash);
-/* Stop the thread of squash_rest_after, and free everything. */
+/* Stop the thread of squash_free_when_idle, and free everything. */
 void squash_close(struct squash *squash);
 
 /* Start a thread that frees all caches once there has been no request for `seconds`, or up to twice as long.
  * The next request then reads the file again. If no thread can be started, nothing is freed. */
-void squash_rest_after(struct squash *squash, unsigned seconds);
+void squash_free_when_idle(struct squash *squash, unsigned seconds);
 
 /* Return 1 if the file is no longer what was opened: its server has lost it, or somebody has written to it.
  * This may wait for a file server. */

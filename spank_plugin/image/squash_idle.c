@@ -28,51 +28,51 @@ static void wait_idle(struct squash *squash)
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += squash->rest.idle_s;
-	while (!squash->rest.is_ending &&
-	       pthread_cond_timedwait(&squash->rest.changed, &squash->lock, &until) == 0)
+	until.tv_sec += squash->idle.after_s;
+	while (!squash->idle.is_ending &&
+	       pthread_cond_timedwait(&squash->idle.changed, &squash->lock, &until) == 0)
 		;
 }
 
-static void *rest(void *context)
+static void *free_when_idle(void *context)
 {
 	struct squash *squash = context;
 
 	pthread_mutex_lock(&squash->lock);
-	while (!squash->rest.is_ending) {
+	while (!squash->idle.is_ending) {
 		uint64_t before = squash->asked;
 		wait_idle(squash);
-		if (squash->rest.is_ending || squash->asked != before)
+		if (squash->idle.is_ending || squash->asked != before)
 			continue;
 		give_back(squash);
-		squash->rest.is_waiting = squash->asked == before;
-		while (squash->rest.is_waiting && !squash->rest.is_ending)
-			pthread_cond_wait(&squash->rest.changed, &squash->lock);
+		squash->idle.is_waiting = squash->asked == before;
+		while (squash->idle.is_waiting && !squash->idle.is_ending)
+			pthread_cond_wait(&squash->idle.changed, &squash->lock);
 	}
 	pthread_mutex_unlock(&squash->lock);
 	return NULL;
 }
 
-void squash_rest_after(struct squash *squash, unsigned seconds)
+void squash_free_when_idle(struct squash *squash, unsigned seconds)
 {
 	pthread_condattr_t monotonic;
 
-	squash->rest.idle_s = seconds;
+	squash->idle.after_s = seconds;
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&squash->rest.changed, &monotonic);
+	pthread_cond_init(&squash->idle.changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	squash->rest.is_running = pthread_create(&squash->rest.thread, NULL, rest, squash) == 0;
+	squash->idle.is_running = pthread_create(&squash->idle.thread, NULL, free_when_idle, squash) == 0;
 }
 
-void squash_stop_resting(struct squash *squash)
+void squash_stop_idle_thread(struct squash *squash)
 {
-	if (!squash->rest.is_running)
+	if (!squash->idle.is_running)
 		return;
 	pthread_mutex_lock(&squash->lock);
-	squash->rest.is_ending = true;
-	pthread_cond_signal(&squash->rest.changed);
+	squash->idle.is_ending = true;
+	pthread_cond_signal(&squash->idle.changed);
 	pthread_mutex_unlock(&squash->lock);
-	pthread_join(squash->rest.thread, NULL);
-	pthread_cond_destroy(&squash->rest.changed);
+	pthread_join(squash->idle.thread, NULL);
+	pthread_cond_destroy(&squash->idle.changed);
 }

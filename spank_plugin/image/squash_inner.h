@@ -63,10 +63,10 @@ struct squash {
 	struct {
 		pthread_t thread;
 		pthread_cond_t changed;
-		unsigned idle_s;
+		unsigned after_s;
 		bool is_running, is_ending;
 		bool is_waiting; /* for the next request, with nothing cached */
-	} rest;
+	} idle;
 };
 
 /* Take the lock for a request. */
@@ -74,14 +74,14 @@ static inline void squash_enter(struct squash *squash)
 {
 	pthread_mutex_lock(&squash->lock);
 	squash->asked++;
-	if (squash->rest.is_waiting) {
-		squash->rest.is_waiting = false;
-		pthread_cond_signal(&squash->rest.changed);
+	if (squash->idle.is_waiting) {
+		squash->idle.is_waiting = false;
+		pthread_cond_signal(&squash->idle.changed);
 	}
 }
 
-/* Stop the thread of squash_rest_after, if there is one. */
-void squash_stop_resting(struct squash *squash);
+/* Stop the thread of squash_free_when_idle, if there is one. */
+void squash_stop_idle_thread(struct squash *squash);
 
 /* ---- with the lock ----------------------------------------------------------------------------- */
 

@@ -359,7 +359,7 @@ TEST("an image that is not read for a while frees its memory, and can be read ag
 			read_part(squash, wide, block * WIDE_BLOCK, 4096);
 		if (round == 0) {
 			CHECK(held() > (size_t)WIDE_BLOCK * 10);
-			squash_rest_after(squash, 0);
+			squash_free_when_idle(squash, 0);
 		}
 		for (int64_t limit = ce_now_ms() + 60000; held() > 4 * OPEN_BYTES;)
 			CHECK(ce_now_ms() < limit && sched_yield() == 0);
