@@ -49,8 +49,8 @@ static void await(pid_t child)
 	}
 }
 
-/* Watch over the child until it ends. All signals are blocked, and taken one by one. */
-__attribute__((noreturn)) static void stand_for(pid_t child)
+/* Relay signals to the child, and end as it does. All signals are blocked, and taken one by one. */
+__attribute__((noreturn)) static void relay_until_end(pid_t child)
 {
 	sigset_t all;
 
@@ -115,5 +115,5 @@ int ce_enter_pids(struct ce_error *err)
 	hand_over_terminal(child);
 	(void)ce_write_all(ends[1], "", 1);
 	(void)close_range(0, ~0U, 0);
-	stand_for(child);
+	relay_until_end(child);
 }

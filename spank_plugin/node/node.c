@@ -199,7 +199,7 @@ static int has_environment(int environment, const char *block, size_t block_size
 
 /* Share the container's lock, and take over the container from one of its guards. Return 0, or -1 if anything
  * is doubtful. */
-static int visit(struct start *start)
+static int take_over_container(struct start *start)
 {
 	char path[PATH_MAX + 8];
 
@@ -375,7 +375,7 @@ static int join(struct start *start, const char *kept)
 {
 	const struct ce_join_memo *memo = &start->memo;
 
-	if (prepare(start, kept) < 0 || visit(start) < 0 ||
+	if (prepare(start, kept) < 0 || take_over_container(start) < 0 ||
 	    ce_step_trace_open(&start->trace, &start->memo.step, &start->env, start->node) < 0)
 		return -1;
 	start->moments.namespaces = ce_time_ns();

@@ -7,7 +7,7 @@
 #include "common/io.h"
 
 /* variables of the plugin (plugin/launcher.h) that only Python understands */
-static const char *const pythons[] = { "CE_PMIX_DIR", "CE_BATCH_SCRIPT" };
+static const char *const for_python_only[] = { "CE_PMIX_DIR", "CE_BATCH_SCRIPT" };
 
 void ce_step_read(struct ce_fields *fields, struct ce_step_memo *memo)
 {
@@ -109,8 +109,8 @@ int ce_step_suits(const struct ce_step_memo *memo, const struct ce_step_env *env
 {
 	struct ce_fields conditions = memo->conditions;
 
-	for (size_t i = 0; i < sizeof pythons / sizeof pythons[0]; i++) {
-		if (ce_step_variable(env, pythons[i]) != NULL)
+	for (size_t i = 0; i < sizeof for_python_only / sizeof for_python_only[0]; i++) {
+		if (ce_step_variable(env, for_python_only[i]) != NULL)
 			return 0;
 	}
 	for (long long left = ce_take_number(&conditions); left > 0; left--) {
