@@ -64,7 +64,7 @@ def place_of(file: str, path: Path) -> str:
             line = find_positions(opened.read()).line(path)
     except (OSError, ValueError, UserError):
         return file
-    return f"{file}:{line}" if line else file
+    return f"{file}:{line}"
 
 
 def find_positions(text: str) -> Positions:
