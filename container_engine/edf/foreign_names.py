@@ -30,7 +30,7 @@ FOREIGN_KEYS: dict[str, str] = {
 
 _OWN = "com.ce.unshare below [annotations] names what a container has for itself"
 # Keys of other tools for which an EDF has no key, and what to do instead.
-COUNTERPARTS: dict[str, str] = {
+INSTEAD: dict[str, str] = {
     "apt": "install packages in a Dockerfile, with ce build",
     "args": "give the command to srun or ce run",
     "build": "ce build builds an image from a Dockerfile",

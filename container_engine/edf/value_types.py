@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.document import KEYS, Document
-from container_engine.edf.foreign_names import COUNTERPARTS, FOREIGN_KEYS
+from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
 from container_engine.model import MisfitError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
 
 
 def _unknown_key(key: str, report: Report) -> None:
-    instead = COUNTERPARTS.get(key.lower())
+    instead = INSTEAD.get(key.lower())
     meant = None
     if not report.is_full and not instead:
         meant = FOREIGN_KEYS.get(key.lower()) or nearest(key, KEYS)
