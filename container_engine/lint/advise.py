@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.lint.gpus import gpus
-from container_engine.lint.mounts import exposure
+from container_engine.lint.mounts import mounts
 from container_engine.lint.network import network
 from container_engine.lint.pinning import pinning
 from container_engine.lint.quoted_values import quoted_values
-from container_engine.lint.search_paths import paths
+from container_engine.lint.search_paths import search_paths
 from container_engine.lint.secrets import secrets
-from container_engine.lint.shell_variables import host
+from container_engine.lint.shell_variables import shell_variables
 from container_engine.lint.slurm_variables import slurm_variables
 from container_engine.lint.sockets import sockets
 from container_engine.lint.startup import startup
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 MATTERS = (
     pinning,
-    paths,
+    search_paths,
     secrets,
     tuning,
     network,
-    exposure,
+    mounts,
     startup,
-    host,
+    shell_variables,
     sockets,
     slurm_variables,
     gpus,

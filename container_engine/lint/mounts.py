@@ -20,7 +20,7 @@ _SYSTEM = (
 _SLURMS = ("/run/munge", "/var/run/munge", "/etc/munge", "/usr/lib64/slurm", "/usr/lib/slurm")
 
 
-def exposure(subject: Subject) -> Iterator[Problem]:
+def mounts(subject: Subject) -> Iterator[Problem]:
     """Warn of mounts of `/`, over the image's system directories, and of Slurm without its hook.
 
     With the ssh hook, also warn of a writable mount of the home directory.

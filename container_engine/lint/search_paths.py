@@ -19,7 +19,7 @@ _LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _SYSTEM = ("/usr/bin", "/bin")
 
 
-def paths(subject: Subject) -> Iterator[Problem]:
+def search_paths(subject: Subject) -> Iterator[Problem]:
     """Check PATH, LD_LIBRARY_PATH and PYTHONPATH below [env]."""
     for name, history in subject.below("env"):
         if name in _LISTS and history.effective.value != "":

@@ -21,7 +21,7 @@ _NAMES = (
 _SHELL = Origin("your shell", 0)
 
 
-def host(subject: Subject) -> Iterator[Problem]:
+def shell_variables(subject: Subject) -> Iterator[Problem]:
     """Warn of these variables of the shell unless the environment sets or removes them."""
     decided = {entry.name for entry in subject.edf.env}
     if subject.edf.image_origin is None or subject.edf.image == "":
