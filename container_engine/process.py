@@ -272,7 +272,9 @@ def reading(
 
 
 @contextlib.contextmanager
-def kept(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int) -> Iterator[None]:
+def running(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, fd: int
+) -> Iterator[None]:
     """Run a program that inherits the descriptor `fd`, and kill it when the body ends.
 
     A failure of the program is ignored. Raise SiteError if it cannot be started or is too slow.

@@ -50,8 +50,8 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
     from container_engine.images.fetch.importing import Importer, Limits
 
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
-    told, wanted = _listener(context, quiet=quiet), rules(context, settings)
-    return Importer(_reachable_logins(context), owner(context.uid), limits, told, wanted)
+    listener, wanted = _listener(context, quiet=quiet), rules(context, settings)
+    return Importer(_reachable_logins(context), owner(context.uid), limits, listener, wanted)
 
 
 def _listener(context: Context, *, quiet: bool) -> Listener:
@@ -79,8 +79,8 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
     """
     from container_engine.images.store.adopt import Adopter
 
-    told = _listener(context, quiet=quiet)
-    return Adopter(context.env, owner(context.uid), settings.import_timeout_s, told)
+    listener = _listener(context, quiet=quiet)
+    return Adopter(context.env, owner(context.uid), settings.import_timeout_s, listener)
 
 
 @contextlib.contextmanager

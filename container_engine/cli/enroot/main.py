@@ -120,11 +120,11 @@ def _run(words: list[str]) -> int:
         return ce.main(start_words(found, known, os.environ))
     if found.verb == "exec":
         kept_containers.here().enter(found.pid, found.command)
-    _tend(found, known)
+    _manage_named(found, known)
     return 0
 
 
-def _tend(found: argparse.Namespace, known: Names) -> None:
+def _manage_named(found: argparse.Namespace, known: Names) -> None:
     """Create, list, remove or export images and containers with names."""
     if found.verb == "create":
         name = found.name or _stem(found.image)

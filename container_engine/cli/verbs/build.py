@@ -101,10 +101,10 @@ def _image(
 ) -> str:
     """Return the path of the image, reusing an earlier build if nothing has changed."""
     settings = site_config(context)
-    told = importer(context, settings, quiet=arguments.quiet)
+    source = importer(context, settings, quiet=arguments.quiet)
     known = places.find(image)
     if known is not None and known.ref.origin == image.made_of and not arguments.no_cache:
-        told.say(f"{image.name}: nothing has changed since it was built (--no-cache builds it)")
+        source.say(f"{image.name}: nothing has changed since it was built (--no-cache builds it)")
         return known.path
     policy = settings.policy.signature_policy
     limit = settings.import_timeout_s
@@ -114,7 +114,7 @@ def _image(
         builder.build(
             recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet
         )
-        path = told.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
+        path = source.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
     if not arguments.quiet:
         _say_effects(recipe)
     return path

@@ -45,7 +45,7 @@ class Proxy:
             self._socket = stack.enter_context(ours)
             ours.settimeout(self._answer_s)
             argv = ["skopeo", "experimental-image-proxy", "--sockfd", str(theirs.fileno())]
-            stack.enter_context(process.kept(argv, self._env, _TIMEOUT_S, theirs.fileno()))
+            stack.enter_context(process.running(argv, self._env, _TIMEOUT_S, theirs.fileno()))
             self._ask("Initialize")
             self._image = self._ask("OpenImage", self._source).value
             self._open = stack.pop_all()
