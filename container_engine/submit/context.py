@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from container_engine.images.fetch.listener import Listener
-    from container_engine.images.store.void_store import Passing
+    from container_engine.images.store.void_store import VoidStore
     from container_engine.site.load import Configuration
 
 
@@ -24,7 +24,7 @@ class Context(NamedTuple):
 
     `started_ns` is a time before anything was read, by the clock of time.time_ns. `site_file` is
     the argument of the hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept:
-    `passing` then stores the images of one launch, and `only_asks` is set if no file is needed.
+    `void_store` then stores the images of one launch, and `only_asks` is set if no file is needed.
     `site_read` has the site's configuration once it was read; None if it may change meanwhile.
     """
 
@@ -34,7 +34,7 @@ class Context(NamedTuple):
     prefix: str
     started_ns: int
     site_file: str | None = None
-    passing: Passing | None = None
+    void_store: VoidStore | None = None
     only_asks: bool = False
     listener: Callable[[], Listener] = Quiet
     site_read: list[Configuration] | None = None

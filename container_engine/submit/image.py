@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
     from container_engine.images.store.store import Stores
-    from container_engine.images.store.void_store import Passing
+    from container_engine.images.store.void_store import VoidStore
     from container_engine.plan.offer import Offer
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
@@ -180,18 +180,18 @@ def _stored(
     is_local = known is not None and known.ref.origin
     wanted.admit_local(image) if is_local else wanted.admit(image)
     wanted.admit_place(image.name, known and known.path, settings.image_stores)
-    passing = context.passing
+    void_store = context.void_store
     if _is_left_out(found, image, pull):
         if context.only_asks:
             return _looked_up(image, asking, settings)
-        if passing is not None:
-            found = found._replace(own=passing.store(_architecture(settings)))
+        if void_store is not None:
+            found = found._replace(own=void_store.store(_architecture(settings)))
     source = importer(asking, settings)
     resolved = from_store(image, tools_env, lambda: source.obtain(image, found, pull))
     if wanted.policy.signature_policy:
         consulted = (wanted.policy.signature_policy, *resolved.consulted)
         resolved = resolved._replace(consulted=consulted)
-    return resolved if passing is None else _passing(resolved, passing)
+    return resolved if void_store is None else _in_void_store(resolved, void_store)
 
 
 def _architecture(settings: SiteConfig) -> str:
@@ -232,11 +232,11 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     return Resolved(known, (), ())
 
 
-def _passing(resolved: Resolved, passing: Passing) -> Resolved:
-    if not passing.root:
+def _in_void_store(resolved: Resolved, void_store: VoidStore) -> Resolved:
+    if not void_store.root:
         return resolved
-    passing.settle()
-    image = replace(resolved.image, passing=passing.root)
+    void_store.settle()
+    image = replace(resolved.image, passing=void_store.root)
     return resolved._replace(image=image)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from container_engine.images.fetch.registry import Skopeo
     from container_engine.images.reference import Imported
     from container_engine.images.store.adopt import Adopter
-    from container_engine.images.store.void_store import Passing
+    from container_engine.images.store.void_store import VoidStore
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
@@ -94,14 +94,14 @@ def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[
         yield Skopeo(env, limit, limit, settings.policy.signature_policy)
 
 
-def passing(context: Context, settings: SiteConfig, pid: int) -> Passing:
+def void_store(context: Context, settings: SiteConfig, pid: int) -> VoidStore:
     """Return a store for images that are kept only while the process `pid` lives."""
     from container_engine.images.scanning import cache_directory
-    from container_engine.images.store.void_store import Passing
+    from container_engine.images.store.void_store import VoidStore
 
     env = context.env
     place = settings.passing_dir or env.get("SCRATCH")
-    return Passing(env, place or os.path.dirname(cache_directory(env)), pid)
+    return VoidStore(env, place or os.path.dirname(cache_directory(env)), pid)
 
 
 def rules(context: Context, settings: SiteConfig) -> Rules:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.store.void_store import Passing
+from container_engine.images.store.void_store import VoidStore
 from tests.integration.registry import Registry
 from tests.slurm.cluster import ALICE, Cluster
 from tests.slurm.job import batch
@@ -217,11 +217,11 @@ def test_the_epilog_removes_the_images_of_its_job_that_killed_launches_left(
     for job in ("987654", "987655"):
         env = {"HOME": str(cluster.home()), "SLURM_JOB_ID": job}
         with subprocess.Popen(["sleep", "60"]) as owner:
-            passing = Passing(env, str(place), owner.pid)
-            passing.store("amd64")
-            left[job] = passing
+            store = VoidStore(env, str(place), owner.pid)
+            store.store("amd64")
+            left[job] = store
             owner.kill()
-        for path in (passing.root, f"{passing.root}/owner", *map(str, _up_to_home(passing, env))):
+        for path in (store.root, f"{store.root}/owner", *map(str, _up_to_home(store, env))):
             os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
     mine, other = left["987654"], left["987655"]
     env = {"SLURM_JOB_ID": "987654", "SLURM_JOB_UID": str(entry.pw_uid)}
@@ -232,8 +232,8 @@ def test_the_epilog_removes_the_images_of_its_job_that_killed_launches_left(
     other.remove()
 
 
-def _up_to_home(passing: Passing, env: dict[str, str]) -> list[Path]:
-    record = Path(passing.record)
+def _up_to_home(store: VoidStore, env: dict[str, str]) -> list[Path]:
+    record = Path(store.record)
     return [record, *(path for path in record.parents if path.is_relative_to(env["HOME"]))]
 
 

@@ -53,11 +53,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
     """Print the plan of a step whose image lasts as long as srun, which started this process."""
     from container_engine.submit.site import site_config
-    from container_engine.submit.stores import passing
+    from container_engine.submit.stores import void_store
 
-    store = passing(context, site_config(context), os.getppid())
+    store = void_store(context, site_config(context), os.getppid())
     try:
-        _print(arguments, context._replace(passing=store))
+        _print(arguments, context._replace(void_store=store))
         store.hand_over(f"{context.libexec}/ce-keep")
     except BaseException:
         store.remove()

@@ -112,7 +112,7 @@ def start(
     if warning := _of_one_each(context.env):
         messages.say(message_text.of_warning(warning))
     with contextlib.ExitStack() as stack:
-        plan = _plan(name, arguments, _with_passing(context, stack))
+        plan = _plan(name, arguments, _with_void_store(context, stack))
         if plan is None:
             stack.close()
             return _run_on_host(command)
@@ -211,17 +211,17 @@ def _of_one_each(env: Mapping[str, str]) -> str:
     return _ONE_EACH_OF_MPIRUN if first else ""
 
 
-def _with_passing(context: Context, stack: contextlib.ExitStack) -> Context:
+def _with_void_store(context: Context, stack: contextlib.ExitStack) -> Context:
     """Return the context; with EDF_IMAGESTORE=void it has a store that `stack` removes."""
     if context.env.get("EDF_IMAGESTORE") != "void":
         return context
     import tempfile
 
-    from container_engine.images.store.void_store import Passing
+    from container_engine.images.store.void_store import VoidStore
 
-    passing = Passing(context.env, tempfile.gettempdir(), os.getpid())
-    stack.callback(passing.remove)
-    return context._replace(passing=passing)
+    void_store = VoidStore(context.env, tempfile.gettempdir(), os.getpid())
+    stack.callback(void_store.remove)
+    return context._replace(void_store=void_store)
 
 
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:

@@ -31,8 +31,8 @@ _STALE_S = 3600  # ce-keep renews the directory's time every few minutes
 _RECORDS = "container-engine/void"
 
 
-class Passing:
-    """Stores below `place` while the process `pid` lives; created when the first is needed."""
+class VoidStore:
+    """A store below `place` while the process `pid` lives; created when it is first needed."""
 
     def __init__(self, env: Mapping[str, str], place: str, pid: int) -> None:
         self._env, self._place, self._pid = env, place, pid

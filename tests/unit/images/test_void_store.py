@@ -9,7 +9,7 @@ import pytest
 
 from container_engine.errors import UserError
 from container_engine.images.store import void_store
-from container_engine.images.store.void_store import Passing
+from container_engine.images.store.void_store import VoidStore
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def recorded(env: dict[str, str]) -> list[str]:
 def test_a_store_is_private_made_when_it_is_needed_and_removed(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
-    made = Passing(env, f"{tmp_path}/place", os.getpid())
+    made = VoidStore(env, f"{tmp_path}/place", os.getpid())
     made.remove()
     assert not (tmp_path / "place").exists()
     store = made.store("amd64")
@@ -42,9 +42,9 @@ def test_what_a_killed_process_left_is_removed_by_the_next(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
     with subprocess.Popen(["sleep", "60"]) as owner:
-        left = Passing(env, str(tmp_path), owner.pid).store("amd64").root
+        left = VoidStore(env, str(tmp_path), owner.pid).store("amd64").root
         owner.kill()
-    new = Passing(env, str(tmp_path), os.getpid())
+    new = VoidStore(env, str(tmp_path), os.getpid())
     new.store("amd64")
     assert not os.path.exists(left)
     assert len(recorded(env)) == 1
@@ -53,7 +53,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(
 def test_what_belongs_to_another_host_is_judged_by_its_time(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
-    root = Path(Passing(env, str(tmp_path), os.getpid()).store("amd64").root)
+    root = Path(VoidStore(env, str(tmp_path), os.getpid()).store("amd64").root)
     owner = root / "owner"
     owner.write_text(owner.read_text().replace('"machine":"', '"machine":"another '))
     assert void_store.remove_dead(env) == []
@@ -77,5 +77,5 @@ def test_only_what_is_called_like_ours_is_removed(tmp_path: Path, env: dict[str,
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, env: dict[str, str]) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError) as caught:
-        Passing(env, f"{tmp_path}/file/x", os.getpid()).store("amd64")
+        VoidStore(env, f"{tmp_path}/file/x", os.getpid()).store("amd64")
     assert caught.value.message == f"EDF_IMAGESTORE=void: '{tmp_path}/file/x': not a directory"
