@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.lint.subject import advice, variables_in
-from container_engine.slurm_names import is_slurms
+from container_engine.slurm_variables import is_of_slurm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ def slurm_variables(subject: Subject) -> Iterator[Problem]:
     """Warn of values that Slurm will replace, and of GPUs that replace those that Slurm chose."""
     for name, history in subject.below("env"):
         origin, value = history.effective.origin, history.effective.value
-        if is_slurms(name):
+        if is_of_slurm(name):
             message = "has no effect: Slurm sets this variable itself"
             hint = f"export {name} before srun, or give srun the option that sets it"
             yield advice(origin, history.key, message, hint)

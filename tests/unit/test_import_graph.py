@@ -27,7 +27,7 @@ ROOMS = (
     ("faults",),
     (
         *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
-        *("deferred", "slurm_conf", "slurm_names"),
+        *("deferred", "slurm_conf", "slurm_variables"),
     ),
     ("remove_tree", "private_files"),
     ("mountinfo", "mount_target"),

@@ -15,7 +15,7 @@ from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.report.failure import refuse
 from container_engine.node.start.container import HOOKS_REQUEST
 from container_engine.node.start.environment import apply
-from container_engine.slurm_names import is_slurms
+from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class HooksOnNode:
         Images and EDFs must not change Slurm's variables; hooks may, because they are the site's.
         """
         hooks = self._edits.env.items()
-        slurms = {name: v for name, v in hooks if is_slurms(name) and name not in self._edf}
+        slurms = {name: v for name, v in hooks if is_of_slurm(name) and name not in self._edf}
         return {**slurms, **self._noted}
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from container_engine.errors import LaunchError
 from container_engine.node.plan_json import resolve
-from container_engine.slurm_names import is_slurms
+from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _turned_off(annotations: Mapping[str, str]) -> dict[str, None]:
 
 
 def without_slurms(changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {name: value for name, value in changes.items() if not is_slurms(name)}
+    return {name: value for name, value in changes.items() if not is_of_slurm(name)}
 
 
 def apply(base: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -34,7 +34,7 @@ ALLOWED = {
     "container_engine.errors",
     "container_engine.mount_target",
     "container_engine.node",
-    "container_engine.slurm_names",
+    "container_engine.slurm_variables",
     *(
         f"container_engine.node.{name}"
         for name in (
