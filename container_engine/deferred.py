@@ -10,7 +10,7 @@ TOO_EARLY = (
 )
 
 
-def chosen(operator: str, value: str | None) -> str:
+def replacement_kind(operator: str, value: str | None) -> str:
     """Return what takes the place of the expansion: VALUE, WORD or NOTHING; else MISSING.
 
     MISSING is an error: the variable is unset (`value` is None) and there is no word to use.

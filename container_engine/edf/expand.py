@@ -15,7 +15,7 @@ from container_engine.deferred import (
     TOO_EARLY,
     VALUE,
     WORD,
-    chosen,
+    replacement_kind,
 )
 from container_engine.edf.deferred_text import Text, Variable, join
 from container_engine.edf.tokens import ExpandError, Expansion, Fault, scan
@@ -145,17 +145,17 @@ class _Evaluation:
         value = self.scope.get(var.name)
         if var.name.startswith("image:") or (value is None and self.scope.deferred(var.name)):
             word = self._word(var)
-            if var.name in OF_TASKS and chosen(var.op, None) == MISSING:
+            if var.name in OF_TASKS and replacement_kind(var.op, None) == MISSING:
                 hint = f"in the task: sh -c 'export NAME=${var.name}; exec PROGRAM'"
                 said = (shown(word), None) if word else (TOO_EARLY, hint)
                 self.faults.append((f"${{{var.name}}}: {said[0]}", said[1]))
             return [(Variable(var.name, var.op, word), True)]
-        choice = chosen(var.op, value)
-        if choice == WORD:
+        kind = replacement_kind(var.op, value)
+        if kind == WORD:
             return self.evaluate(var.word, protected=True)
-        if choice == VALUE and value is not None:
+        if kind == VALUE and value is not None:
             return [(self._value(var.name, value), True)]
-        if choice != NOTHING:
+        if kind != NOTHING:
             self._missing(var)
         return []
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from container_engine.deferred import WORD, chosen
+from container_engine.deferred import WORD, replacement_kind
 from container_engine.edf.expand import shown
 from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text
@@ -89,7 +89,7 @@ def _found(
             yield node.name, "known on the node only"
             yield from _found(node.word, scope, secrecy)
         else:
-            counts = chosen(node.op, value) == WORD
+            counts = replacement_kind(node.op, value) == WORD
             yield node.name, _meaning(node, value, scope, secrecy, word_counts=counts)
             yield from _found(node.word if counts else [], scope, secrecy)
 

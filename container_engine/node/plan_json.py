@@ -96,15 +96,15 @@ def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
 
 
 def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str:
-    from container_engine.deferred import MISSING, VALUE, WORD, chosen
+    from container_engine.deferred import MISSING, VALUE, WORD, replacement_kind
 
     name, operator = part["var"], part["op"]
     value = environment.get(name)
-    choice = chosen(operator, value)
-    if choice == WORD:
+    kind = replacement_kind(operator, value)
+    if kind == WORD:
         return resolve(part["word"], environment, where)
-    if choice != MISSING:
-        return value or "" if choice == VALUE else ""
+    if kind != MISSING:
+        return value or "" if kind == VALUE else ""
     reason = resolve(part["word"], environment, where) if operator.endswith("?") else ""
     message = f"${{{name}}}: {reason or _why_undefined(name)}"
     raise LaunchError(message, see="variable-on-node", where=where)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from container_engine.deferred import MISSING, VALUE, WORD, chosen
+from container_engine.deferred import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.deferred_text import Variable, join
 from container_engine.edf.model import Problem
 
@@ -50,12 +50,12 @@ class Resolver:
         if self._image is None:
             return ""
         value = self._image.env.get(variable.var.removeprefix(PREFIX))
-        choice = chosen(variable.op, value)
-        if choice == WORD:
+        kind = replacement_kind(variable.op, value)
+        if kind == WORD:
             return variable.word
-        if choice == MISSING:
+        if kind == MISSING:
             self._complain(self._image, variable, origin, key)
-        return value or "" if choice == VALUE else ""
+        return value or "" if kind == VALUE else ""
 
     def _complain(self, image: Image, variable: Variable, origin: Origin, key: str) -> None:
         # the word of ${…:?word} is the user's own message

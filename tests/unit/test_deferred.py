@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from container_engine.deferred import MISSING, NOTHING, VALUE, WORD, chosen
+from container_engine.deferred import MISSING, NOTHING, VALUE, WORD, replacement_kind
 
 OPERATORS = ["", ":-", "-", ":+", "+", ":?", "?"]
 SHELLS = {"value": VALUE, "word": WORD, "": NOTHING}
@@ -23,6 +23,6 @@ def test_the_choice_is_the_shells(operator: str, value: str | None) -> None:
         check=False,
     )
     expected = MISSING if done.returncode else SHELLS[done.stdout]
-    if value == "" and expected == NOTHING and chosen(operator, value) == VALUE:
+    if value == "" and expected == NOTHING and replacement_kind(operator, value) == VALUE:
         expected = VALUE  # an empty value looks like nothing
-    assert chosen(operator, value) == expected
+    assert replacement_kind(operator, value) == expected
