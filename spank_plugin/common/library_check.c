@@ -132,7 +132,7 @@ static int is_mounted(const char *directory)
 	return stat("/", &root) == 0 && stat(directory, &st) == 0 && st.st_dev != root.st_dev;
 }
 
-/* Return whether a directory of the search path is mounted. Only then can there be a leak. */
+/* Return whether a directory of the search path is mounted. Only then can its files come from the host. */
 static int has_mounted(const char *path)
 {
 	char directory[PATH_MAX];
@@ -157,16 +157,17 @@ static const char *of_job(int records_fd, const struct ce_variables *variables, 
 	return has_mounted(value) ? value : NULL;
 }
 
-static int put_leak(const char *variable, const char *name, const char *directory, char line[CE_LEAK_LINE])
+static int put_finding(const char *variable, const char *name, const char *directory,
+		       char line[CE_LIBRARY_LINE])
 {
-	snprintf(line, CE_LEAK_LINE,
+	snprintf(line, CE_LIBRARY_LINE,
 		 "%s comes from '%.600s', not from the image: %s of your shell or its modules names it "
 		 "(write %s = \"\" below [env] to use the image's: ce help host-libraries)",
 		 name, directory, variable, variable);
 	return 1;
 }
 
-static int has_library_leak(const char *path, char line[CE_LEAK_LINE])
+static int has_host_library(const char *path, char line[CE_LIBRARY_LINE])
 {
 	static const char *const stems[] = { "libmpi.so.",     "libmpich.so.", "libfabric.so.",
 					     "libucp.so.",     "libpmix.so.",  "libpmi2.so.",
@@ -182,7 +183,7 @@ static int has_library_leak(const char *path, char line[CE_LEAK_LINE])
 		size_t place = 0;
 		while (next_name(&cache, stems[i], &place, name)) {
 			if (find_in(path, name, directory) && is_mounted(directory))
-				return put_leak("LD_LIBRARY_PATH", name, directory, line);
+				return put_finding("LD_LIBRARY_PATH", name, directory, line);
 		}
 	}
 	return 0;
@@ -200,7 +201,7 @@ static int image_has_package(const char *name)
 	return has;
 }
 
-static int has_package_leak(const char *path, char line[CE_LEAK_LINE])
+static int has_host_package(const char *path, char line[CE_LIBRARY_LINE])
 {
 	static const char *const packages[] = { "mpi4py", "torch", "numpy",  "scipy", "pandas",
 						"cupy",	  "jaxlib", "tensorflow" };
@@ -209,18 +210,18 @@ static int has_package_leak(const char *path, char line[CE_LEAK_LINE])
 	for (size_t i = 0; i < sizeof packages / sizeof packages[0]; i++) {
 		if (find_in(path, packages[i], directory) && is_mounted(directory) &&
 		    image_has_package(packages[i]))
-			return put_leak("PYTHONPATH", packages[i], directory, line);
+			return put_finding("PYTHONPATH", packages[i], directory, line);
 	}
 	return 0;
 }
 
-int ce_find_leak(int records_fd, const struct ce_variables *variables, char line[CE_LEAK_LINE])
+int ce_find_host_library(int records_fd, const struct ce_variables *variables, char line[CE_LIBRARY_LINE])
 {
 	const char *libraries = of_job(records_fd, variables, "LD_LIBRARY_PATH");
-	if (libraries != NULL && has_library_leak(libraries, line))
+	if (libraries != NULL && has_host_library(libraries, line))
 		return 1;
 	const char *packages = of_job(records_fd, variables, "PYTHONPATH");
-	return packages != NULL && has_package_leak(packages, line);
+	return packages != NULL && has_host_package(packages, line);
 }
 
 /* ---- a program for another MPI ---------------------------------------------------------------- */
@@ -264,7 +265,7 @@ static int has_other(const struct cache *cache, char name[MOST_NAME])
 	       next_name(cache, "libmpich.so.", &second, name);
 }
 
-int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LEAK_LINE])
+int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LIBRARY_LINE])
 {
 	char wanted[CE_MPI_NAME], other[MOST_NAME], directory[PATH_MAX];
 
@@ -277,11 +278,11 @@ int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char
 	    (path != NULL && find_in(path, wanted, directory)))
 		return 0;
 	if (!has_other(&cache, other))
-		snprintf(line, CE_LEAK_LINE,
+		snprintf(line, CE_LIBRARY_LINE,
 			 "the program needs %s (%s), which is not in the image: use an image with it",
 			 family(wanted), wanted);
 	else
-		snprintf(line, CE_LEAK_LINE,
+		snprintf(line, CE_LIBRARY_LINE,
 			 "the program was built with %s (%s), and the image has %s (%s): use an image with "
 			 "%s, or build the program in this one (ce help mpi)",
 			 family(wanted), wanted, family(other), other, family(wanted));

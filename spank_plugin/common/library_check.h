@@ -8,17 +8,17 @@
 
 #include "join.h"
 
-enum { CE_LEAK_LINE = 1024 };
+enum { CE_LIBRARY_LINE = 1024 };
 
 /* Return 1, and a line about the first finding in `line`, if LD_LIBRARY_PATH or PYTHONPATH comes from the
  * job, so is set neither by the image nor by the environment, and names a mounted directory with a library or
  * package that the image has as well; else return 0. Only what must match the image is looked for: MPI, the
  * network, CUDA, the C and C++ libraries, packages with compiled parts. `records_fd` has the changes to the
  * job's environment (ce_apply_environment). */
-int ce_find_leak(int records_fd, const struct ce_variables *variables, char line[CE_LEAK_LINE]);
+int ce_find_host_library(int records_fd, const struct ce_variables *variables, char line[CE_LIBRARY_LINE]);
 
 /* Return 1, and a line about it in `line`, if the program needs an MPI library that its loader certainly
  * cannot find; else return 0, also for a program with a search path of its own. */
-int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LEAK_LINE]);
+int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LIBRARY_LINE]);
 
 #endif

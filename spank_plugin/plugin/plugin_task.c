@@ -107,9 +107,9 @@ static int is_without_ranks(spank_t spank)
 /* Warnings about the command; "" for none. */
 struct warnings {
 	char ranks[CE_WRAPPED_SIZE + sizeof RANKS_ALONE];
-	char mpirun[CE_WRAPPED_SIZE + CE_LEAK_LINE];
-	char lacks[CE_LEAK_LINE];
-	char leak[CE_LEAK_LINE];
+	char mpirun[CE_WRAPPED_SIZE + CE_LIBRARY_LINE];
+	char lacks[CE_LIBRARY_LINE];
+	char host_library[CE_LIBRARY_LINE];
 };
 
 /* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command uses MPI, else
@@ -267,7 +267,8 @@ static void drop_lines(char *text, const char *start)
 static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_container *container,
 			const struct warnings *warnings)
 {
-	const char *const lines[] = { warnings->ranks, warnings->mpirun, warnings->lacks, warnings->leak };
+	const char *const lines[] = { warnings->ranks, warnings->mpirun, warnings->lacks,
+				      warnings->host_library };
 
 	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
 		if (lines[i][0] != '\0')
@@ -329,7 +330,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	    check_command(step, spank, &variables, &warnings, &doubt, err) < 0)
 		return -1;
 	if (is_first_task(spank))
-		(void)ce_find_leak(container->environment, &variables, warnings.leak);
+		(void)ce_find_host_library(container->environment, &variables, warnings.host_library);
 	if (ce_script_is_elsewhere(&script, line))
 		warn_once(step, spank, container, line);
 	else if (step->has_chdir && before != NULL && starts_elsewhere(before, line))

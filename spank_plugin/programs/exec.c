@@ -64,7 +64,7 @@ static int become(struct ce_container *container, int count, char **command, str
 	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	CE_AUTO_FREE char *program = NULL;
 	struct ce_script script;
-	char line[CE_SCRIPT_LINE], leak[CE_LEAK_LINE];
+	char line[CE_SCRIPT_LINE], library[CE_LIBRARY_LINE];
 	const char *doubt = NULL;
 
 	ce_script_find(count, command, &script);
@@ -77,10 +77,10 @@ static int become(struct ce_container *container, int count, char **command, str
 		ce_say_here("warning", doubt, "");
 	if (ce_script_is_elsewhere(&script, line))
 		ce_say_here("warning", line, "");
-	if (ce_lacks_mpi(program, &variables, leak))
-		ce_say_here("warning", leak, "");
-	if (ce_find_leak(container->environment, &variables, leak))
-		ce_say_here("warning", leak, "");
+	if (ce_lacks_mpi(program, &variables, library))
+		ce_say_here("warning", library, "");
+	if (ce_find_host_library(container->environment, &variables, library))
+		ce_say_here("warning", library, "");
 	if (ce_profile_apply(container->profile, err) < 0)
 		return -1;
 	execv(program, command);

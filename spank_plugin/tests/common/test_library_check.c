@@ -52,12 +52,12 @@ static void remove_mount(const char *name)
 
 TEST("a library of a mounted directory that the job's LD_LIBRARY_PATH names is reported")
 {
-	char path[256], line[CE_LEAK_LINE] = "", wanted[CE_LEAK_LINE];
+	char path[256], line[CE_LIBRARY_LINE] = "", wanted[CE_LIBRARY_LINE];
 
 	mount_with("libc.so.6");
 	snprintf(path, sizeof path, "/absent::relative:%s/:%s", test_directory(), place);
 	CHECK_INT(setenv("LD_LIBRARY_PATH", path, 1), 0);
-	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin"), &variables, line), 1);
+	CHECK_INT(ce_find_host_library(RECORDS("PATH=/bin"), &variables, line), 1);
 	snprintf(wanted, sizeof wanted,
 		 "libc.so.6 comes from '%s', not from the image: LD_LIBRARY_PATH of your shell or its "
 		 "modules names it (write LD_LIBRARY_PATH = \"\" below [env] to use the image's: "
@@ -65,23 +65,23 @@ TEST("a library of a mounted directory that the job's LD_LIBRARY_PATH names is r
 		 place);
 	CHECK_TEXT(line, wanted);
 	/* the environment sets the variable, so it is not the job's */
-	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin\0LD_LIBRARY_PATH=/x"), &variables, line), 0);
-	CHECK_INT(ce_find_leak(RECORDS("LD_LIBRARY_PATH"), &variables, line), 0);
-	CHECK_INT(ce_find_leak(RECORDS("LD_LIBRARY_PATHS=/x"), &variables, line), 1);
+	CHECK_INT(ce_find_host_library(RECORDS("PATH=/bin\0LD_LIBRARY_PATH=/x"), &variables, line), 0);
+	CHECK_INT(ce_find_host_library(RECORDS("LD_LIBRARY_PATH"), &variables, line), 0);
+	CHECK_INT(ce_find_host_library(RECORDS("LD_LIBRARY_PATHS=/x"), &variables, line), 1);
 	remove_mount("libc.so.6");
-	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin"), &variables, line), 0);
+	CHECK_INT(ce_find_host_library(RECORDS("PATH=/bin"), &variables, line), 0);
 }
 
 TEST("a directory of the image itself, and a library that the image does not have, are fine")
 {
-	char path[256], line[CE_LEAK_LINE] = "";
+	char path[256], line[CE_LIBRARY_LINE] = "";
 
 	mount_with("libmpi.so.4711");
 	snprintf(path, sizeof path, "%s:/usr/lib:/lib64", place);
 	CHECK_INT(setenv("LD_LIBRARY_PATH", path, 1), 0);
-	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin"), &variables, line), 0);
+	CHECK_INT(ce_find_host_library(RECORDS("PATH=/bin"), &variables, line), 0);
 	CHECK_INT(unsetenv("LD_LIBRARY_PATH"), 0);
-	CHECK_INT(ce_find_leak(RECORDS("PATH=/bin"), &variables, line), 0);
+	CHECK_INT(ce_find_host_library(RECORDS("PATH=/bin"), &variables, line), 0);
 	remove_mount("libmpi.so.4711");
 }
 
@@ -95,7 +95,7 @@ static void build(const char *words)
 
 TEST("a program whose MPI library is not there is reported, unless it may find it by itself")
 {
-	char line[CE_LEAK_LINE] = "";
+	char line[CE_LIBRARY_LINE] = "";
 
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(unsetenv("LD_LIBRARY_PATH"), 0);
@@ -115,7 +115,7 @@ TEST("a program whose MPI library is not there is reported, unless it may find i
 
 TEST("an MPI library of an image of Alpine's may be in /usr/local/lib, which has no file of ldconfig")
 {
-	char line[CE_LEAK_LINE] = "";
+	char line[CE_LIBRARY_LINE] = "";
 
 	test_needs_root();
 	CHECK_INT(chdir(test_directory()), 0);
