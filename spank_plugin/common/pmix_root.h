@@ -8,10 +8,6 @@
 
 #include "join.h"
 
-#define CE_PMIX_ROOT                                                                             \
-	"uses MPI, and Slurm's PMIx refuses root, which you are in this container: it compares " \
-	"user numbers (com.ce.root_remap, --container-remap-root)"
-
 /* Change the environment of a task whose effective user in the container is `uid`. If that is root, select
  * another module that the server offers, and return 0; if it offers no other, replace the server's addresses,
  * so that a client fails at once, and return 1. Return 0 if the user is not root or the step has no server,

@@ -100,6 +100,10 @@ static int is_without_ranks(spank_t spank)
 	" uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "                \
 	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
 
+#define MPI_REFUSED                                                                                \
+	"the program uses MPI, and Slurm's PMIx refuses root, which you are in this container: "   \
+	"it compares user numbers (com.ce.root_remap, --container-remap-root)"
+
 #define RANKS_REFUSED                                                                              \
 	"Slurm's PMIx refuses root, which you are in this container: MPI fails in MPI_Init "       \
 	"(ce help pmix-root)"
@@ -125,7 +129,7 @@ static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce
 	if (!refused)
 		return 0;
 	if (found != NULL && ce_uses_mpi(found))
-		return ce_fail_below(err, CE_HELP_PMIX_ROOT, "the program " CE_PMIX_ROOT);
+		return ce_fail_below(err, CE_HELP_PMIX_ROOT, MPI_REFUSED);
 	if (step->chose_mpi && tasks != NULL && strcmp(tasks, "1") != 0)
 		snprintf(warnings->ranks, sizeof warnings->ranks, RANKS_REFUSED);
 	return 0;
