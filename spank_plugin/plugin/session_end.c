@@ -97,7 +97,7 @@ static void save(int reply, int gate, const struct ce_shared *shared)
 
 /* End the session, and kill what a task has left running: its image is no longer served, and it would
  * keep the container's mounts. */
-static void end_what_is_left(int reply, int life, int gate, const struct ce_shared *shared)
+static void end_session(int reply, int life, int gate, const struct ce_shared *shared)
 {
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
@@ -157,7 +157,7 @@ static void be_child(int gate, const struct ce_launcher *launcher, const struct 
 	if (duty != NULL)
 		tell(CHILD_REPLY, launcher->shared, duty);
 	else
-		end_what_is_left(CHILD_REPLY, CHILD_LIFE, CHILD_GATE, launcher->shared);
+		end_session(CHILD_REPLY, CHILD_LIFE, CHILD_GATE, launcher->shared);
 	/* done; the parent closes its ends of the session's sockets before it closes the gate */
 	(void)ce_send(CHILD_GATE, DONE_WORD, 1, NULL, 0);
 	ce_look(CHILD_GATE, 0, &word, 1);

@@ -225,7 +225,7 @@ static void remove_kept(const struct job *job)
 
 /* ---- the child --------------------------------------------------------------------------------- */
 
-static void end_what_is_left(const struct job *job)
+static void end_processes_and_stores(const struct job *job)
 {
 	end_processes(job);
 	remove_stores(job);
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
 	ce_default_signals();
 	if (read_job(&job) < 0)
 		return 0;
-	run_child(&job, end_what_is_left, LIMIT_MS);
+	run_child(&job, end_processes_and_stores, LIMIT_MS);
 	run_child(&job, remove_kept, REMOVAL_MS);
 	return 0;
 }
