@@ -41,8 +41,8 @@ void ce_container_close(struct ce_container *container)
 	container->workdir = NULL;
 	free(container->notices);
 	container->notices = NULL;
-	free(container->said);
-	container->said = NULL;
+	free(container->entrypoint_output);
+	container->entrypoint_output = NULL;
 }
 
 static int refuse_privileges(const struct ce_container *container, struct ce_error *err)

@@ -16,33 +16,33 @@
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
 /* the most bytes in a packet of the control socket: of the log after a failure, of the OCI hooks' stderr, of
  * the log in a ready report */
-enum { MAX_REPORT = 32 * 1024, MAX_SAID = 4096, MAX_PRINTED = 24 * 1024 };
+enum { MAX_REPORT = 32 * 1024, MAX_HOOKS_STDERR = 4096, MAX_PRINTED = 24 * 1024 };
 
 /* ---- failure ----------------------------------------------------------------------------------- */
 
 /* Return the end of the stderr of OCI hooks, on the heap: crun writes it to this file in the session's
  * directory, our working directory (container_engine/node/hooks/oci_hooks.py). NULL without such a file. */
-static char *hooks_said(void)
+static char *hooks_stderr(void)
 {
 	size_t size = 0;
 	CE_AUTO_FD file = open("hooks.err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	char *said = file >= 0 ? ce_read_all(file, MAX_LOG, &size) : NULL;
+	char *text = file >= 0 ? ce_read_all(file, MAX_LOG, &size) : NULL;
 
-	if (size > MAX_SAID)
-		memmove(said, said + size - MAX_SAID, MAX_SAID + 1);
-	return said;
+	if (size > MAX_HOOKS_STDERR)
+		memmove(text, text + size - MAX_HOOKS_STDERR, MAX_HOOKS_STDERR + 1);
+	return text;
 }
 
 void guard_report_failure(struct guard *guard)
 {
 	size_t size = 0;
-	CE_AUTO_FREE char *said = hooks_said();
+	CE_AUTO_FREE char *hooks = hooks_stderr();
 	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, MAX_LOG, &size);
 	CE_AUTO_FREE char *report = NULL;
 	const char *tail = log != NULL && size > MAX_REPORT ? log + size - MAX_REPORT : log;
 	int length = asprintf(&report, "E%s\n%d\n%s\n%s%s%s", guard->stage, guard->stage_errno,
 			      ce_error_text(&guard->err), tail != NULL ? tail : "",
-			      said != NULL ? "\f" : "", said != NULL ? said : "");
+			      hooks != NULL ? "\f" : "", hooks != NULL ? hooks : "");
 
 	if (length > 0)
 		(void)ce_send(guard->control, report, (size_t)length, NULL, 0);

@@ -29,7 +29,7 @@ static const char *next_string(const char *text, const char *end)
 	return next < end ? next + 1 : next;
 }
 
-/* "R[n]<workdir>\0<notices>\0<said>\0<kept>\0<saved>\0<tasks>", where all strings but the first may be
+/* "R[n]<workdir>\0<notices>\0<output>\0<kept>\0<saved>\0<tasks>", where all strings but the first may be
  * absent. n, a digit, is the number of the container's other namespaces. The descriptors, in this order: user
  * namespace, mount namespace, environment, guard, launcher, attended; n other namespaces; with <tasks>, the
  * socket at which tasks ask; trace and marks, both of which may be absent. */
@@ -38,8 +38,8 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 {
 	/* the buffer is longer than any packet and filled with NULs */
 	const char *end = answer + size;
-	const char *notices = next_string(answer, end), *said = next_string(notices, end);
-	const char *kept = next_string(said, end), *saved = next_string(kept, end);
+	const char *notices = next_string(answer, end), *output = next_string(notices, end);
+	const char *kept = next_string(output, end), *saved = next_string(kept, end);
 	int is_of_tasks = *next_string(saved, end) != '\0';
 
 	int unshared = answer[1] >= '1' && answer[1] <= '0' + CE_MAX_UNSHARED ? answer[1] - '0' : 0;
@@ -58,11 +58,11 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->marks = fds[7 + unshared + is_of_tasks];
 	container->workdir = strdup(answer + 1 + (unshared > 0));
 	container->notices = strdup(notices);
-	container->said = strdup(said);
+	container->entrypoint_output = strdup(output);
 	container->is_kept = *kept != '\0';
 	container->is_saved = *saved != '\0';
 	if (fds[5 + unshared + is_of_tasks] < 0 || container->workdir == NULL || container->notices == NULL ||
-	    container->said == NULL)
+	    container->entrypoint_output == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;
 }

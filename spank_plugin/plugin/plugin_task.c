@@ -368,7 +368,8 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 	if (container.notices != NULL && container.notices[0] != '\0')
 		say_once(spank, "warning", container.notices);
 	if (rc == 0 && is_first_task(spank))
-		(void)ce_write_all(STDOUT_FILENO, container.said, strlen(container.said));
+		(void)ce_write_all(STDOUT_FILENO, container.entrypoint_output,
+				   strlen(container.entrypoint_output));
 	*marks = container.marks;
 	container.marks = -1;
 	CE_AUTO_FD profile = container.profile;

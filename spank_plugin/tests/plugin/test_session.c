@@ -82,13 +82,13 @@ TEST("the text after the working directory is printed for the user")
 	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 	CHECK_TEXT(container.workdir, "/work");
 	CHECK_TEXT(container.notices, "first\nsecond");
-	CHECK_TEXT(container.said, "hello\n");
+	CHECK_TEXT(container.entrypoint_output, "hello\n");
 	ce_container_close(&container);
 	connect_launcher();
 	answer("R/work", 6);
 	CHECK_INT(ce_session_wait(&launcher, 5, &container, &err), 0);
 	CHECK_TEXT(container.notices, "");
-	CHECK_TEXT(container.said, "");
+	CHECK_TEXT(container.entrypoint_output, "");
 	ce_container_close(&container);
 }
 
