@@ -22,10 +22,10 @@ static int count, has_pyxis;
 static const char *words[MAX_GIVEN + 4];
 
 /* For a heterogeneous job or step: what its first component asked for (NULL: nothing), how many components
- * there have been, whether the one whose options are being read asked for an environment, and its first
- * option of pyxis. */
-static char *first;
-static int components, asked, begin;
+ * there have been, whether the one whose options are being read asked for an environment, and the index of
+ * its first option of pyxis. */
+static char *first_request;
+static int components, asked, component_start;
 
 /* Set if the effective value equals the one before it. */
 static int repeated;
@@ -170,12 +170,12 @@ static char *request(void)
 	char *text = NULL;
 	size_t size = 0;
 
-	if (!asked && begin == count)
+	if (!asked && component_start == count)
 		return NULL;
 	FILE *stream = open_memstream(&text, &size);
 	if (stream == NULL)
 		return NULL;
-	for (int i = begin; i < count; i++)
+	for (int i = component_start; i < count; i++)
 		fprintf(stream, "%s%s", given[i], i + 1 < count || asked ? " " : "");
 	fprintf(stream, "%s", asked ? environment : "");
 	fclose(stream);
@@ -187,20 +187,20 @@ int ce_options_end_component(struct ce_error *err)
 	CE_AUTO_FREE char *mine = request();
 
 	asked = 0;
-	begin = count;
+	component_start = count;
 	if (components++ == 0) {
-		first = mine;
+		first_request = mine;
 		mine = NULL;
 		return 0;
 	}
-	if ((mine == NULL && first == NULL) ||
-	    (mine != NULL && first != NULL && strcmp(mine, first) == 0))
+	if ((mine == NULL && first_request == NULL) ||
+	    (mine != NULL && first_request != NULL && strcmp(mine, first_request) == 0))
 		return 0;
 	return ce_fail_below(err, CE_HELP_COMPONENTS_DIFFER,
 		       "--environment: '%s' for one component and '%s' for another: Slurm gives all "
 		       "components of a heterogeneous job or step the same; name one for each of them, "
 		       "or start separate steps",
-		       first != NULL ? first : "", mine != NULL ? mine : "");
+		       first_request != NULL ? first_request : "", mine != NULL ? mine : "");
 }
 
 int ce_options_components(void)
@@ -211,9 +211,9 @@ int ce_options_components(void)
 void ce_options_clear(void)
 {
 	free(environment);
-	free(first);
-	environment = first = NULL;
+	free(first_request);
+	environment = first_request = NULL;
 	while (count > 0)
 		free(given[--count]);
-	components = asked = repeated = begin = 0;
+	components = asked = repeated = component_start = 0;
 }
