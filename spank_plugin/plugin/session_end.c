@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/become_user.h"
 #include "common/help.h"
-#include "common/identity.h"
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "common/say.h"

@@ -36,7 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/identity.h"
+#include "common/become_user.h"
 #include "common/io.h"
 #include "common/remove_tree.h"
 

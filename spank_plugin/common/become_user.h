@@ -1,6 +1,6 @@
 /* Becoming the user: the only place where privileges are dropped. */
-#ifndef CE_IDENTITY_H
-#define CE_IDENTITY_H
+#ifndef CE_BECOME_USER_H
+#define CE_BECOME_USER_H
 
 #include <stddef.h>
 #include <sys/types.h>

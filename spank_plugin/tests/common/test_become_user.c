@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "common/identity.h"
+#include "common/become_user.h"
 
 #include <grp.h>
 #include <linux/securebits.h>

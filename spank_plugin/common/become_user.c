@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "identity.h"
+#include "become_user.h"
 
 #include <errno.h>
 #include <grp.h>
