@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # The keyword in a planner's output: a plan follows, or the command runs on the host without a
-# container (spank_plugin/common/carried.h).
+# container (spank_plugin/common/planner_output.h).
 PLAN, HOST = "plan\n", "host\n"
 # Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
 # scripts inside; the image store of this step alone; the image, for the audit; the key of a

@@ -30,9 +30,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/carried.h"
 #include "common/error.h"
 #include "common/io.h"
+#include "common/planner_output.h"
 #include "door.h"
 #include "join_memo.h"
 #include "memo_directory.h"

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/carried.h"
 #include "common/io.h"
 #include "common/memo_file.h"
+#include "common/planner_output.h"
 
 /* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start
  * is left to Python. */

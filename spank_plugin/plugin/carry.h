@@ -7,13 +7,13 @@
 
 #include <stdint.h>
 
-#include "common/carried.h"
 #include "common/error.h"
+#include "common/planner_output.h"
 
 /* The variables that carry the planner's output: CE_CARRY_COUNT holds the number of pieces, CE_CARRY_PART
- * (common/carried.h) followed by a decimal index holds a piece. The names begin with SLURM_ because nothing
- * else survives srun's --export=NONE. The text is split because one string of an environment cannot be longer
- * than 128 KiB. */
+ * (common/planner_output.h) followed by a decimal index holds a piece. The names begin with SLURM_ because
+ * nothing else survives srun's --export=NONE. The text is split because one string of an environment cannot
+ * be longer than 128 KiB. */
 #define CE_CARRY_COUNT "SLURM_CE_PLAN_PARTS"
 /* set if the user chose how MPI starts, with --mpi or SLURM_MPI_TYPE */
 #define CE_CARRY_MPI "SLURM_CE_MPI_CHOSEN"

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "common/base_name.h"
-#include "common/carried.h"
 #include "common/ce_join.h"
 #include "common/help.h"
+#include "common/planner_output.h"
 
 static int has_plan(void)
 {

@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/carried.h"
 #include "common/io.h"
 #include "common/memo_file.h"
+#include "common/planner_output.h"
 
 #define MAGIC "container-engine plan memo 8\n"
 

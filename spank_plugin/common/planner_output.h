@@ -2,8 +2,8 @@
  * Names that the planner, the plugin and the programs on the nodes share: keywords of the planner's output,
  * and environment variables of the step that carry this output to the nodes.
  */
-#ifndef CE_CARRIED_H
-#define CE_CARRIED_H
+#ifndef CE_PLANNER_OUTPUT_H
+#define CE_PLANNER_OUTPUT_H
 
 /* Keywords of the planner's output: a plan follows, or there is no container and nothing follows. srun sends
  * the output from the keyword on. container_engine/submit/prepare.py has the same keywords. */
