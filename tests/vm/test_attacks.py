@@ -115,13 +115,13 @@ def test_a_part_that_is_stopped_while_a_step_starts_holds_up_no_end(
     cluster.root(cluster.second, "rm -rf /var/tmp/ce-memos-*")
     stop = f"echo hunting; until pkill -STOP -x -u alice {part}; do :; done"
     argv = cluster.second.ssh_argv(f"timeout 120 sh -c '{stop}'")
-    hunt = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    assert hunt.stdout is not None
-    # crun takes less time than an ssh login
-    assert hunt.stdout.readline() == "hunting\n"
-    with cluster.started("-wvm2", f"--environment={gated}", "sh", "-c", _SLEEP) as job:
-        assert hunt.wait() == 0
-        assert cluster.outside(cluster.second) == []
-        cluster.root(cluster.first, "scancel -u alice")
-        assert job.wait() != 0
-        cluster.pair.await_idle(60)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as hunt:
+        assert hunt.stdout is not None
+        # crun takes less time than an ssh login
+        assert hunt.stdout.readline() == "hunting\n"
+        with cluster.started("-wvm2", f"--environment={gated}", "sh", "-c", _SLEEP) as job:
+            assert hunt.wait() == 0
+            assert cluster.outside(cluster.second) == []
+            cluster.root(cluster.first, "scancel -u alice")
+            assert job.wait() != 0
+            cluster.pair.await_idle(60)
