@@ -170,7 +170,7 @@ static int run_task(char **argv)
 	struct printed_messages printed = { -1, "" };
 	const char *named = getenv(CE_JOIN_COMMAND), *task = getenv("SLURM_LOCALID");
 	CE_AUTO_FREE char *command = strdup(named != NULL ? named : argv[1] != NULL ? argv[1] : "");
-	int speaks = task == NULL || strcmp(task, "0") == 0 ||
+	int prints = task == NULL || strcmp(task, "0") == 0 ||
 		     (named == NULL && getenv(CE_JOIN_CONTAINER) != NULL);
 
 	unsetenv(CE_JOIN_COMMAND);
@@ -179,7 +179,7 @@ static int run_task(char **argv)
 		ce_fail(&err, "out of memory");
 	else
 		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
-	if (speaks && ce_claim_message(printed.marks, printed.planned, ce_error_text(&err)))
+	if (prints && ce_claim_message(printed.marks, printed.planned, ce_error_text(&err)))
 		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

@@ -81,9 +81,9 @@ static void write_file(const char *path, const char *content)
  * still see the user's own id. */
 static unsigned own_id(unsigned here, const char *variable)
 {
-	const char *said = getenv(variable);
+	const char *value = getenv(variable);
 
-	return here == 0 && said != NULL ? (unsigned)strtoul(said, NULL, 10) : here;
+	return here == 0 && value != NULL ? (unsigned)strtoul(value, NULL, 10) : here;
 }
 
 static void make_namespaces(void)

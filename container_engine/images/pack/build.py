@@ -139,7 +139,7 @@ class Builder(NamedTuple):
                 words += [f"--build-context={base.name}=container-image://{base.tag}"]
             argv = [*podman, *words, recipe.context]
             env = self._environment() | secrets
-            process.merged(argv, env, self.timeout_s, output.hear, is_shown=not quiet)
+            process.merged(argv, env, self.timeout_s, output.feed, is_shown=not quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
             apt.leave_out(layout)

@@ -99,7 +99,7 @@ class Output:
         self._lines: deque[str] = deque(maxlen=_KEPT)
         self._rest = b""
 
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         *lines, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[-_LONGEST:]
         for line in lines:

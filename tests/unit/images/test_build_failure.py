@@ -20,7 +20,7 @@ _PING = 'pinging container registry docker.io: Get "https://docker.io/v2/": dial
 
 def _heard(text: str) -> Output:
     output = Output()
-    output.hear(text.encode())
+    output.feed(text.encode())
     return output
 
 
@@ -128,6 +128,6 @@ def test_the_last_step_is_found_in_output_that_arrives_in_any_pieces() -> None:
         b"EP 2/3: RUN ma",
         b"ke\n",
     ):
-        output.hear(piece)
-    output.hear(b"a program's output without an end")
+        output.feed(piece)
+    output.feed(b"a program's output without an end")
     assert (output.step, output.number) == ("RUN make", 2)
