@@ -107,7 +107,10 @@ def of_c(source: str) -> Iterator[tuple[int, str]]:
     """Yield line numbers and advice for a C source."""
     for found in C_COMMENT.finditer(source):
         if found[0].startswith("/*"):
-            yield from _habits(source.count("\n", 0, found.start()) + 1, found[0])
+            line = source.count("\n", 0, found.start()) + 1
+            yield from _habits(line, found[0])
+            if clause := CLAUSE.match(found[0].removeprefix("/*").lstrip(" *\n\t")):
+                yield line, f"a comment begins with a verb or a noun, not with {clause[1]!r}"
 
 
 def _is_property(node: ast.AST) -> bool:

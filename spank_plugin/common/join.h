@@ -10,8 +10,8 @@
 
 #include "error.h"
 
-/* How many namespaces a container can have of its own besides the user and mount namespaces: network, IPC,
- * UTS, PID. */
+/* The most namespaces that a container can have of its own besides the user and mount namespaces: network,
+ * IPC, UTS, PID. */
 #define CE_MAX_UNSHARED 4
 
 /* A guard's report that a container is ready begins with one of these letters and has the guard's pidfd at

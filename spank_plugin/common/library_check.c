@@ -16,8 +16,8 @@
 
 enum { MOST_OF_CACHE = 16 << 20, MOST_OF_NAMES = 1 << 20, MOST_RECORDS = 4 << 20, MOST_NAME = 64 };
 
-/* Where the loader looks without ld.so.cache; some distributions have a directory for each machine, and
- * musl's looks into /usr/local/lib. */
+/* The directories in which the loader looks without ld.so.cache; some distributions have a directory for each
+ * machine, and musl's looks into /usr/local/lib. */
 #if defined(__aarch64__)
 #define MULTIARCH "aarch64-linux-gnu"
 #else

@@ -9,7 +9,7 @@
 
 #define NO_FRAGMENT UINT32_MAX
 
-/* Where a part of a file's data is stored. */
+/* The place of a part of a file's data in the image. */
 struct squash_hold {
 	uint64_t position;
 	uint32_t word;	       /* 0: a hole of zeros, not stored */

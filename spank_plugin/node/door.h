@@ -12,7 +12,8 @@
  * packet */
 enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
 
-/* What a guard has handed over (guard/guard_door.h). The descriptors are owned, all close-on-exec. */
+/* The parts of a container that a guard has handed over (guard/guard_door.h). The descriptors are owned, all
+ * close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the guard's user namespace */
 	int container[CE_DOOR_CONTAINER]; /* user and mount namespaces, environment, mountinfo, others */

@@ -75,7 +75,7 @@ static struct ce_config config = { .error = CE_ERROR_INIT };
 static struct ce_step step = CE_STEP_INIT;
 /* The pid of slurmstepd. */
 static pid_t stepd;
-/* How often this process has loaded the plugin: several lines of plugstack.conf that name the
+/* The number of times that this process has loaded the plugin: several lines of plugstack.conf that name the
  * same file share this state. */
 static int loaded;
 

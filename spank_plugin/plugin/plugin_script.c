@@ -73,7 +73,7 @@ static char *read_script(const char *path)
 	return text;
 }
 
-/* Where the note of this slurmstepd's batch script is; "" for none. */
+/* The path of the note of this slurmstepd's batch script; "" for none. */
 static char note[PATH_MAX];
 
 static int is_batch(spank_t spank)

@@ -1,4 +1,4 @@
-/* How Slurm finds the processes of a step. */
+/* Slurm's way of finding the processes of a step. */
 #ifndef CE_PROCTRACK_H
 #define CE_PROCTRACK_H
 

@@ -25,8 +25,8 @@ char *ce_pyxis_word(int index, const char *argument);
 /* Return whether a variable of pyxis has a value. */
 int ce_pyxis_has_variables(void);
 
-/* Where pyxis is loaded: return -1 with the error if this command, which asks for an environment, also asks
- * pyxis for a container, or has an option of pyxis, which would have no effect; else return 0. */
+/* Return -1 with the error if pyxis is loaded and this command, which asks for an environment, also asks
+ * pyxis for a container, or has an option of pyxis, which would have no effect; else 0. */
 int ce_pyxis_check_alone(struct ce_error *err);
 
 #endif

@@ -111,7 +111,7 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
-/* Where the step's printed messages are recorded, as the plugin has passed it in the environment. */
+/* The place in which the step's printed messages are recorded, passed by the plugin in the environment. */
 struct printed_messages {
 	int marks;
 	char planned[64]; /* the size of the plugin's (plugin_step.h) */

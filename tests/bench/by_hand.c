@@ -1,6 +1,6 @@
 /*
- * What a careful person would write by hand to start a container from a SquashFS file, and nothing
- * more: the yardstick for the node part of a start. Not part of the product.
+ * The program that a careful person would write by hand to start a container from a SquashFS file,
+ * and nothing more: the yardstick for the node part of a start. Not part of the product.
  *
  * by-hand DIR IMAGE COMMAND [ARG…]
  *

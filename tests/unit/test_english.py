@@ -41,6 +41,14 @@ def test_strings_of_c_are_no_comments() -> None:
     assert [line for line, _advice in english.of_c(source)] == [3]
 
 
+@pytest.mark.parametrize("begins", ["Where", "How", "What", "Who"])
+def test_a_comment_of_c_does_not_begin_as_a_clause(begins: str) -> None:
+    source = (
+        f"int a;\n/*\n * {begins} it is found. */\n/* Return where. */\n/* {begins}abouts. */\n"
+    )
+    assert [line for line, _advice in english.of_c(source)] == [2]
+
+
 @pytest.mark.parametrize(
     ("message", "found"),
     [

@@ -1,4 +1,4 @@
-/* Where the site's seccomp profile for tasks is looked for, and who must own it. */
+/* The place in which the site's seccomp profile for tasks is looked for, and its owner. */
 #define _GNU_SOURCE
 #include "common/seccomp_profile.h"
 

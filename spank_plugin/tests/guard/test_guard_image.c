@@ -1,4 +1,4 @@
-/* How images are mounted: setuid programs and devices in them have no effect. */
+/* The options with which images are mounted: setuid programs and devices in them have no effect. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* Which answers of a guard at the door of a running container a step accepts. */
+/* The answers of a guard at the door of a running container that a step accepts. */
 #define _GNU_SOURCE
 #include "node/door.h"
 

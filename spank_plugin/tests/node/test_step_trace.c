@@ -1,4 +1,4 @@
-/* Where the trace of a step that joins is written, and when it is not. */
+/* The place of the trace of a step that joins, and the cases in which it is not written. */
 #define _GNU_SOURCE
 #include "node/step_trace.h"
 
