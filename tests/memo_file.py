@@ -3,19 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from container_engine.private_files import memo_of
-
-_CHECKSUM = 8  # digits
+from container_engine import private_files
 
 
 def fields_of(file: Path) -> bytes:
     """Return what follows the name of the format and the checksum."""
-    return file.read_bytes().partition(b"\n")[2][_CHECKSUM + 1 :]
+    return private_files.fields_of(_magic(file), file.read_bytes())
 
 
 def write_fields(file: Path, fields: bytes) -> None:
+    file.write_bytes(private_files.memo_of(_magic(file), fields))
+
+
+def _magic(file: Path) -> bytes:
     magic, end, _rest = file.read_bytes().partition(b"\n")
-    file.write_bytes(memo_of(magic + end, fields))
+    return magic + end
 
 
 def rewrite(file: Path, change: Callable[[bytes], bytes]) -> None:

@@ -44,7 +44,7 @@ static int append(const char *path, const char *line, struct ce_error *err)
 	if (file < 0 || fstat(file, &st) < 0)
 		return ce_fail(err, "audit=%s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-		return ce_fail(err, "audit=%s: is not a file that only root may write", path);
+		return ce_fail(err, "audit=%s: not a file that only root can write to", path);
 	if (write(file, line, strlen(line)) != (ssize_t)strlen(line))
 		return ce_fail(err, "audit=%s: cannot write the line: %s", path, strerror(errno));
 	return 0;

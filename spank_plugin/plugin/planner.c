@@ -176,7 +176,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 		return -1;
 	if (ce_planned_read(text, planned) < 0)
 		return ce_fail_below(err, CE_HELP_PLANNER_MUTE,
-				     "%s printed neither a plan nor that there is no container; nothing was "
+				     "%s printed no plan, and not that the step needs none; nothing was "
 				     "started",
 				     config->plan);
 	return 0;

@@ -260,6 +260,6 @@ def test_launches_ask_for_signatures_and_registries_by_what_lies_beside_an_image
     assert site.ce("import", str(copy), "nvcr.io/pretended:1").returncode == 0
     assert site.ce("plan", site.edf("nvcr.io/pretended:1")).returncode == 0
     site.says(image_registries=["nvcr.io"])
-    assert "where it is from: 'localhost/pretended:1'" in (
+    assert "recorded origin: 'localhost/pretended:1'" in (
         site.ce("plan", site.edf("nvcr.io/pretended:1")).stderr
     )

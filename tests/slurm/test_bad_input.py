@@ -413,7 +413,7 @@ def test_a_planner_that_says_neither_plan_nor_host_starts_nothing(
 ) -> None:
     conf = own_planner(cluster, shared, f"printf '%s' '{said}'")
     done = cluster.srun(f"--environment={demo}", "touch", f"{shared}/ran", env=conf)
-    ErrorBlock(done, "planner-mute", "printed neither a plan nor that there is no container")
+    ErrorBlock(done, "planner-mute", "printed no plan, and not that the step needs none")
     assert not (shared / "ran").exists()
 
 

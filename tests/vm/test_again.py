@@ -13,7 +13,7 @@ _HOOK = """
 version = 1
 release = "1"
 summary = "software of the site"
-help = "Brings a library."
+help = "Adds a library."
 [edits.x]
 libraries = [{ files = ["/apps/software/lib*.so.*"] }]
 refresh = true

@@ -93,7 +93,7 @@ def _check(arguments: argparse.Namespace, context: Context) -> None:
     what = arguments.step
     if not what[:1].isdigit() and image_named(what, context, site_config(context)) is not None:
         hint = "ce images -q shows its file: copy that; ce save is for running containers"
-        raise UserError("an image, which is one file already", hint, name=what)
+        raise UserError("an image, which already is a file", hint, name=what)
     if arguments.output is not None or arguments.file is None:
         raise UserError("save: IMAGE.sqsh is missing", f"ce save {what} IMAGE.sqsh")
     stem = os.path.basename(arguments.file).partition(":")[0].removesuffix(".tar")

@@ -267,7 +267,7 @@ def _check_program(hook: Hook) -> None:
     except OSError as error:
         raise _unusable(hook, str(error.strerror)) from None
     if not (stat.S_ISREG(mode) and os.access(hook.path, os.X_OK)):
-        raise _unusable(hook, "is not a program that you can run")
+        raise _unusable(hook, "not a program that you may run")
     _check_owner(hook.path)
 
 

@@ -73,7 +73,7 @@ class Rules:
         if self._registries and not any(map(self._is_from_registry, names)):
             known = ", ".join(f"'{name}'" for name in names) or "unknown"
             patterns = ", ".join(f"'{pattern}'" for pattern in self._registries)
-            why = f"'{path}' is from none of {patterns}; where it is from: {known}"
+            why = f"'{path}' does not come from {patterns}; recorded origin: {known}"
             return self._refusal(REGISTRIES, why)
         if self._is_signed_only and not self._is_accepted(names):
             why = f"policy.{_SIGNERS} has not accepted '{path}'; ce pull asks it again"

@@ -74,7 +74,7 @@ TEST("a planner that succeeds without a complete keyword in its output is an err
 		CHECK_INT(plan_with(said[i], "x", &plan, &err), -1);
 		CHECK(plan.text == NULL);
 		CHECK_CONTAINS(ce_error_text(&err),
-			       "/planner printed neither a plan nor that there is no container");
+			       "/planner printed no plan, and not that the step needs none");
 		CHECK_TEXT(ce_error_below(&err, ""), CE_HELP_PLANNER_MUTE);
 		ce_error_clear(&err);
 	}

@@ -656,7 +656,7 @@ TEST("a planner that prints nothing ends srun, salloc and sbatch")
 	install("exit 0");
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_local, &printed)), 125);
 	CHECK_CONTAINS(printed,
-		       "printed neither a plan nor that there is no container; nothing was started\n");
+		       "printed no plan, and not that the step needs none; nothing was started\n");
 	CHECK_CONTAINS(printed, "ce: see: ce help planner-mute\n");
 	free(printed);
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);

@@ -396,7 +396,7 @@ def test_names_count_only_if_the_owner_of_the_image_or_root_wrote_them(
     names(node, "nvcr.io/a:1 -\n")
     assert node.refusal(node.image) == ""
     names(node, "nvcr.io/a:1 -\n", uid, mode)
-    assert "where it is from: unknown" in node.refusal(node.image)
+    assert "recorded origin: unknown" in node.refusal(node.image)
 
 
 def test_names_behind_a_link_or_of_a_pipe_do_not_count(node: Node) -> None:
@@ -405,10 +405,10 @@ def test_names_behind_a_link_or_of_a_pipe_do_not_count(node: Node) -> None:
     path = node.image.with_name(f"{node.image.name}.names")
     path.rename(node.root / "elsewhere")
     path.symlink_to(node.root / "elsewhere")
-    assert "where it is from: unknown" in node.refusal(node.image)
+    assert "recorded origin: unknown" in node.refusal(node.image)
     path.unlink()
     os.mkfifo(path)
-    assert "where it is from: unknown" in node.refusal(node.image)
+    assert "recorded origin: unknown" in node.refusal(node.image)
 
 
 def test_an_image_is_signed_if_the_present_policy_has_accepted_it(node: Node) -> None:
