@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.faults.hook_switches import turn_on
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from container_engine.catalog.load import Hook
 
@@ -65,6 +67,7 @@ def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
     _imply(hooks, annotations, active, refusals)
     for one in active.values():
         refusals.extend(_conflicts(one, active))
+        refusals.extend(_missing(one, active, hooks))
     return Matched(tuple(_ordered(active)), tuple(refusals))
 
 
@@ -115,15 +118,11 @@ def _imply(
 
 def _left_out(other: Hook, one: Active, annotations: Mapping[str, str]) -> Refusal | None:
     """Return why the hook `other`, which `one` implies, is not applied; None if it is."""
-    name = other.name
-    if other.data.turned_off:
-        message = f"needs the hook '{name}', which is turned off at this site"
-        return Refusal(one.asked, message, f"{other.file} says so")
-    if other.switch not in annotations:
-        return None
+    if other.data.turned_off or other.switch not in annotations:
+        return _needs_turned_off(one, other)
     # disabled by the user: the hook that implies it may not work, but may still be wanted
     value = annotations[other.switch]
-    message = f"'{value}', so the hook '{name}' is left out, which {one.hook.name} needs"
+    message = f"'{value}', so the hook '{other.name}' is left out, which {one.hook.name} needs"
     return Refusal(other.switch, message, "remove the line", is_error=False)
 
 
@@ -135,23 +134,33 @@ def _either(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple
 
 
 def _conflicts(one: Active, active: Mapping[str, Active]) -> list[Refusal]:
-    refusals = [
+    return [
         Refusal(
             one.asked, f"cannot be used together with the hook '{name}' ({active[name].reason})"
         )
         for name in one.hook.data.conflicts
         if name in active
     ]
-    refusals += [
-        Refusal(one.asked, f"needs the hook '{name}'", f'write {_switch(name)} = "true"')
-        for name in one.hook.data.requires.hooks
-        if name not in active
-    ]
-    return refusals
 
 
-def _switch(name: str) -> str:
-    return f"com.hooks.{name}.enabled"
+def _missing(
+    one: Active, active: Mapping[str, Active], hooks: Mapping[str, Hook]
+) -> Iterator[Refusal]:
+    """Yield a refusal for each hook that the user must have enabled and has not."""
+    for name in one.hook.data.requires.hooks:
+        if name in active:
+            continue
+        other = hooks.get(name)
+        hint = turn_on(other.switch) if other else None
+        off = _needs_turned_off(one, other) if other else None
+        yield off or Refusal(one.asked, f"needs the hook '{name}'", hint)
+
+
+def _needs_turned_off(one: Active, other: Hook) -> Refusal | None:
+    if not other.data.turned_off:
+        return None
+    message = f"needs the hook '{other.name}', which is turned off at this site"
+    return Refusal(one.asked, message, f"{other.file} says so")
 
 
 def _ordered(active: Mapping[str, Active]) -> list[Active]:

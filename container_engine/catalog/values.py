@@ -54,6 +54,15 @@ class Values:
             return posixpath.dirname(hook.file)
         return self._machine if name == "arch" else None
 
+    def annotation(self, hook: Hook, name: str) -> str | None:
+        """Return the annotation that sets `name` or `hook.name`; None if users cannot set it."""
+        other, dot, own = name.partition(".")
+        if dot:
+            owner = self._hooks.get(other)
+            return None if owner is None else self.annotation(owner, own)
+        is_users = name in hook.data.parameters or name in hook.data.allow
+        return f"{hook.annotation}.{name}" if is_users else None
+
     def text(self, hook: Hook, text: str, depth: int = _DEPTH) -> str:
         """Return `text` with its known names replaced; a user's value is never expanded again."""
 

@@ -498,7 +498,8 @@ FAULTS = {
     "hook-file-missing": Fault(
         "a hook needs a device, library, file or program that the node does not have",
         EITHER,
-        'choose nodes that have it, or leave the hook out: com.hooks.NAME.enabled = "false"',
+        'choose nodes that have it, or leave the hook out: com.hooks.NAME.enabled = "false"'
+        " (ce hooks show NAME prints its annotation)",
     ),
     "hook-check": Fault(
         "a check before the start found that the hook would not work in this image or on this node",

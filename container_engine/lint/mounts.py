@@ -25,8 +25,8 @@ def mounts(subject: Subject) -> Iterator[Problem]:
 
     With the ssh hook, also warn of a writable mount of the home directory.
     """
-    has_server = subject.is_enabled("ssh")
-    has_slurm = subject.is_enabled("slurm")
+    has_server = subject.switched("ssh") == "true"
+    has_slurm = subject.switched("slurm") == "true"
     for mount in subject.edf.mounts:
         if mount.kind != "bind" or not isinstance(mount.source, str):
             continue
@@ -40,7 +40,7 @@ def mounts(subject: Subject) -> Iterator[Problem]:
             yield advice(mount.origin, key, message, "mount only the files that you need")
         elif mount.source in _SLURMS and not has_slurm:
             message = f"mounts {mount.source}, which alone does not provide srun or sbatch"
-            hint = 'for these, com.hooks.slurm.enabled = "true" provides all that they need'
+            hint = f"{subject.turn_on('slurm')}, which provides all that they need"
             yield advice(mount.origin, key, message, hint)
             has_slurm = True  # once is enough
         elif has_server and "ro" not in mount.options and _has_home(mount.source, subject.home):

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from container_engine.lint.subject import Subject
 
 _PLUGINS_HOOK, _FABRICS_HOOK, _STACK = "aws_ofi_nccl", "cxi", "netstack"
-_ENABLE = f'write com.hooks.{_PLUGINS_HOOK}.enabled = "true"'
-_ENABLE_FABRIC = f'write com.hooks.{_FABRICS_HOOK}.enabled = "true"'
 _UNLESS = "unless the image has its own"
 _NVSHMEM = "NVSHMEM_LIBFABRIC_"
 _TUNING = ("FI_CXI_", "FI_MR_CACHE_", "FI_PROVIDER", "OFI_NCCL_", _NVSHMEM)
@@ -48,26 +46,27 @@ def network(subject: Subject) -> Iterator[Problem]:
 def _is_declined(subject: Subject) -> bool:
     """Check whether an annotation turns one of the network hooks off."""
     hooks = (_PLUGINS_HOOK, _FABRICS_HOOK)
-    return any(subject.annotation(f"com.hooks.{hook}.enabled") == "false" for hook in hooks)
+    return any(subject.switched(hook) == "false" for hook in hooks)
 
 
 def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
+    enable = subject.turn_on(_PLUGINS_HOOK)
     net = next((entry for entry in subject.edf.env if entry.name == "NCCL_NET"), None)
     if net is not None and net.value == "AWS Libfabric":
         message = "NCCL fails if it does not find this plugin, and no hook provides it"
-        yield advice(net.origin, "env.NCCL_NET", message, f"{_ENABLE}, {_UNLESS}")
+        yield advice(net.origin, "env.NCCL_NET", message, f"{enable}, {_UNLESS}")
     elif net is not None and net.value == "Socket":
         message = "lets NCCL use TCP, which is far slower than the network of the nodes"
-        yield advice(net.origin, "env.NCCL_NET", message, f"{_ENABLE}, {_UNLESS}")
+        yield advice(net.origin, "env.NCCL_NET", message, f"{enable}, {_UNLESS}")
     elif not has_fabric:
-        known = subject.profiles.get(_PLUGINS_HOOK, {}).values()
+        known = subject.profiles(_PLUGINS_HOOK).values()
         names = {name for profile in known for name in profile if name.startswith("NCCL_NET")}
         tuned = [entry for entry in subject.edf.env if _is_tuning(entry, names)]
         for entry in tuned[:1]:
             more = f" (and {len(tuned) - 1} more)" if len(tuned) > 1 else ""
             message = f"tunes network software that no hook provides{more}"
             is_nvshmem = all(one.name.startswith(_NVSHMEM) for one in tuned)
-            enable = _ENABLE_FABRIC if is_nvshmem else _ENABLE
+            enable = subject.turn_on(_FABRICS_HOOK) if is_nvshmem else enable
             yield advice(entry.origin, f"env.{entry.name}", message, f"{enable}, {_UNLESS}")
 
 
@@ -93,7 +92,7 @@ def _brought_twice(subject: Subject, *, has_plugin: bool) -> Iterator[Problem]:
         part = _part(mount, _PLUGIN_PARTS)
         if part is not None and not has_plugin:
             message = f"mounts {part} by hand, and the node's libfabric comes from the hook"
-            hint = f"{_ENABLE} in its place, whose plugin fits the node"
+            hint = f"{subject.turn_on(_PLUGINS_HOOK)} in its place, whose plugin fits the node"
             yield advice(mount.origin, "mounts", message, hint)
         elif part := part or _part(mount, _FABRIC_PARTS):
             hook = _PLUGINS_HOOK if part in _PLUGIN_PARTS else _FABRICS_HOOK
@@ -132,9 +131,9 @@ def _own_stack(subject: Subject) -> Iterator[Problem]:
 
 def _unused_stack(subject: Subject) -> Iterator[Problem]:
     """Yield advice on a choice of software for hooks of which none is on."""
-    prefix = f"com.hooks.{_STACK}."
+    prefix = f"{subject.catalog[_STACK].annotation}."
     entry = next((one for one in subject.edf.annotations if one.key.startswith(prefix)), None)
     if entry is not None:
         message = f"has no effect: neither {_FABRICS_HOOK} nor {_PLUGINS_HOOK} is on"
-        hint = f"remove the line, or {_ENABLE_FABRIC}"
+        hint = f"remove the line, or {subject.turn_on(_FABRICS_HOOK)}"
         yield advice(entry.origin, entry.key, message, hint)

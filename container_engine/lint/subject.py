@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.model import Problem
 from container_engine.edf.tokens import names, scan
+from container_engine.faults.hook_switches import turn_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from container_engine.catalog.load import Hook
     from container_engine.edf.history import History
     from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.plan.model import HookUse
@@ -24,8 +26,8 @@ class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
     `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
-    environment; `profiles` are all in the catalog, by hook and name. `variables` are the caller's;
-    those for which `deferred` returns True are left to the nodes.
+    environment; `catalog` has all that there are. `variables` are the caller's; those for which
+    `deferred` returns True are left to the nodes.
     `network` returns the kind of the network file system that has a path, "" for none.
     `site_devices` and `site_mounts` are what the site gives to all containers, somewhere or
     everywhere.
@@ -37,7 +39,7 @@ class Subject(NamedTuple):
     cwd: str
     deferred: Callable[[str], bool]
     hooks: tuple[HookUse, ...] = ()
-    profiles: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({})
+    catalog: Mapping[str, Hook] = MappingProxyType({})
     variables: Mapping[str, str] = MappingProxyType({})
     network: Callable[[str], str] = _nowhere
     site_devices: tuple[str, ...] = ()
@@ -46,8 +48,20 @@ class Subject(NamedTuple):
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)
 
-    def is_enabled(self, hook: str) -> bool:
-        return self.annotation(f"com.hooks.{hook}.enabled") == "true"
+    def switched(self, hook: str) -> str | None:
+        """Return what the environment says of a hook: "true" if it enables it, None for nothing."""
+        return self.annotation(self.catalog[hook].switch) if hook in self.catalog else None
+
+    def turn_on(self, hook: str) -> str:
+        """Return the remedy that enables a hook."""
+        known = self.catalog.get(hook)
+        if known is None or known.data.turned_off:
+            return f"ask the administrator for the hook {hook}"
+        return turn_on(known.switch)
+
+    def profiles(self, hook: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the named sets of variables of a hook."""
+        return self.catalog[hook].data.profiles if hook in self.catalog else {}
 
     def below(self, key: str) -> list[tuple[str, History]]:
         """Return the values of a table or array with their names in it (`PATH` of `env.PATH`)."""

@@ -61,7 +61,7 @@ def _contradicting(entry: EnvEntry, hook: HookUse, subject: Subject) -> Problem:
     older = next(
         (
             name
-            for name, values in subject.profiles.get(hook.name, {}).items()
+            for name, values in subject.profiles(hook.name).items()
             if name != hook.profile and values.get(entry.name) == entry.value
         ),
         None,

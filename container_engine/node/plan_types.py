@@ -140,6 +140,7 @@ HookUse = TypedDict(
     "HookUse",
     {
         "name": str,
+        "switch": str,
         "release": str,
         "file": str,
         "reason": str,

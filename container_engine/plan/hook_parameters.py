@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.catalog.match import Refusal
 from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.faults.hook_switches import turn_on
 from container_engine.text_layout import natural
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def settle(
         if not values.holds(hook, parameter.when):
             if key in annotations:
                 message = f"has no effect, {_only(parameter)}"
-                yield Refusal(key, message, _remedy(hook, parameter), is_error=False)
+                yield Refusal(key, message, _remedy(hook, parameter, values), is_error=False)
         elif parameter.required and not annotations.get(key):
             message = f"the hook '{hook.name}' needs it, and it is not set: {parameter.help}"
             yield Refusal(key, message, f'write {key} = "..."', asked=active.asked)
@@ -50,16 +51,16 @@ def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
         key = f"{hook.annotation}.{name}"
         if key in annotations:
             message = f"has no effect, the hook '{hook.name}' is off"
-            yield Refusal(key, message, f'write {hook.switch} = "true"', is_error=False)
+            yield Refusal(key, message, turn_on(hook.switch), is_error=False)
 
 
-def _remedy(hook: Hook, parameter: Parameter) -> str | None:
+def _remedy(hook: Hook, parameter: Parameter, values: Values) -> str | None:
     """Return the remedy that gives the parameter an effect, None if no single line does."""
     if len(parameter.when) != 1:
         return None
     ((name, value),) = parameter.when.items()
-    key = f"com.hooks.{name}" if "." in name else f"{hook.annotation}.{name}"
-    return f'write {key} = "{value}"' if isinstance(value, str) else None
+    key = values.annotation(hook, name)
+    return f'write {key} = "{value}"' if key and isinstance(value, str) else None
 
 
 def _only(parameter: Parameter) -> str:

@@ -8,6 +8,7 @@ from container_engine.catalog.match import REQUIRED, Active, Refusal, conditions
 from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.edf.model import Problem
+from container_engine.faults.hook_switches import turn_off
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hook_parameters import idle, settle
 from container_engine.plan.model import HookUse
@@ -69,7 +70,7 @@ def _instead(*two: Active) -> str:
     if not sites:
         return "use one of them"
     free = [one.hook.switch for one in sites if one.hook.data.default != REQUIRED]
-    off = f'{free[0]} = "false" below [annotations] leaves it out' if free else ""
+    off = f"{turn_off(free[0])} below [annotations] leaves it out" if free else ""
     if len(sites) == 1:
         name = sites[0].hook.name
         return f"the site applies '{name}' by itself: " + (off or "remove the line of the other")
@@ -152,6 +153,7 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
     }
     about = {
         "name": hook.name,
+        "switch": "" if data.default == REQUIRED else hook.switch,
         "release": data.release,
         "file": hook.file,
         "reason": active.reason,

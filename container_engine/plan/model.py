@@ -85,6 +85,7 @@ class HookUse(Model):
     """
 
     name: Annotated[str, about("name of the hook")]
+    switch: Annotated[str, about('annotation that is "false" without the hook; empty: none')] = ""
     release: Annotated[str, about("of the hook's data")]
     file: Annotated[str, about("the hook.toml, the site's own where there is one")]
     reason: Annotated[str, about("why it is applied")]

@@ -35,7 +35,7 @@ from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Layer
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class Traced(NamedTuple):
     """A valid environment, the content of each of its files, and the warnings of a launch.
 
-    `hooks` are the hooks that apply to it; `profiles` are all of the catalog, by hook and name.
+    `hooks` are the hooks that apply to it.
     """
 
     edf: Edf
@@ -57,7 +57,6 @@ class Traced(NamedTuple):
     offer: Offer
     problems: tuple[Problem, ...]
     hooks: tuple[HookUse, ...]
-    profiles: Mapping[str, Mapping[str, Mapping[str, str]]]
 
     @property
     def site(self) -> SiteConfig:
@@ -99,8 +98,7 @@ def trace_effective(name: str, context: Context) -> Traced:
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
     used = use(loaded.edf, whole.hooks, whole.machine, whole.entries)
-    profiles = {hook.name: hook.data.profiles for hook in whole.hooks.values()}
-    return Traced(loaded.edf, files, whole, loaded.problems, used.hooks, profiles)
+    return Traced(loaded.edf, files, whole, loaded.problems, used.hooks)
 
 
 def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:

@@ -105,6 +105,23 @@ def test_a_hook_whose_device_the_node_lacks_is_refused_by_name(
     assert "hook h: device '/dev/nothing*' does not exist on this node" in cause
 
 
+def test_the_remedy_leaves_a_hook_out_by_the_annotation_that_turns_it_on(
+    cluster: Cluster, site: Site
+) -> None:
+    devices = '[edits.e]\ndevices = [{ path = "/dev/nothing*" }]\n'
+    file = site.hook("h", f'switch = "org.h"\n{devices}')
+    text = '[annotations]\norg.h = "{}"\n'
+    done = cluster.srun(f"--environment={site.edf(text.format('true'))}", "true")
+    assert done.returncode == 125
+    assert 'leave the hook out: org.h = "false"' in done.stderr
+    done = cluster.srun(f"--environment={site.edf(text.format('false'))}", "true")
+    assert done.returncode == 0, done.stderr
+    file.write_text(file.read_text().replace("switch", 'default = "required"\nswitch', 1))
+    done = cluster.srun(f"--environment={site.edf('')}", "true")
+    assert done.returncode == 125
+    assert "choose nodes that have it, or ask the administrator\n" in done.stderr
+
+
 def writable_by_others(site: Site) -> str:
     file = site.hook("bad", "")
     file.chmod(0o666)

@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             context.cwd,
             traced.site.is_deferred,
             traced.hooks,
-            traced.profiles,
+            traced.offer.hooks,
             context.env,
             network_file_system,
             (*traced.offer.site.devices, *traced.offer.site.devices_if_there),

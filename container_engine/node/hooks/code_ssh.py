@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.node.hooks.node_fields import missing
 from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
 from container_engine.node.start.container import NodeMount
 
@@ -30,11 +30,8 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
     del plan
     programs = f"{edits.libexec}/ssh"
     if not os.path.exists(f"{programs}/bin/dropbear"):
-        raise LaunchError(
-            f"hook ssh: '{programs}' does not exist on this node: the container engine was"
-            " installed without the ssh server",
-            see="hook-file-missing",
-        )
+        why = "the container engine was installed without the ssh server"
+        raise missing(hook, f"'{programs}' does not exist on this node: {why}")
     server = SshServer(hook, node, edits)
     edits.mounts.append(NodeMount("bind", programs, BUNDLE, ("ro",)))
     edits.mounts.append(NodeMount("tmpfs", "tmpfs", JOB, ("mode=0700", "size=64m")))

@@ -7,7 +7,7 @@ import stat
 
 from container_engine.errors import LaunchError
 from container_engine.node.hooks.conditions import holds
-from container_engine.node.hooks.node_fields import fill, known, leave_out
+from container_engine.node.hooks.node_fields import fill, known, missing
 from container_engine.node.hooks.pattern import expand, has_wildcard
 from container_engine.node.start.container import NodeMount
 
@@ -27,7 +27,7 @@ def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> Non
         wanted = fill(device["path"], hook, node)
         found = [path for path in expand(wanted) if is_device(path)]
         if not found and not device.get("optional"):
-            edits.lack(hook, missing(hook, "device", wanted))
+            edits.lack(hook, missing_path(hook, "device", wanted))
         edits.devices += [path for path in found if path not in edits.devices]
     for name in hook.get("cdi", ()):
         edits.cdi.setdefault(name, hook["name"])
@@ -43,7 +43,7 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
         source = fill(mount["source"], hook, node)
         found = expand(source)
         if not found and not mount.get("optional"):
-            edits.lack(hook, missing(hook, "mount source", source))
+            edits.lack(hook, missing_path(hook, "mount source", source))
         target = fill(mount.get("target", ""), hook, node)
         edits.mounts += [
             NodeMount("bind", path, _target(path, target, source), mount.get("options", ()))
@@ -112,6 +112,5 @@ def is_device(path: str) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
-def missing(hook: HookUse, what: str, path: str) -> LaunchError:
-    where, text = f"hook {hook['name']}", f"{what} '{path}' does not exist on this node"
-    return LaunchError(text, leave_out(hook["name"]), "hook-file-missing", where=where)
+def missing_path(hook: HookUse, what: str, path: str) -> LaunchError:
+    return missing(hook, f"{what} '{path}' does not exist on this node")

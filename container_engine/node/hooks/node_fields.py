@@ -36,19 +36,17 @@ def fill(text: str, hook: HookUse, node: Mapping[str, str]) -> str:
         return text
     value = _value(name, node)
     if value is None:
-        raise LaunchError(
-            f"hook {hook['name']}: '{text}' needs {{node.{name}}}, which this step does not have"
-            f" ({hook['file']})",
-            see="hook-file-missing",
-        )
+        needs = f"'{text}' needs {{node.{name}}}, which this step does not have"
+        raise missing(hook, f"{needs} ({hook['file']})")
     return before + value + fill(after, hook, node)
 
 
-def leave_out(*names: str) -> str:
-    """Return the remedy for a node that lacks something these hooks need."""
-    keys = ", ".join(f'com.hooks.{name}.enabled = "false"' for name in names)
-    what, hooks = ("it", "hook") if len(names) == 1 else ("all of it", "hooks")
-    return f"choose nodes that have {what}, ask the administrator, or leave the {hooks} out: {keys}"
+def missing(hook: HookUse, reason: str) -> LaunchError:
+    """Return the error for something that this hook needs and this node or step lacks."""
+    from container_engine.faults.hook_switches import leave_out
+
+    remedy = leave_out([hook.get("switch", "")])
+    return LaunchError(reason, remedy, "hook-file-missing", where=f"hook {hook['name']}")
 
 
 def known(text: str, node: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from container_engine.node.hooks.devices_and_mounts import (
     add_devices,
     add_mounts,
     check_node,
-    missing,
+    missing_path,
 )
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.node_fields import fill
@@ -102,7 +102,7 @@ def _libraries(
         paths = expand(pattern)
         found += paths
         if not paths and not libraries["optional"]:
-            edits.lack(hook, missing(hook, "library", pattern))
+            edits.lack(hook, missing_path(hook, "library", pattern))
     return found
 
 

@@ -63,7 +63,7 @@ class HooksOnNode:
             from container_engine.node.devices import devices_if_there
 
             devices_if_there.add(plan, node, edf, self._edits)
-        refuse([*(("", error) for error in lacks), *self._edits.lacks])
+        refuse([*(("", error) for error in lacks), *self._edits.lacks], plan.get("hooks", ()))
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._noted: dict[str, str | None] = {}

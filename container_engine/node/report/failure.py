@@ -8,14 +8,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from container_engine.node.plan_types import HookUse
 
 _MOST_LINES = 40
 
 
-def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
+def refuse(lacks: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse] = ()) -> None:
     """Raise one LaunchError for all errors in `lacks`; return if there are none.
 
-    Each error comes with the name of the hook that needs what is missing, "" for the environment.
+    Each error comes with the name of the one of `hooks` that needs what is missing, "" for the
+    environment.
     """
     errors = [error for _hook, error in lacks]
     if len(errors) == 1:
@@ -24,7 +26,9 @@ def refuse(lacks: Sequence[tuple[str, LaunchError]]) -> None:
         message, *also = map(_with_remedy, errors)
         if len(also) > _MOST_LINES:
             also[_MOST_LINES:] = [f"and {len(also) - _MOST_LINES} more"]
-        raise LaunchError(message, see=errors[0].see, hint=_remedies(lacks), also=tuple(also))
+        raise LaunchError(
+            message, see=errors[0].see, hint=_remedies(lacks, hooks), also=tuple(also)
+        )
 
 
 def _with_remedy(error: LaunchError) -> str:
@@ -32,13 +36,15 @@ def _with_remedy(error: LaunchError) -> str:
     return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
 
 
-def _remedies(lacks: Sequence[tuple[str, LaunchError]]) -> str:
-    from container_engine.faults import remedies
-    from container_engine.node.hooks.node_fields import leave_out
+def _remedies(lacks: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse]) -> str:
+    from container_engine.faults import hook_switches, remedies
 
     found = [remedies.remedy(error.see, error.hint) for hook, error in lacks if not hook]
-    hooks = dict.fromkeys(hook for hook, _error in lacks if hook)
-    return "; ".join(dict.fromkeys([*found, *([leave_out(*hooks)] if hooks else [])]))
+    lacking = {hook for hook, _error in lacks}
+    switches = [hook.get("switch", "") for hook in hooks if hook["name"] in lacking]
+    return "; ".join(
+        dict.fromkeys([*found, *([hook_switches.leave_out(switches)] if switches else [])])
+    )
 
 
 _EPERM, _EIO, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 5, 13, 2, 28, 19

@@ -150,7 +150,7 @@ def advice(here: Path, capsys: Capture, text: str) -> str:
         (
             'mounts = ["/etc/munge", "/run/munge"]\n',
             "2: mounts: mounts /etc/munge, which alone does not provide srun or sbatch\n"
-            '    for these, com.hooks.slurm.enabled = "true" provides all that they need\n',
+            '    write com.hooks.slurm.enabled = "true", which provides all that they need\n',
         ),
         (
             '[annotations]\ncom.hooks.netstack.source = "artifact"\n',
@@ -247,6 +247,24 @@ def test_a_bad_environment_gets_no_advice(here: Path, capsys: Capture) -> None:
     (here / "e.toml").write_text("image = 1\n")
     assert main(["lint", "e.toml"]) == 1
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("hook", "remedy"),
+    [
+        ('switch = "org.slurm"', 'write org.slurm = "true"'),
+        ("turned_off = true", "ask the administrator for the hook slurm"),
+    ],
+)
+def test_advice_names_a_hook_by_the_annotation_that_the_site_gave_it(
+    here: Path, capsys: Capture, hook: str, remedy: str
+) -> None:
+    (here / "config.toml").write_text(f'hook_catalog = ["{here}/hooks.d"]')
+    (here / "hooks.d/slurm").mkdir(parents=True)
+    (here / "hooks.d/slurm/hook.toml").write_text(hook)
+    (here / "e.toml").write_text('image = "ubuntu:24.04"\nmounts = ["/run/munge"]\n')
+    assert main(["--site", str(here / "config.toml"), "lint", "e.toml"]) == 0
+    assert f"    {remedy}, which provides all that they need\n" in capsys.readouterr().out
 
 
 ENABLE = 'write com.hooks.aws_ofi_nccl.enabled = "true", unless the image has its own'

@@ -291,6 +291,34 @@ def test_a_hook_that_needs_another_one_is_refused_without_it(site: Site) -> None
     assert refused(site, a__enabled="true", b__enabled="true") == []
 
 
+def test_a_remedy_names_the_annotation_that_the_hook_really_has(site: Site) -> None:
+    site.hook("a", 'requires.hooks = ["b", "c"]\n[parameters.p]\nhelp = "h"\nwhen."b.q" = "x"')
+    site.hook("b", 'annotation = "org.b"\n[parameters.q]\nhelp = "h"')
+    site.hook("c", 'switch = "org.c"')
+    problems = used(site.load(), a__enabled="true", a__p="1").problems
+    assert [problem.hint for problem in problems] == [
+        'write org.b.enabled = "true"',
+        'write org.c = "true"',
+        'write org.b.q = "x"',
+    ]
+
+
+def test_a_remedy_is_nothing_that_the_site_forbids(site: Site) -> None:
+    site.hook("a", 'requires.hooks = ["b"]\n[parameters.p]\nhelp = "h"\nwhen."b.q" = "x"')
+    site.hook("b", 'turned_off = true\nsettings.q = "y"')
+    first, second = used(site.load(), a__enabled="true", a__p="1").problems
+    assert first.message == "needs the hook 'b', which is turned off at this site"
+    assert (first.hint, second.hint) == (f"{site.own}/b/hook.toml says so", None)
+
+
+def test_a_use_names_what_turns_it_off_unless_nobody_can(site: Site) -> None:
+    site.hook("a", 'default = "on"')
+    site.hook("b", 'default = "on"\nswitch = "org.b"')
+    site.hook("c", 'default = "required"')
+    switches = [hook.switch for hook in used(site.load()).hooks]
+    assert switches == ["com.hooks.a.enabled", "org.b", ""]
+
+
 def test_a_hook_that_needs_a_writable_container_is_refused_without(site: Site) -> None:
     site.hook("h", "requires.writable = true")
     said = (Annotation("com.hooks.h.enabled", "true", Origin("/e.toml", 1)),)

@@ -6,7 +6,8 @@ from typing import Any
 
 
 def hook(name: str = "cxi", **values: object) -> dict[str, Any]:
-    return {"name": name, "file": f"/hooks/{name}/hook.toml", **values}
+    switch = f"com.hooks.{name}.enabled"
+    return {"name": name, "file": f"/hooks/{name}/hook.toml", "switch": switch, **values}
 
 
 def device(path: str, optional: bool = False) -> dict[str, object]:

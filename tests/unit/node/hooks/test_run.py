@@ -70,7 +70,7 @@ def test_all_that_hooks_lack_is_reported_at_once() -> None:
         checks=[check],
     )
     with pytest.raises(LaunchError) as refused:
-        on_node(fabric, hook("other", env={"A": "{node.spool}"}), hook("well"))
+        on_node(fabric, hook("other", env={"A": "{node.job}"}), hook("well"))
     lines = [str(refused.value), *refused.value.also]
     assert lines[:-1] == [
         "hook fabric: device '/dev/none' does not exist on this node",
@@ -79,12 +79,40 @@ def test_all_that_hooks_lack_is_reported_at_once() -> None:
         "hook fabric: library '/no/liba.so' does not exist on this node",
         "hook fabric: library '/no/libb*' does not exist on this node",
     ]
-    assert lines[-1].startswith("hook other: '{node.spool}' needs {node.spool}")
+    assert lines[-1].startswith("hook other: '{node.job}' needs {node.job}")
     assert refused.value.see == "hook-file-missing"
     assert refused.value.hint == (
         "choose nodes that have all of it, ask the administrator, or leave the hooks out:"
         ' com.hooks.fabric.enabled = "false", com.hooks.other.enabled = "false"'
     )
+
+
+@pytest.mark.parametrize("what", ["file", "field"])
+@pytest.mark.parametrize(
+    ("switch", "remedy"),
+    [
+        ("org.b", "choose nodes that have it, ask the administrator, or leave the hook out: org.b"),
+        ("", "choose nodes that have it, or ask the administrator"),
+    ],
+)
+def test_the_remedy_leaves_a_hook_out_by_its_own_annotation(
+    what: str, switch: str, remedy: str
+) -> None:
+    parts: dict[str, dict[str, Any]] = {
+        "file": {"devices": [device("/dev/none")]},
+        "field": {"env": {"A": "{node.job}"}},
+    }
+    with pytest.raises(LaunchError) as refused:
+        on_node(hook("b", switch=switch, **parts[what]))
+    off = ' = "false"' if switch else ""
+    assert refused.value.hint == f"{remedy}{off}"
+
+
+def test_all_that_a_hook_of_the_sites_lacks_is_not_to_be_left_out() -> None:
+    devices = [device("/dev/none"), device("/dev/no")]
+    with pytest.raises(LaunchError) as refused:
+        on_node(hook("a", devices=devices), hook("b", switch="", devices=devices))
+    assert refused.value.hint == ("choose nodes that have all of it, or ask the administrator")
 
 
 def test_a_missing_cdi_device_is_reported_with_everything_else() -> None:
@@ -244,11 +272,12 @@ def test_the_nodes_own_words_are_filled_in() -> None:
 
 
 def test_what_is_optional_may_need_words_that_a_step_does_not_have(tmp_path: Path) -> None:
-    spool = [mount("{node.spool}", "/x", optional=True)]
-    assert mounts(hook(mounts=spool)) == []
+    (tmp_path / "7").mkdir()
+    of_job = [mount(f"{tmp_path}/{{node.job}}", "/x", optional=True)]
+    assert mounts(hook(mounts=of_job)) == []
     whole = container()
-    on_node(hook(mounts=spool), node={"CE_SPOOL_DIR": str(tmp_path)}).join(whole, PATHS)
-    assert [bind.source for bind in whole.mounts] == [str(tmp_path)]
+    on_node(hook(mounts=of_job), node={"SLURM_JOB_ID": "7"}).join(whole, PATHS)
+    assert [bind.source for bind in whole.mounts] == [f"{tmp_path}/7"]
 
 
 def test_an_automatic_hook_applies_where_its_variable_is() -> None:
