@@ -18,8 +18,6 @@ _VARIABLES = {
     "home": "HOME",
     "job": "SLURM_JOB_ID",
     "step": "SLURM_STEP_ID",
-    # the plugin passes it to the launcher; absent without Slurm
-    "spool": "CE_SPOOL_DIR",
 }
 
 
