@@ -13,7 +13,7 @@ from container_engine.node.devices import cdi, nvidia_variables
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.devices.nvidia_variables import CAPABILITIES, KIND, VISIBLE
 from container_engine.node.hooks.devices_and_mounts import is_device
-from container_engine.node.hooks.pattern import expand
+from container_engine.node.pattern import expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

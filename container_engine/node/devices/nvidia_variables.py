@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hooks.pattern import matches
+from container_engine.node.pattern import matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

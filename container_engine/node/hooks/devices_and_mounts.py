@@ -6,9 +6,9 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
-from container_engine.node.hooks.conditions import holds
+from container_engine.node.hook_conditions import holds
 from container_engine.node.hooks.node_fields import fill, known, missing
-from container_engine.node.hooks.pattern import expand, has_wildcard
+from container_engine.node.pattern import expand, has_wildcard
 from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
+from container_engine.node.hook_conditions import applies
 from container_engine.node.hooks import CODE
-from container_engine.node.hooks.conditions import applies
 from container_engine.node.hooks.devices_and_mounts import (
     ON_NODE,
     add_devices,
@@ -14,7 +14,7 @@ from container_engine.node.hooks.devices_and_mounts import (
 )
 from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.node_fields import fill
-from container_engine.node.hooks.pattern import expand
+from container_engine.node.pattern import expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 from container_engine.node.file_signatures import is_of_kernel
-from container_engine.node.hooks.conditions import may_apply
+from container_engine.node.hook_conditions import may_apply
 from container_engine.node.hooks.node_fields import BEGIN
-from container_engine.node.hooks.pattern import expand
+from container_engine.node.pattern import expand
 from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False

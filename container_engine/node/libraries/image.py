@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hooks.pattern import expand
 from container_engine.node.libraries import elf
 from container_engine.node.libraries.host import CACHE, MOST_OF_CACHE, MOST_OF_LIBRARY, TRIPLES
 from container_engine.node.libraries.loader_cache import Cache
 from container_engine.node.libraries.mounts import Mounts
 from container_engine.node.libraries.names import Version, c_version
+from container_engine.node.pattern import expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 
-from container_engine.node.hooks.pattern import matches
 from container_engine.node.libraries import inject_memo
 from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
@@ -17,6 +16,7 @@ from container_engine.node.libraries.image import Image
 from container_engine.node.libraries.names import is_runtime
 from container_engine.node.libraries.preflight import LoaderView
 from container_engine.node.libraries.trees import ImageTree
+from container_engine.node.pattern import matches
 from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hooks.pattern import has_wildcard, matches
 from container_engine.node.libraries import mpi
 from container_engine.node.libraries.choose import OWN_DIRECTORY
 from container_engine.node.libraries.elf import NotALibraryError
 from container_engine.node.libraries.host import own_paths
 from container_engine.node.libraries.names import c_version, dotted, is_c_library, numbers
+from container_engine.node.pattern import has_wildcard, matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -217,7 +217,7 @@ def _device_problem(path: str, *, cdi: bool) -> str:
 def _is_offered(path: str, allowed: Sequence[str]) -> bool:
     if "*" in allowed:
         return True
-    from container_engine.node.hooks.pattern import matches
+    from container_engine.node.pattern import matches
 
     # "/dev/shm/../sda" is not below /dev/shm
     real = os.path.normpath(path) if path.startswith("/") else path

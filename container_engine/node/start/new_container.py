@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hooks.conditions import may_apply
+from container_engine.node.hook_conditions import may_apply
 from container_engine.node.plan_json import image_paths, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import environment as env

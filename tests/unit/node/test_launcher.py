@@ -38,8 +38,7 @@ ALLOWED = {
     *(
         f"container_engine.node.{name}"
         for name in (
-            "hooks",
-            "hooks.conditions",
+            "hook_conditions",
             "node_name",
             "plan_json",
             "report",

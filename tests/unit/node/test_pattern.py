@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.hooks.pattern import expand, matches
+from container_engine.node.pattern import expand, matches
 
 NAMES = st.text("ab1.", max_size=6)
 PATTERNS = st.lists(

@@ -29,6 +29,6 @@ def holds(condition: str, node: Mapping[str, str]) -> bool:
     name, equals, pattern = condition.partition("=")
     if name not in node or not equals:
         return name in node
-    from container_engine.node.hooks.pattern import matches
+    from container_engine.node.pattern import matches
 
     return matches(node[name], pattern)
