@@ -44,8 +44,8 @@ VARIABLES = (
     "UNSHARE",
 )
 PREFIX = "PYXIS_CONTAINER_"
-# The annotations of an environment with the same effect as options. node/start/container.py repeats
-# two of them, because a launch must not wait for this import; a test compares them.
+# The annotations of an environment with the same effect as options. node/container/description.py
+# repeats two of them, because a launch must not wait for this import; a test compares them.
 CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
 ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
 UNSHARE, PYTORCH = "com.ce.unshare", "com.pyxis.pytorch_remap_vars"

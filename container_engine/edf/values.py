@@ -33,7 +33,7 @@ _FOR_THE_SHELL = "write '$$' for a '$' that the container's shell must see"
 MAX_BASES = 100
 # each has a server on the node, and the kernel limits the options of a mount to one page
 MAX_IMAGES = 16
-# The kernel's MAX_ARG_STRLEN less the NUL; node/start/environment.py has it for the node.
+# The kernel's MAX_ARG_STRLEN less the NUL; node/container/environment.py has it for the node.
 MAX_VARIABLE = 131071
 
 

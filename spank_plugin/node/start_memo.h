@@ -24,7 +24,7 @@
 
 enum { CE_START_VARIABLES = 4, CE_START_NAME = 32, CE_START_MOST = 1 << 20 };
 
-/* The step's variables that a start depends on (container_engine/node/start/environment.py, of_launchers). */
+/* The step's variables that a start depends on (`of_launchers` in node/container/environment.py). */
 extern const char *const ce_start_variables[CE_START_VARIABLES];
 
 /* A start for which a memo is looked for. */

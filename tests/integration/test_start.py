@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.start import podman
-from container_engine.node.start.container import INIT_PATH, Paths
+from container_engine.node.container import podman
+from container_engine.node.container.description import INIT_PATH, Paths
 from tests.integration.engine import Engine
 from tests.integration.leftovers import comm, command_line, processes, until
 
@@ -184,7 +184,7 @@ def test_podman_believes_that_it_is_in_its_user_namespace() -> None:
     """`_CONTAINERS_*` are Podman's internals; this checks those that we need.
 
     Without them Podman would make a namespace of its own through newuidmap and /etc/subuid. If this
-    fails with a new version of Podman, adapt `program_environment` in node/start/podman.py to it.
+    fails with a new version of Podman, adapt `program_environment` in node/container/podman.py.
     """
     paths = Paths("/nowhere", "/nowhere")
     variables = {

@@ -241,7 +241,7 @@ def test_a_node_with_another_version_of_the_engine(
 def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    module = cluster.module("node/start/checks.py")
+    module = cluster.module("node/container/checks.py")
     broken = provoked.shared / "checks.py"
     broken.write_text(module.read_text().replace("    mounts = [", "    1 / 0\n    mounts = [", 1))
     with mounted_on(n2, str(broken), str(module)):

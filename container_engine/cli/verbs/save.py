@@ -21,8 +21,8 @@ from container_engine.images.resolve import configuration
 from container_engine.images.store import drafts, identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
+from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.start import attach
-from container_engine.node.start.container import BEGUN, STARTED
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config
 

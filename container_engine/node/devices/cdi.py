@@ -11,18 +11,18 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.checks import site_hint
+from container_engine.node.container.description import NodeMount
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.plan_json import resolve
-from container_engine.node.start.checks import site_hint
-from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.devices.cdi_file import Device
-    from container_engine.node.hooks.edits import HookEdits
 
 _SHOWN = 12
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
 
 
 class _Offer:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from container_engine.node.start.container import NodeMount
-from container_engine.node.start.environment import edf_settings
+from container_engine.node.container.description import NodeMount
+from container_engine.node.container.environment import edf_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 # must match the variables in hooks/nvidia_cuda_mps/hook.toml

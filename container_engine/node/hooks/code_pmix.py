@@ -10,13 +10,13 @@ import os
 
 from container_engine import slurm_conf
 from container_engine.node import node_name
-from container_engine.node.start.container import NodeMount
+from container_engine.node.container.description import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 _DEFAULT = "/tmp"  # Slurm's own default

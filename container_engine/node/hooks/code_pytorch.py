@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 # Below Linux's range of ephemeral ports, so that a port is rarely in use.

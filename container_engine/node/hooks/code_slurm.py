@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 
 from container_engine import slurm_conf
+from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import image_paths
-from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 HOST = "/.container-engine/host"

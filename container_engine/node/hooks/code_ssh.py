@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 
+from container_engine.node.container.description import NodeMount
 from container_engine.node.hooks.node_fields import missing
 from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
-from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
 
 _CONFIG = "/etc/ssh/ssh_config"

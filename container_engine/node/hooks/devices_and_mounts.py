@@ -6,16 +6,16 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import NodeMount
 from container_engine.node.hook_conditions import holds
 from container_engine.node.hooks.node_fields import fill, known, missing
 from container_engine.node.pattern import expand, has_wildcard
-from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse
 
 

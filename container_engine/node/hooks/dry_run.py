@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import LaunchError
+from container_engine.node.container import environment as env
+from container_engine.node.container.checks import check_image
+from container_engine.node.container.description import Paths, person_of
+from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, start_guard
+from container_engine.node.container.specification import encode, operations
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.plan_json import image_paths, to_json
 from container_engine.node.report.failure import explain
-from container_engine.node.start import environment as env
-from container_engine.node.start.checks import check_image
-from container_engine.node.start.container import Paths, person_of
-from container_engine.node.start.guard import MAX_PACKET, GuardDescriptors, start_guard
 from container_engine.node.start.new_container import container_of
-from container_engine.node.start.specification import encode, operations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import select
 import signal
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.guard import joined
+from container_engine.node.container.guard import joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import HOOKS_STDERR, INIT_PATH
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report import failure
-from container_engine.node.start.container import HOOKS_STDERR, INIT_PATH
 from container_engine.ownership import distrust
 
 TYPE_CHECKING = False
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.container.description import Container, Operation, Paths
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.container import Container, Operation, Paths
 
 _STATE_FILE = "oci-state.json"
 _LAST_LINES = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.edits import HookEdits
 from container_engine.node.hook_conditions import applies
 from container_engine.node.hooks import CODE
 from container_engine.node.hooks.devices_and_mounts import (
@@ -12,7 +13,6 @@ from container_engine.node.hooks.devices_and_mounts import (
     check_node,
     missing_path,
 )
-from container_engine.node.hooks.edits import HookEdits
 from container_engine.node.hooks.node_fields import fill
 from container_engine.node.pattern import expand
 

@@ -6,6 +6,8 @@ import os
 
 from container_engine.errors import LaunchError
 from container_engine.node import memo_directory
+from container_engine.node.container.description import HOOKS_REQUEST
+from container_engine.node.container.environment import apply
 from container_engine.node.devices import cdi
 from container_engine.node.file_signatures import signature
 from container_engine.node.hooks.oci_hooks import OciHooks
@@ -13,8 +15,6 @@ from container_engine.node.hooks.prepare import prepare
 from container_engine.node.libraries import inject_memo
 from container_engine.node.plan_json import image_paths, parse_json, to_json
 from container_engine.node.report.failure import refuse
-from container_engine.node.start.container import HOOKS_REQUEST
-from container_engine.node.start.environment import apply
 from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.container.description import Container, NodeMount, Operation, Paths
     from container_engine.node.hooks.exec_inside import Place
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.container import Container, NodeMount, Operation, Paths
 
 # slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")

@@ -11,18 +11,18 @@ import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import INIT_PATH
+from container_engine.node.container.guard import memory_file
+from container_engine.node.container.specification import encode
 from container_engine.node.hooks.exec_inside import DEFAULTS, Process, failure
-from container_engine.node.start.container import INIT_PATH
-from container_engine.node.start.guard import memory_file
-from container_engine.node.start.specification import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Protocol
 
+    from container_engine.node.container.description import Operation
     from container_engine.node.hooks.exec_inside import Place
-    from container_engine.node.start.container import Operation
 
     class Server(Protocol):
         """A service that needs code. A hook's code puts it into the key `server` of a service."""

@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from container_engine.node.container.description import Operation
     from container_engine.node.plan_types import KeptContainer
-    from container_engine.node.start.container import Operation
 
 # in a guard's answer, the name of the descriptor of the container's root; the others are images
 _ROOT = "."

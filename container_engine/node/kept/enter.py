@@ -16,12 +16,12 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_SH
 
 from container_engine.edf.pyxis_names import is_step
+from container_engine.node.container.description import BEGUN, STARTED
+from container_engine.node.container.guard import receive
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import ROOM, directory_of, locked, refusal, subject
 from container_engine.node.kept.records import ignored, image_of, made_of
 from container_engine.node.plan_json import image_paths
-from container_engine.node.start.container import BEGUN, STARTED
-from container_engine.node.start.guard import receive
 from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False

@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from container_engine.node.container.description import Operation
     from container_engine.node.plan_types import KeptContainer
-    from container_engine.node.start.container import Operation
 
 
 class OfStep(Running):

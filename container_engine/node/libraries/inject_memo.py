@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, BinaryIO
 
-    from container_engine.node.start.container import Operation
+    from container_engine.node.container.description import Operation
 
 _MAGIC = b"ce-hooks 1\n"
 # beside the memos: the files that are written into images, mostly the loader's cache

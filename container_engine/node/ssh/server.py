@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from container_engine.node.hooks.edits import HookEdits
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse
 
 BUNDLE = "/opt/oci-hooks/ssh/dropbear"

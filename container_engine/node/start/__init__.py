@@ -1,1 +1,1 @@
-"""Start one container: check, specify, create it with the guard, build the tasks' environment."""
+"""Start a container or join a running one: the launcher, its steps, and the memo of a start."""

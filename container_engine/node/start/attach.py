@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.errors import CeError, UserError
 from container_engine.mountinfo import Mount, mounts
-from container_engine.node.start.container import INIT_NAME, person_of
-from container_engine.node.start.environment import parse_block
-from container_engine.node.start.guard import PYTHONS_SIGNALS, joined, memory_file
+from container_engine.node.container.description import INIT_NAME, person_of
+from container_engine.node.container.environment import parse_block
+from container_engine.node.container.guard import PYTHONS_SIGNALS, joined, memory_file
 from container_engine.process import reason
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.guard import GuardDescriptors
     from container_engine.node.start.session import Session
 
 # Version 2 marks plans that an engine older than it would execute only in part.

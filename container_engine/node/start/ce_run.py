@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, UserError
+from container_engine.node.container.description import SAVE
+from container_engine.node.container.guard import PYTHONS_SIGNALS, GuardDescriptors, joined
 from container_engine.node.start.begin import start
-from container_engine.node.start.container import SAVE
-from container_engine.node.start.guard import PYTHONS_SIGNALS, GuardDescriptors, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

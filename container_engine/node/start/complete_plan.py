@@ -9,8 +9,8 @@ import json
 import subprocess
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.checks import check_image
 from container_engine.node.plan_json import image_paths
-from container_engine.node.start.checks import check_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 
+from container_engine.node.container import environment as env
+from container_engine.node.container.guard import await_report, go_on, memory_file, start_guard
+from container_engine.node.container.specification import encode
 from container_engine.node.plan_json import image_paths, resolve
-from container_engine.node.start import environment as env
 from container_engine.node.start import site_rules
-from container_engine.node.start.guard import await_report, go_on, memory_file, start_guard
 from container_engine.node.start.session import Session
-from container_engine.node.start.specification import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.kept.container import Running
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.node.report import trace
-    from container_engine.node.start.guard import GuardDescriptors
 
 
 def join(

@@ -11,12 +11,12 @@ import sys
 from _socket import socket
 
 from container_engine.errors import LaunchError
+from container_engine.node.container import environment as env
+from container_engine.node.container.description import SAVE
+from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, read_all, rights
 from container_engine.node.plan_json import parse_plan
 from container_engine.node.report import trace
-from container_engine.node.start import environment as env
 from container_engine.node.start.begin import start
-from container_engine.node.start.container import SAVE
-from container_engine.node.start.guard import MAX_PACKET, GuardDescriptors, read_all, rights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

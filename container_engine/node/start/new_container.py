@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.hook_conditions import may_apply
-from container_engine.node.plan_json import image_paths, resolve
-from container_engine.node.report import trace
-from container_engine.node.start import environment as env
-from container_engine.node.start import image_in_use, site_rules
-from container_engine.node.start.checks import (
+from container_engine.node.container import environment as env
+from container_engine.node.container.checks import (
     check_image,
     resolve_devices,
     resolve_mounts,
     site_programs,
 )
-from container_engine.node.start.container import Container, Paths, person_of
-from container_engine.node.start.guard import (
+from container_engine.node.container.description import Container, Paths, person_of
+from container_engine.node.container.guard import (
     await_report,
     go_on,
     joined,
@@ -28,8 +24,12 @@ from container_engine.node.start.guard import (
     read_all,
     start_guard,
 )
+from container_engine.node.container.specification import encode, operations
+from container_engine.node.hook_conditions import may_apply
+from container_engine.node.plan_json import image_paths, resolve
+from container_engine.node.report import trace
+from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.session import Session
-from container_engine.node.start.specification import encode, operations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.errors import LaunchError
+    from container_engine.node.container.description import Operation
+    from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.kept.container import KeptOnNode
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.container import Operation
-    from container_engine.node.start.guard import GuardDescriptors
 
 
 class NewContainer:

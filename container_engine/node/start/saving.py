@@ -10,8 +10,8 @@ import os
 import stat
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import SAVE
 from container_engine.node.node_name import node_name
-from container_engine.node.start.container import SAVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

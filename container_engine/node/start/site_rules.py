@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.start.container import NodeMount
+    from container_engine.node.container.description import NodeMount
 
 IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
 REGISTRIES, SIGNED, _SIGNERS = "image_registries", "signed_images_only", "signature_policy"

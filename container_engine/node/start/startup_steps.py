@@ -10,8 +10,8 @@ import select
 import signal
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import INIT_PATH
 from container_engine.node.plan_json import resolve
-from container_engine.node.start.container import INIT_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ enum { MOUNT_NS = 1, LAST_OF_ONE = 4, TASKS = 5 };
 
 static struct guard guard = GUARD_INIT;
 
-/* Print an operation with its arguments, as container_engine/node/start/specification.py encodes it. */
+/* Print an operation with its arguments, as container_engine/node/container/specification.py encodes it. */
 static void put(FILE *stream, int count, const char *const words[])
 {
 	fprintf(stream, "%s%c%d%c", words[0], 0, count - 1, 0);

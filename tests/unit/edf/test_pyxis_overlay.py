@@ -12,7 +12,7 @@ from container_engine.edf.layer import Layer, Sourced
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.pyxis_names import OPTIONS, VARIABLES, VARIABLES_COUNT
 from container_engine.edf.pyxis_overlay import Overlay, apply, read
-from container_engine.node.start import container
+from container_engine.node.container import description
 
 HOME = "/home/me"
 ENV = {"HOME": HOME, "TOKEN": "a,b=c", "EMPTY": ""}
@@ -61,8 +61,8 @@ def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) 
 
 
 def test_nodes_know_the_annotations_by_the_same_names() -> None:
-    assert container.SAVE == pyxis_names.CONTAINER_SAVE
-    assert container.ENTRYPOINT_LOG == pyxis_names.ENTRYPOINT_LOG
+    assert description.SAVE == pyxis_names.CONTAINER_SAVE
+    assert description.ENTRYPOINT_LOG == pyxis_names.ENTRYPOINT_LOG
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:

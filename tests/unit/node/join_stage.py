@@ -19,9 +19,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Self
 
+from container_engine.node.container.guard import memory_file
 from container_engine.node.kept import enter, join_memo
 from container_engine.node.start import launcher
-from container_engine.node.start.guard import memory_file
 from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from container_engine.node.start.container import Container, NodeMount
+from container_engine.node.container.description import Container, NodeMount
 
 
 def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope with all

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from container_engine.errors import LaunchError, UserError
+from container_engine.node.container.description import INIT_NAME
 from container_engine.node.kept import of_step
 from container_engine.node.kept.container import KeptOnNode
 from container_engine.node.start import attach
-from container_engine.node.start.container import INIT_NAME
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces")
 

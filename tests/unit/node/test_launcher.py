@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import LaunchError
-from container_engine.node.start import begin, guard, launcher
-from container_engine.node.start.container import person_of
+from container_engine.node.container import guard
+from container_engine.node.container.description import person_of
+from container_engine.node.start import begin, launcher
 from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
@@ -38,6 +39,13 @@ ALLOWED = {
     *(
         f"container_engine.node.{name}"
         for name in (
+            "container",
+            "container.checks",
+            "container.description",
+            "container.environment",
+            "container.guard",
+            "container.podman",
+            "container.specification",
             "hook_conditions",
             "node_name",
             "plan_json",
@@ -45,17 +53,11 @@ ALLOWED = {
             "report.trace",
             "start",
             "start.begin",
-            "start.checks",
-            "start.container",
-            "start.environment",
-            "start.guard",
             "start.image_in_use",
             "start.launcher",
             "start.new_container",
-            "start.podman",
             "start.session",
             "start.site_rules",
-            "start.specification",
         )
     ),
 }

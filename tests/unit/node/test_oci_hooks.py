@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import Paths
 from container_engine.node.hooks.oci_conditions import applies
 from container_engine.node.hooks.oci_hooks import OciHooks
-from container_engine.node.start.container import Paths
 from tests.unit.node.plans import container
 
 

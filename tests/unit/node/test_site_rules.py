@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import LaunchError
+from container_engine.node.container.description import NodeMount
 from container_engine.node.start import site_rules
-from container_engine.node.start.container import NodeMount
 
 USER = 61234
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from container_engine.node.container.description import SAVE
+from container_engine.node.container.environment import LAUNCHERS
 from container_engine.node.file_signatures import signature
 from container_engine.node.start import start_memo
-from container_engine.node.start.container import SAVE
-from container_engine.node.start.environment import LAUNCHERS
 from container_engine.node.start.site_rules import _RULES
 from tests.memo_file import rewrite
 from tests.unit.node.hooks.hooks import hook

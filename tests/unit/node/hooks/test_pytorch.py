@@ -2,9 +2,9 @@
 
 import pytest
 
+from container_engine.node.container import environment
+from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks import code_pytorch
-from container_engine.node.hooks.edits import HookEdits
-from container_engine.node.start import environment
 
 STEP = {
     "SLURM_JOB_ID": "17",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from container_engine.node.hooks.edits import HookEdits
+from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks.repeat import Repeatable, repeatable
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import image, plan

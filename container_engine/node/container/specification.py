@@ -8,14 +8,14 @@ arguments.
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import HOSTS_FILES, INIT_NAME, NodeMount
+from container_engine.node.container.description import HOSTS_FILES, INIT_NAME, NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from container_engine.node.container.description import Container, Operation, Paths, Person
     from container_engine.node.plan_types import Settings
-    from container_engine.node.start.container import Container, Operation, Paths, Person
 
     Creator = Callable[
         [Paths, Container, Mapping[str, str], Person], tuple[list[Operation], Operation]
@@ -89,9 +89,9 @@ def _creator(settings: Settings, container: Container) -> Creator:
     if settings.get("start", "podman") == "podman" or any(
         "precreate" in hook["stages"] for hook in container.oci_hooks
     ):
-        from container_engine.node.start.podman import creation
+        from container_engine.node.container.podman import creation
     else:
-        from container_engine.node.start.crun import creation
+        from container_engine.node.container.crun import creation
     return creation
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.start import podman
-from container_engine.node.start.container import (
+from container_engine.node.container import podman
+from container_engine.node.container.description import (
     INIT_PATH,
     Container,
     NodeMount,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.plan_json import to_json
-from container_engine.node.start.container import (
+from container_engine.node.container.description import (
     PATH,
     SHORT_SESSION,
     TMPFS_HUGE,
@@ -20,13 +19,14 @@ from container_engine.node.start.container import (
     names,
     system_mounts,
 )
+from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.start.container import (
+    from container_engine.node.container.description import (
         Container,
         NodeMount,
         Operation,

@@ -8,8 +8,7 @@ such a value of an option at its commas, as CSV, while Podman 5 takes it literal
 
 from __future__ import annotations
 
-from container_engine.node.plan_json import to_json
-from container_engine.node.start.container import (
+from container_engine.node.container.description import (
     PATH,
     SHORT_SESSION,
     TMPFS_SETTINGS,
@@ -19,12 +18,13 @@ from container_engine.node.start.container import (
     names,
     system_mounts,
 )
+from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.start.container import Container, Operation, Paths, Person
+    from container_engine.node.container.description import Container, Operation, Paths, Person
 
 
 _HOOKS = "hooks.d"

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.container import NodeMount, Paths, Person
-from container_engine.node.start.specification import encode, operations
+from container_engine.node.container.description import NodeMount, Paths, Person
+from container_engine.node.container.specification import encode, operations
 from tests.unit.node.plans import container
 
 if TYPE_CHECKING:
+    from container_engine.node.container.description import Operation
     from container_engine.node.plan_types import Settings
-    from container_engine.node.start.container import Operation
 
 PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "me:*:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import LaunchError
-from container_engine.node.start.checks import (
+from container_engine.node.container.checks import (
     check_image,
     resolve_devices,
     resolve_mounts,
@@ -39,7 +39,8 @@ def test_a_start_that_is_decided_again_opens_no_image_that_is_as_it_was(tmp_path
     image = tmp_path / "i.sqsh"
     image.write_bytes(superblock(200) + bytes(104))
     script = (
-        "import os, sys; from container_engine.node.start.checks import check_image; opened = []\n"
+        "import os, sys; from container_engine.node.container.checks import check_image\n"
+        "opened = []\n"
         "sys.addaudithook(lambda event, about: event == 'open' and opened.append(about[0]))\n"
         "for chosen in (lambda: 0, lambda: 0, lambda: os.utime(sys.argv[1], ns=(1, 1))):\n"
         "    chosen(); check_image(sys.argv[1]); print(opened.count(sys.argv[1]))\n"

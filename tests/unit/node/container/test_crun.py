@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.start import crun
-from container_engine.node.start.container import (
+from container_engine.node.container import crun
+from container_engine.node.container.description import (
     INIT_PATH,
     PATH,
     Container,

@@ -7,8 +7,8 @@ import stat
 
 from container_engine.errors import LaunchError
 from container_engine.mount_target import excess, is_reserved
+from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import resolve
-from container_engine.node.start.container import NodeMount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container_engine.node.start.container import Paths
+from container_engine.node.container.description import Paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.errors import LaunchError
+    from container_engine.node.container.description import NodeMount, Operation
     from container_engine.node.plan_types import HookUse
-    from container_engine.node.start.container import NodeMount, Operation
 
 
 class HookEdits:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from container_engine.edf import values
 from container_engine.errors import LaunchError
-from container_engine.node.start import environment
-from container_engine.node.start.environment import (
+from container_engine.node.container import environment
+from container_engine.node.container.environment import (
     apply,
     edf_settings,
     encode_records,
