@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.cli.jobs import save_named
 from container_engine.errors import UserError
+from container_engine.node.inside import tasks
 from container_engine.node.kept import directories
 from container_engine.node.node_name import node_name
-from container_engine.node.start import attach
 from container_engine.submit import container_names
 from container_engine.submit import context as contexts
 from container_engine.submit.site import site_config
@@ -41,7 +41,7 @@ class Here:
         kept_dir = site_config(context).kept_dir
         node = node_name(context.env)
         there = directories.names_here(kept_dir, self.job, node) if self.job else {}
-        running = attach.named(self.job) if there else {}
+        running = tasks.named(self.job) if there else {}
         self._named = [Named(name, path, running.get(name, 0)) for name, path in there.items()]
 
     def lines(self, *, fancy: bool) -> Iterator[str]:
@@ -79,7 +79,7 @@ class Here:
         """Replace this process with the command, in the container of `pid`. Raise UserError."""
         if not pid.isdigit():
             raise UserError(f"enroot exec: {pid}: not a process id")
-        attach.become(attach.of_process(int(pid)), command, self._context.libexec)
+        tasks.become(tasks.of_process(int(pid)), command, self._context.libexec)
 
 
 def here() -> Here:

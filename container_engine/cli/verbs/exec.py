@@ -40,10 +40,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
     if not command:
         command = list(default_shell.SHELL)
     if arguments.here:
-        from container_engine.node.start import attach
+        from container_engine.node.inside import tasks
 
         job, _dot, step = arguments.step.partition(".")
-        attach.become(attach.find(job, step, arguments.node), command, context.libexec)
+        tasks.become(tasks.find(job, step, arguments.node), command, context.libexec)
     place = running_steps.place(arguments.step, arguments.node, context)
     words = ["exec", "--here", f"--node={place.node}", place.step, "--", *command]
     running_steps.go(place, words, context, terminal=default_shell.has_terminal())

@@ -22,7 +22,7 @@ from container_engine.images.store import drafts, identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.publish import install
 from container_engine.node.container.description import BEGUN, STARTED
-from container_engine.node.start import attach
+from container_engine.node.inside import tasks
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config
 
@@ -73,11 +73,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         words = ["save", "--here", f"--node={place.node}", *(f"--{name}" for name in options)]
         return running_steps.go(place, [*words, place.step, request.target], context)
     if arguments.namespace:
-        task = attach.of_namespace(arguments.namespace)
+        task = tasks.of_namespace(arguments.namespace)
     else:
         job, _dot, step = arguments.step.partition(".")
-        task = attach.find(job, step, arguments.node)
-    session = attach.session_of(task)
+        task = tasks.find(job, step, arguments.node)
+    session = tasks.session_of(task)
     progress = listener(quiet=arguments.quiet)
     progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
     digest, size = _save(session, request, context)
@@ -115,7 +115,7 @@ def _exists(request: _Request) -> UserError:
     return UserError("exists", "--force replaces it", name=request.target)
 
 
-def _save(session: attach.Session, request: _Request, context: Context) -> tuple[str, int]:
+def _save(session: tasks.Session, request: _Request, context: Context) -> tuple[str, int]:
     """Make the image, and return its digest and size. Raise CeError."""
     document = configuration(session.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.container.description import Container, NodeMount, Operation, Paths
-    from container_engine.node.hooks.exec_inside import Place
     from container_engine.node.hooks.repeat import Repeatable
+    from container_engine.node.inside.programs import Place
     from container_engine.node.plan_types import LaunchPlan
 
 # slurmstepd and the plugin remove these from a task's environment
@@ -249,9 +249,10 @@ class HooksOnNode:
         self._oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
         if not self._edits.services:
             return {}
-        from container_engine.node.hooks import exec_inside, services
+        from container_engine.node.hooks import services
+        from container_engine.node.inside import programs
 
-        place = exec_inside.Place(
+        place = programs.Place(
             *container,
             workdir=workdir,
             environment=self._of_tasks(environment),

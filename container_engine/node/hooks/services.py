@@ -14,7 +14,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.container.guard import memory_file
 from container_engine.node.container.specification import encode
-from container_engine.node.hooks.exec_inside import DEFAULTS, Process, failure
+from container_engine.node.inside.programs import DEFAULTS, Process, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from container_engine.node.container.description import Operation
-    from container_engine.node.hooks.exec_inside import Place
+    from container_engine.node.inside.programs import Place
 
     class Server(Protocol):
         """A service that needs code. A hook's code puts it into the key `server` of a service."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 
 from container_engine.errors import UserError
+from container_engine.node.inside import tasks
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import refusal
 from container_engine.node.node_name import node_name
-from container_engine.node.start import attach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
         hint = f"leave ':{wanted['mode']}' out"
         raise refusal("the container of a step can only be joined", hint, wanted)
     try:
-        task = attach.find(job, step, node_name(node))
-        guard, first = attach.guard_and_init(task)
-        names = ("ns/user", "ns/mnt", "environ", "mountinfo", *attach.unshared(task))
+        task = tasks.find(job, step, node_name(node))
+        guard, first = tasks.guard_and_init(task)
+        names = ("ns/user", "ns/mnt", "environ", "mountinfo", *tasks.unshared(task))
         at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in names]
         fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
     except UserError as error:

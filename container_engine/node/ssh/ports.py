@@ -92,7 +92,7 @@ def listeners(process: Callable[[], int], port: int) -> tuple[bool, bool]:
     """Return whether the process listens on the port, and whether another one of this node does.
 
     `process` returns its ID, and is called after the sockets are known: until the program listens,
-    its ID may change (exec_inside.Process.program).
+    its ID may change (inside/programs.py, Process.program).
     """
     inodes = {inode for table in _TABLES for inode in _listening(table, port)}
     own = inodes & _sockets(process()) if inodes else inodes

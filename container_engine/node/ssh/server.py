@@ -6,7 +6,7 @@ import os
 import pwd
 
 from container_engine.errors import LaunchError
-from container_engine.node.hooks import exec_inside
+from container_engine.node.inside import programs
 from container_engine.node.node_name import complete, expand
 from container_engine.node.ssh import keys, record, secret
 from container_engine.node.ssh.ports import address_of, claim, is_free, listeners
@@ -77,10 +77,10 @@ class SshServer:
     def leftovers(self) -> Sequence[str]:
         return record.leftovers(self._directory, self._node_name()) if self._directory else ()
 
-    def start(self, place: exec_inside.Place) -> None:
+    def start(self, place: programs.Place) -> None:
         self._make_files(place)
         # ssh runs commands with this shell, so it must be one that the image has
-        shell = exec_inside.run(place, "hook ssh: the choice of a shell", [_LOGIN, "--shell"])
+        shell = programs.run(place, "hook ssh: the choice of a shell", [_LOGIN, "--shell"])
         if shell != place.environment.get("SHELL"):
             self.variables["SHELL"] = shell
             place.environment = {**place.environment, "SHELL": shell}
@@ -92,11 +92,11 @@ class SshServer:
             )
         self._record(port)
 
-    def publish(self, place: exec_inside.Place) -> None:
+    def publish(self, place: programs.Place) -> None:
         what = "hook ssh: the environment of logins"
-        exec_inside.run(place, what, [_LOGIN, "--keep", f"{JOB}/environment"])
+        programs.run(place, what, [_LOGIN, "--keep", f"{JOB}/environment"])
 
-    def _make_files(self, place: exec_inside.Place) -> None:
+    def _make_files(self, place: programs.Place) -> None:
         host, user = keys.public_line(self._host), keys.public_line(self._user)
         allowed = [self._parameters.get("authorized_key", ""), f"{user} job"]
         files = {
@@ -114,7 +114,7 @@ class SshServer:
             )
             memory.seek(0)
             words = [_LOGIN, "--files", JOB]
-            exec_inside.run(place, "hook ssh: the files of the server", words, memory.fileno())
+            programs.run(place, "hook ssh: the files of the server", words, memory.fileno())
 
     def _config(self) -> str:
         """Return the ssh_config of the container: it reaches the job's nodes without a password."""
@@ -138,7 +138,7 @@ class SshServer:
         text = self._node.get(variable)
         return list(expand(text)) if text else []
 
-    def _listen(self, place: exec_inside.Place) -> int:
+    def _listen(self, place: programs.Place) -> int:
         """Start the server and return its port. Raise LaunchError if no port is free."""
         last = min(self._wanted + _PORTS_TRIED, 65536)
         for port in range(self._wanted, last):
@@ -153,7 +153,7 @@ class SshServer:
         message = f"hook ssh: no port from {self._wanted} to {last - 1} is free"
         raise LaunchError(message, see="hook-service")
 
-    def _serve(self, place: exec_inside.Place, port: int) -> bool:
+    def _serve(self, place: programs.Place, port: int) -> bool:
         """Start the server on this port; return False if another process has taken the port.
 
         Raise LaunchError if the server fails for any other reason.
@@ -162,7 +162,7 @@ class SshServer:
         os.set_inheritable(terminals, True)
         words = [f"{BUNDLE}/bin/dropbear", "-F", "-E", "-s", "-W", _WINDOW]
         words += ["-P", f"{JOB}/pid", "-r", f"{JOB}/host_key", "-p", self._place(port)]
-        server = exec_inside.Process(
+        server = programs.Process(
             place, words, environment=self._environment(terminals), workdir="/"
         )
         os.close(terminals)
@@ -177,7 +177,7 @@ class SshServer:
             server.kill()
         server.let_go()
         if not ready and not taken and (is_free(port) or code is None):
-            raise exec_inside.failure("hook ssh: the server", code, printed, place.timeout_s)
+            raise programs.failure("hook ssh: the server", code, printed, place.timeout_s)
         return ready
 
     def _place(self, port: int) -> str:

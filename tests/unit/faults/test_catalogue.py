@@ -21,7 +21,7 @@ LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
     *("images/pack/session_files.py", "node/devices/cdi_generate.py"),
-    *("node/start/attach.py", "node/start/ce_run.py"),
+    *("node/inside/tasks.py", "node/start/ce_run.py"),
 }
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from container_engine.errors import LaunchError, UserError
 from container_engine.node.container.description import INIT_NAME
+from container_engine.node.inside import tasks
 from container_engine.node.kept import of_step
 from container_engine.node.kept.container import KeptOnNode
-from container_engine.node.start import attach
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces")
 
@@ -43,7 +43,7 @@ def start() -> Iterator[Start]:
         yield begin
 
 
-def _pid(task: attach.Task) -> int:
+def _pid(task: tasks.Task) -> int:
     return int(os.path.basename(os.readlink(f"/proc/self/fd/{task.directory}")))
 
 
@@ -53,23 +53,23 @@ def test_a_step_is_joined_by_a_task_of_it_that_runs_in_a_container(start: Start)
     start(inside=True, SLURM_JOB_ID="8")
     start(inside=True, SLURMD_NODENAME="n2")
     with pytest.raises(UserError, match=r"no task of step 7\.1 runs in a container on n1"):
-        attach.find("7", "1", "n1")
+        tasks.find("7", "1", "n1")
     task = start(inside=True)
-    assert _pid(attach.find("7", "1", "n1")) == task
+    assert _pid(tasks.find("7", "1", "n1")) == task
 
 
 def test_names_are_those_of_the_jobs_containers(start: Start) -> None:
     start(inside=False, CE_CONTAINER_NAME="outside")
     start(inside=True, CE_CONTAINER_NAME="other", SLURM_JOB_ID="8")
     own = start(inside=True, CE_CONTAINER_NAME="mine")
-    assert attach.named("7") == {"mine": own}
+    assert tasks.named("7") == {"mine": own}
 
 
 def test_a_process_outside_a_container_cannot_be_joined(start: Start) -> None:
     outside, inside = start(inside=False), start(inside=True)
     with pytest.raises(UserError, match=f"process {outside} is not one of yours in a container"):
-        attach.of_process(outside)
-    assert _pid(attach.of_process(inside)) == inside
+        tasks.of_process(outside)
+    assert _pid(tasks.of_process(inside)) == inside
 
 
 def test_the_first_process_is_that_of_the_same_container(start: Start, tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_the_first_process_is_that_of_the_same_container(start: Start, tmp_path:
     inits = [start(inside=True, program=program) for _number in range(2)]
     for init in reversed(inits):
         namespace = os.readlink(f"/proc/{init}/ns/mnt")
-        assert _pid(attach.of_namespace(namespace)) == init
+        assert _pid(tasks.of_namespace(namespace)) == init
     other = os.readlink(f"/proc/{start(inside=True)}/ns/mnt")
     with pytest.raises(UserError, match="the container has ended"):
-        attach.of_namespace(other)
+        tasks.of_namespace(other)
 
 
 # ---- the container of a step ------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Find what runs in a container that exists, and run more programs in it."""
