@@ -14,7 +14,7 @@ from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.did_you_mean import nearest
 from container_engine.errors import LaunchError, UserError
 from container_engine.node.hook_conditions import holds
-from container_engine.node.hooks.dry_run import find
+from container_engine.node.start.dry_run import find
 from container_engine.plan.show import in_some
 from container_engine.plan.show_hook import show_hook, show_libraries, show_use
 from container_engine.submit import environment

@@ -20,11 +20,11 @@ from container_engine.node import memo_directory
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import HOSTS_FILES, PATH, SAVE
 from container_engine.node.file_signatures import are_settled, signature
+from container_engine.node.memo_fields import about_step, data, field, table
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import image_in_use, site_rules
-from container_engine.node.start.memo_fields import about_step, data, field, table
 from container_engine.private_files import memo_of, publish_private
 
 TYPE_CHECKING = False
