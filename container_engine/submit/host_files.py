@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from container_engine.edf.model import Origin, Problem
-from container_engine.edf.source import reason
 from container_engine.errors import UserError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file
+from container_engine.node.start.checks import DEVICE, SOURCE, absence, unusable
 from container_engine.submit.known_image import image_problem
 
 if TYPE_CHECKING:
@@ -20,18 +19,17 @@ if TYPE_CHECKING:
 
 
 def missing_files(edf: Edf, context: Context) -> list[Problem]:
-    """Return an error, worded as in a launch, for each file that this host does not have.
+    """Return an error, with the text that nodes print, for each file that this host does not have.
 
     Paths with variables of the node are left out, as are mounts hidden by another mount.
     """
     problems = _of_image(edf, context)
-    for key, what, path, origin in _files(edf):
-        try:
-            os.stat(path)
-        except (OSError, ValueError) as error:
-            message = f"{what} '{path}': {reason(error)}"
+    for key, kind, path, origin in _files(edf):
+        if reason := absence(path):
+            error = unusable(kind, path, reason)
+            message, hint = error.message, error.hint
             problems.append(
-                Problem("error", origin.file, origin.line, key, message, see="mount-source-missing")
+                Problem("error", origin.file, origin.line, key, message, hint, see=error.see)
             )
     return problems
 
@@ -56,7 +54,7 @@ def _files(edf: Edf) -> Iterator[tuple[str, str, str, Origin]]:
             and isinstance(mount.source, str)
             and "nofail" not in mount.options
         ):
-            yield "mounts", "source", mount.source, mount.origin
+            yield "mounts", SOURCE, mount.source, mount.origin
     for device in edf.devices:
         if not device.is_cdi and isinstance(device.name, str):
-            yield "devices", "device", device.name, device.origin
+            yield "devices", DEVICE, device.name, device.origin

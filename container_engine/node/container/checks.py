@@ -21,6 +21,9 @@ _OF_KERNEL = ("/proc/", "/sys/")
 _DENIED = "Permission denied"
 _ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
+# what an environment names on a host, as messages call it, and the code of what is missing
+SOURCE, DEVICE = "mount source", "device"
+_SEE = {SOURCE: "mount-source-missing", DEVICE: "device-missing"}
 # how the origin of values from the site's configuration begins
 _OF_SITE = "site: "
 
@@ -93,13 +96,12 @@ def resolve_mounts(
             continue
         mounts.append(mount)
         if problem:
-            of_site = origin["from"].startswith(_OF_SITE)
-            code = "site-mount-missing" if of_site else "mount-source-missing"
-            hint = _FORBIDDEN if problem == _DENIED else None
-            lacks.append(_of_mount(origin, "source", mount.source, problem, code, hint))
+            error = unusable(SOURCE, mount.source, problem, _place(origin["from"]))
+            if origin["from"].startswith(_OF_SITE):
+                error.see = "site-mount-missing"
+            lacks.append(error)
         if problem := _target_problem(mount.target, [made.target for made in mounts[:-1]]):
-            code = "mount-destination"
-            lacks.append(_of_mount(origin, "destination", mount.target, problem, code))
+            lacks.append(_of_destination(origin, mount.target, problem))
     return mounts
 
 
@@ -121,11 +123,24 @@ def _has_no_place(target: str, earlier: Sequence[str]) -> bool:
     return not any(target.startswith(f"{other}/") for other in earlier)
 
 
-def _of_mount(
-    mount: Mapping[str, Any], what: str, path: str, problem: str, see: str, hint: str | None = None
-) -> LaunchError:
-    kind = f"mount {what}"
-    return LaunchError(problem, hint, see, where=_place(mount["from"]), kind=kind, name=path)
+def absence(path: str) -> str:
+    """Return why a path leads to no file on this host, "" if it leads to one."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return _reason(error)
+    return ""
+
+
+def unusable(kind: str, path: str, problem: str, where: str = "") -> LaunchError:
+    """Return the error for a SOURCE or a DEVICE that this host lacks or the user may not use."""
+    hint = _FORBIDDEN if (kind, problem) == (SOURCE, _DENIED) else None
+    return LaunchError(problem, hint, _SEE[kind], where=where, kind=kind, name=path)
+
+
+def _of_destination(mount: Mapping[str, Any], path: str, problem: str) -> LaunchError:
+    where, kind = _place(mount["from"]), "mount destination"
+    return LaunchError(problem, see="mount-destination", where=where, kind=kind, name=path)
 
 
 def _place(origin: str) -> str:
@@ -149,16 +164,13 @@ def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> NodeMo
 def _source_problem(mount: NodeMount) -> str:
     if mount.kind == "tmpfs":
         return ""
-    if mount.kind == "squashfs":
-        try:
-            check_image(mount.source)
-        except LaunchError as failure:
-            return failure.reason
-        return ""
+    problem = absence(mount.source)
+    if problem or mount.kind != "squashfs":
+        return problem
     try:
-        os.stat(mount.source)
-    except OSError as error:
-        return _reason(error)
+        check_image(mount.source)
+    except LaunchError as failure:
+        return failure.reason
     return ""
 
 
@@ -175,20 +187,16 @@ def resolve_devices(
     for device in plan["devices"]:
         name = resolve(device["name"], environment, device["from"])
         if not _is_offered(name, allowed):
-            lacks.append(
-                _of_device(device, name, "this site does not offer it", "device-not-offered")
-            )
+            why, where = "this site does not offer it", _place(device["from"])
+            see = "device-not-offered"
+            lacks.append(LaunchError(why, see=see, where=where, kind=DEVICE, name=name))
         elif problem := _device_problem(name, cdi=device["cdi"]):
-            lacks.append(_of_device(device, name, problem, "device-missing"))
+            error = unusable(DEVICE, name, problem, _place(device["from"]))
+            error.hint = site_hint(device["from"])
+            lacks.append(error)
         elif not device["cdi"]:
             found.append(name)
     return found
-
-
-def _of_device(device: Mapping[str, Any], name: str, problem: str, see: str) -> LaunchError:
-    hint = site_hint(device["from"]) if see == "device-missing" else None
-    where = _place(device["from"])
-    return LaunchError(problem, hint, see, where=where, kind="device", name=name)
 
 
 def site_hint(origin: str) -> str | None:

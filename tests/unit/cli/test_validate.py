@@ -131,15 +131,16 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
     assert validate("all.toml") == 0
     capsys.readouterr()
     assert validate("--check-files", "all.toml") == 1
-    where, why = f"ce: error: {here}/all.toml", "no such file or directory"
+    where, why = f"ce: error: {here}/all.toml", "does not exist"
     assert capsys.readouterr().err == (
-        f"{where}:1: image: '{here}/none.sqsh': {why}\n"
+        f"{where}:1: image: '{here}/none.sqsh': no such file or directory\n"
         "ce: hint: check the path; was it purged from scratch? "
         "ce import FROM -o FILE creates it again\n"
-        f"{where}:2: mounts: source '/nowhere': {why}\n"
+        f"{where}:2: mounts: mount source '/nowhere': {why}\n"
         "ce: hint: create it there, or mount a path that exists on every node\n"
-        f"{where}:2: mounts: source '/i.sqsh': {why}\n"
+        f"{where}:2: mounts: mount source '/i.sqsh': {why}\n"
         f"{where}:3: devices: device '/dev/none': {why}\n"
+        "ce: hint: choose nodes that have it (srun --constraint, --gres), or remove the line\n"
     )
 
 
