@@ -36,7 +36,7 @@ static int wants_session(spank_t spank, int is_prepared)
 	return step != SLURM_EXTERN_CONT && step != SLURM_PENDING_STEP;
 }
 
-static void forget_carried(spank_t spank, size_t size)
+static void forget_plan(spank_t spank, size_t size)
 {
 	char name[64];
 
@@ -45,8 +45,17 @@ static void forget_carried(spank_t spank, size_t size)
 		spank_unsetenv(spank, name);
 	}
 	spank_unsetenv(spank, CE_CARRY_COUNT);
-	spank_unsetenv(spank, CE_CARRY_PROLOG);
-	spank_unsetenv(spank, CE_CARRY_CHDIR);
+}
+
+/* Remove the facts that come with a plan. The launcher gets some of them in its environment, the tasks
+ * none. */
+static void forget_facts(spank_t spank)
+{
+	static const char *const names[] = { CE_CARRY_PROLOG, CE_CARRY_CHDIR, CE_CARRY_TIMES,
+					     CE_CARRY_IMAGE,  CE_CARRY_KEPT,  CE_CARRY_MPI };
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		spank_unsetenv(spank, names[i]);
 }
 
 /* Set SLURM_NODEID, which the launcher needs for ${SLURMD_NODENAME}: Slurm sets it for each task only
@@ -124,7 +133,8 @@ void ce_step_audit(struct ce_step *step, const struct ce_config *config)
 	ce_error_clear(&err);
 }
 
-static int prepare_session(struct ce_step *step, spank_t spank)
+/* Prepare the step for its plan, or leave it on the host. Return 0, or -1 with the step's error. */
+static int obey_planner(struct ce_step *step, spank_t spank)
 {
 	struct ce_error *err = &step->start_error;
 	char **environment = NULL;
@@ -143,7 +153,7 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
 	ce_prolog_unmark(spank, environment);
-	forget_carried(spank, strlen(text));
+	forget_plan(spank, strlen(text));
 	if (word == CE_SAYS_HOST) {
 		step->session_wanted = 0; /* image = "": explicitly no container */
 		return 0;
@@ -152,11 +162,6 @@ static int prepare_session(struct ce_step *step, spank_t spank)
 	name_node(spank);
 	int rc = prepare_launcher(&step->launcher, spank, plan, err);
 	ce_proctrack_keep_orphans();
-	/* only the launcher needed these */
-	spank_unsetenv(spank, CE_CARRY_TIMES);
-	spank_unsetenv(spank, CE_CARRY_IMAGE);
-	spank_unsetenv(spank, CE_CARRY_KEPT);
-	spank_unsetenv(spank, CE_CARRY_MPI);
 	return rc;
 }
 
@@ -195,7 +200,8 @@ void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config
 			      "Slurm calls plugins in processes of their own (contain_spank in "
 			      "slurm.conf), where a container cannot be started");
 	else
-		(void)prepare_session(step, spank);
+		(void)obey_planner(step, spank);
+	forget_facts(spank);
 }
 
 /* Log the death for the administrator in slurmd's log; slurm_error would also print it to the user, reworded

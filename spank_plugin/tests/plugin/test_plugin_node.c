@@ -219,11 +219,19 @@ TEST("a step whose number cannot be learnt is not taken for a batch script")
 
 TEST("the keyword for no container runs the command on the host, and no task sees it")
 {
-	begin_step_carrying(CE_WORD_HOST);
-	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
-	CHECK(fake_getenv(CE_CARRY_PART "0") == NULL);
-	runs_untouched();
-	end_step();
+	static const char *const facts[] = { CE_CARRY_PROLOG, CE_CARRY_CHDIR, CE_CARRY_TIMES,
+					     CE_CARRY_IMAGE,  CE_CARRY_KEPT,  CE_CARRY_MPI };
+
+	for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+		carried = facts[i];
+		begin_step_carrying(CE_WORD_HOST);
+		CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
+		CHECK(fake_getenv(CE_CARRY_PART "0") == NULL);
+		CHECK(fake_getenv(carried) == NULL);
+		runs_untouched();
+		end_step();
+	}
+	carried = NULL;
 }
 
 /* ---- failures ---------------------------------------------------------------------------------- */
