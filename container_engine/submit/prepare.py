@@ -38,7 +38,7 @@ PLAN, HOST = "plan\n", "host\n"
 # Lines before the keyword, for the plugin, which does not parse the plan: the site runs batch
 # scripts inside; the image store of this step alone; the image, for the audit; the key of a
 # container that lives with its job, and the directory below which it is kept.
-# spank_plugin/plugin/planner.c has the same.
+# spank_plugin/common/planner_output.h has the same.
 INSIDE = "batch_script=inside\n"
 VOID_STORE, IMAGE, KEPT = "void_store=", "image=", "kept="
 

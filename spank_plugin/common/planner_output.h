@@ -1,9 +1,16 @@
 /*
- * Names that the planner, the plugin and the programs on the nodes share: keywords of the planner's output,
- * and environment variables of the step that carry this output to the nodes.
+ * Names that the planner, the plugin and the programs on the nodes share: what the planner prints, and the
+ * environment variables of the step that carry this output to the nodes.
  */
 #ifndef CE_PLANNER_OUTPUT_H
 #define CE_PLANNER_OUTPUT_H
+
+/* Lines before the keyword: facts for the plugin, which does not parse plans. The first is a whole line; the
+ * others continue with a value. container_engine/submit/prepare.py has the same names. */
+#define CE_LINE_INSIDE "batch_script=inside"
+#define CE_LINE_STORE "void_store="
+#define CE_LINE_IMAGE "image="
+#define CE_LINE_KEPT "kept="
 
 /* Keywords of the planner's output: a plan follows, or there is no container and nothing follows. srun sends
  * the output from the keyword on. container_engine/submit/prepare.py has the same keywords. */

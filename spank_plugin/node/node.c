@@ -44,7 +44,7 @@
 #define PLACE "/libexec/container-engine/ce-node"
 #define NODE_NAME "SLURMD_NODENAME" /* set by the plugin, from the environment of the first task */
 
-enum { EXIT_ENGINE = 125, MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
+enum { MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
 enum { GUARD_ARGS = 5, EARLY = 3 };
 /* the descriptors of the command line, in their order */
 enum { REPLY, PLAN, ENVIRONMENT, WATCH, LIFE, GIVEN };
@@ -75,11 +75,11 @@ static int fail(int reply, const char *what)
 {
 	char answer[PATH_MAX + 512];
 	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
-			      EXIT_ENGINE, what, strerror(errno), ce_start_help(errno));
+			      CE_EXIT_ENGINE, what, strerror(errno), ce_start_help(errno));
 
 	if (length > 0 && (size_t)length < sizeof answer)
 		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
-	return EXIT_ENGINE;
+	return CE_EXIT_ENGINE;
 }
 
 /* Become the launcher, with the descriptors of our command line and those of a guard that was started early,
@@ -510,12 +510,12 @@ int main(int argc, char **argv)
 
 	if (argc != GIVEN + 2) {
 		dprintf(2, "ce-node: started by the container engine's plugin only\n");
-		return EXIT_ENGINE;
+		return CE_EXIT_ENGINE;
 	}
 	for (int i = 0; i < GIVEN; i++) {
 		start.given[i] = ce_descriptor(argv[i + 1]);
 		if (start.given[i] < 0)
-			return EXIT_ENGINE;
+			return CE_EXIT_ENGINE;
 	}
 	start.trace = (struct ce_step_trace){ -1, -1, NULL };
 	start.prefix = find_prefix();
@@ -525,7 +525,7 @@ int main(int argc, char **argv)
 		return fail(start.given[REPLY], argv[0]);
 	int rc = start_without_python(&start);
 	if (rc >= 0)
-		_exit(rc == 0 ? 0 : EXIT_ENGINE);
+		_exit(rc == 0 ? 0 : CE_EXIT_ENGINE);
 	undo(&start);
 	return become_launcher(&start, argv);
 }

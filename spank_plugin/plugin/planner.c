@@ -88,22 +88,20 @@ static int keep(char **value, const char *line, size_t length, const char *name)
 	return *value != NULL ? 0 : -1;
 }
 
-/* Parse a line before the keyword: a fact for the plugin, which does not parse the plan. The names must match
- * container_engine/submit/prepare.py. Return 0, or -1 for an unknown line. */
+/* Parse a line before the keyword. Return 0, or -1 for an unknown line. */
 static int take_fact(const char *line, size_t length, struct ce_planned *planned)
 {
-	static const char inside[] = "batch_script=inside", store[] = "void_store=";
-	static const char image[] = "image=", kept[] = "kept=";
-
-	if (length == strlen(inside) && memcmp(line, inside, length) == 0) {
+	if (length == strlen(CE_LINE_INSIDE) && memcmp(line, CE_LINE_INSIDE, length) == 0) {
 		planned->script_inside = 1;
 		return 0;
 	}
-	if (begins_with(line, length, store))
-		return keep(&planned->void_store, line, length, store);
-	if (begins_with(line, length, image))
-		return keep(&planned->image, line, length, image);
-	return begins_with(line, length, kept) ? keep(&planned->kept, line, length, kept) : -1;
+	if (begins_with(line, length, CE_LINE_STORE))
+		return keep(&planned->void_store, line, length, CE_LINE_STORE);
+	if (begins_with(line, length, CE_LINE_IMAGE))
+		return keep(&planned->image, line, length, CE_LINE_IMAGE);
+	if (begins_with(line, length, CE_LINE_KEPT))
+		return keep(&planned->kept, line, length, CE_LINE_KEPT);
+	return -1;
 }
 
 int ce_planned_read(const char *output, struct ce_planned *planned)

@@ -16,17 +16,15 @@
 #include "common/join.h"
 #include "common/library_check.h"
 #include "common/mpirun.h"
-#include "common/pmix_root.h"
 #include "common/say.h"
 #include "common/seccomp_profile.h"
-#include "common/uses_mpi.h"
 #include "join_after_prolog.h"
+#include "mpi_warnings.h"
 #include "multi_prog.h"
 #include "session.h"
 #include "session_end.h"
 #include "step_shared.h"
 #include "task_container.h"
-#include "wrapped_mpi.h"
 
 enum { DEATH_WAIT_MS = 200 };
 
@@ -79,118 +77,29 @@ static char *command_path(spank_t spank, const char *command)
 		       : path;
 }
 
-/* Return whether the step has several tasks, none of which has learned of the others by PMI or PMIx. */
-static int is_without_ranks(spank_t spank)
-{
-	const char *tasks = task_variable(spank, "SLURM_STEP_NUM_TASKS");
-	const char *type = task_variable(spank, "SLURM_MPI_TYPE");
-	char **environment = NULL;
-
-	if (tasks == NULL || strcmp(tasks, "1") == 0 || (type != NULL && strcmp(type, "none") != 0) ||
-	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS || environment == NULL)
-		return 0;
-	for (; *environment != NULL; environment++) {
-		if (strncmp(*environment, "PMI", 3) == 0 || strncmp(*environment, "PALS_", 5) == 0)
-			return 0;
-	}
-	return 1;
-}
-
-#define RANKS_ALONE                                                                                \
-	" uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "                \
-	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
-
-#define MPI_REFUSED                                                                                \
-	"the program uses MPI, and Slurm's PMIx refuses root, which you are in this container: "   \
-	"it compares user numbers (com.ce.root_remap, --container-remap-root)"
-
-#define RANKS_REFUSED                                                                              \
-	"Slurm's PMIx refuses root, which you are in this container: MPI fails in MPI_Init "       \
-	"(ce help pmix-root)"
-
 /* Warnings about the command; "" for none. */
 struct warnings {
-	char ranks[CE_WRAPPED_SIZE + sizeof RANKS_ALONE];
-	char mpirun[CE_WRAPPED_SIZE + CE_LIBRARY_LINE];
-	char lacks[CE_LIBRARY_LINE];
+	struct ce_mpi_warnings mpi;
 	char host_library[CE_LIBRARY_LINE];
 };
 
-/* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command uses MPI, else
- * 0. Warn if another command runs as several tasks and MPI was chosen for them with --mpi. */
-static int check_pmix(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
-		      const char *found, struct warnings *warnings, struct ce_error *err)
-{
-	const char *tasks = task_variable(spank, "SLURM_STEP_NUM_TASKS");
-	int refused = ce_pmix_of_root(geteuid(), variables);
-
-	if (refused < 0)
-		return ce_fail(err, "cannot set the variables of PMIx");
-	if (!refused)
-		return 0;
-	if (found != NULL && ce_uses_mpi(found))
-		return ce_fail_below(err, CE_HELP_PMIX_ROOT, MPI_REFUSED);
-	if (step->chose_mpi && tasks != NULL && strcmp(tasks, "1") != 0)
-		snprintf(warnings->ranks, sizeof warnings->ranks, RANKS_REFUSED);
-	return 0;
-}
-
-/* Warn if the command, or a program that it starts, uses MPI and each rank will be alone. */
-static void warn_of_lone_ranks(spank_t spank, const char *found, int argc, char **argv,
-			       struct warnings *warnings)
-{
-	char name[CE_WRAPPED_SIZE];
-
-	if (!is_without_ranks(spank))
-		return;
-	if (ce_uses_mpi(found))
-		snprintf(warnings->ranks, sizeof warnings->ranks, "the program" RANKS_ALONE);
-	else if (ce_wraps_mpi(task_variable(spank, "PATH"), found, argc, argv, name))
-		snprintf(warnings->ranks, sizeof warnings->ranks, "%s" RANKS_ALONE, name);
-}
-
-/* Warn if a script or a shell is the command and calls an mpirun that cannot start its processes. Return
- * whether it does. */
-static int warn_of_mpirun(const struct ce_variables *variables, const char *found, int argc, char **argv,
-			   struct warnings *warnings)
-{
-	const char *doubt = ce_doubt_mpirun(variables), *path = variables->get(variables->context, "PATH");
-	char name[CE_WRAPPED_SIZE];
-
-	if (doubt == NULL || !ce_wraps_mpirun(path, found, argc, argv, name))
-		return 0;
-	snprintf(warnings->mpirun, sizeof warnings->mpirun, "%s is called in a job of several nodes: %s",
-		 name, doubt);
-	return 1;
-}
-
-/* Collect the warnings about the command, in the task that prints what concerns all tasks of the node. */
-static void warn_of_command(spank_t spank, const struct ce_variables *variables, const char *found, int argc,
-			    char **argv, struct warnings *warnings)
-{
-	if (!is_first_task(spank))
-		return;
-	if (!ce_lacks_mpi(found, variables, warnings->lacks) &&
-	    !warn_of_mpirun(variables, found, argc, argv, warnings))
-		warn_of_lone_ranks(spank, found, argc, argv, warnings);
-}
-
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. Collect warnings about MPI in *warnings; set *doubt if the command is an mpirun
+ * later, with the same PATH. Collect warnings about MPI; set *doubt if the command is an mpirun
  * that may not work. Return 0, or -1 with the error. */
 static int check_command(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
 			 struct warnings *warnings, const char **doubt, struct ce_error *err)
 {
 	int argc = 0;
-	char **argv = NULL;
+	char **argv = NULL, **environment = NULL;
 
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
-		return check_pmix(step, spank, variables, NULL, warnings, err);
+		return ce_mpi_check_pmix(variables, NULL, step->chose_mpi, &warnings->mpi, err);
 	CE_AUTO_FREE char *found = NULL;
 	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0 ||
-	    check_pmix(step, spank, variables, found, warnings, err) < 0)
+	    ce_mpi_check_pmix(variables, found, step->chose_mpi, &warnings->mpi, err) < 0)
 		return -1;
-	warn_of_command(spank, variables, found, argc, argv, warnings);
+	if (is_first_task(spank) && spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
+		ce_mpi_warn(variables, environment, found, argc, argv, &warnings->mpi);
 	return ce_check_mpirun(found, argc, argv, variables, doubt, err);
 }
 
@@ -271,14 +180,14 @@ static void drop_lines(char *text, const char *start)
 static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_container *container,
 			const struct warnings *warnings)
 {
-	const char *const lines[] = { warnings->ranks, warnings->mpirun, warnings->lacks,
+	const char *const lines[] = { warnings->mpi.ranks, warnings->mpi.mpirun, warnings->mpi.lacks,
 				      warnings->host_library };
 
 	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
 		if (lines[i][0] != '\0')
 			warn_once(step, spank, container, lines[i]);
 	}
-	if (warnings->lacks[0] != '\0' && container->notices != NULL)
+	if (warnings->mpi.lacks[0] != '\0' && container->notices != NULL)
 		drop_lines(container->notices, "hook pmi");
 }
 
@@ -305,7 +214,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL, line[CE_SCRIPT_LINE];
 	struct ce_script script;
-	struct warnings warnings = { "", "", "", "" };
+	struct warnings warnings = { { "", "", "" }, "" };
 	const char *doubt = NULL;
 	CE_AUTO_FREE char *before = getcwd(NULL, 0);
 

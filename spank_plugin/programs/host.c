@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "common/base_name.h"
+#include "common/error.h"
 #include "common/inherit.h"
 
 #define OURS "/.container-engine"
@@ -34,7 +35,6 @@
 /* where the new root is mounted: the directory of the engine's that has the symlinks to this program */
 #define ROOT OURS "/slurm"
 
-enum { NOT_STARTED = 125, NOT_FOUND = 127 };
 
 static const char *name;
 
@@ -48,7 +48,7 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 	vfprintf(stderr, format, args);
 	va_end(args);
 	fprintf(stderr, ": %s\n", strerror(reason));
-	exit(NOT_STARTED);
+	exit(CE_EXIT_ENGINE);
 }
 
 static char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -286,7 +286,7 @@ static char *find_program(void)
 	}
 	fprintf(stderr, "ce: error: %s: the host has no such program in %s\n", name,
 		path != NULL ? path : "its usual directories");
-	exit(NOT_FOUND);
+	exit(CE_EXIT_NOT_FOUND);
 }
 
 /* Return the loader of an ELF program for this machine, NULL for anything else. */
@@ -341,7 +341,7 @@ int main(int argc, char **argv)
 	name = argc > 0 ? ce_base_name(argv[0]) : "ce-host";
 	if (access(HOST, F_OK) < 0) {
 		fprintf(stderr, "ce: error: %s: works in containers with the hook 'slurm' only\n", name);
-		return NOT_STARTED;
+		return CE_EXIT_ENGINE;
 	}
 	/* do this first: from the new namespaces, the environments of the container's
 	 * processes are not readable */

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "common/base_name.h"
+#include "common/error.h"
 #include "common/fakeroot.h"
 
 extern char **environ;
@@ -84,7 +85,7 @@ static int become_root(char **command)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || ce_fakeroot() < 0) {
 		complain("cannot install the filter for root in the container\n");
-		return 125;
+		return CE_EXIT_ENGINE;
 	}
 	execvp(command[0], command);
 	complain(command[0]);

@@ -17,6 +17,7 @@
 
 #include "common/base_name.h"
 #include "common/ce_join.h"
+#include "common/error.h"
 #include "common/help.h"
 #include "common/planner_output.h"
 
@@ -34,11 +35,11 @@ static void refuse(void)
 	const char *task = getenv("SLURM_LOCALID");
 
 	if (task != NULL && strcmp(task, "0") != 0)
-		_exit(125); /* the first task of the node prints it */
+		_exit(CE_EXIT_ENGINE); /* the first task of the node prints it */
 	puts("\nce: error: " CE_NOT_LOADED "\n" CE_HELP_PLUGIN_CONFIGURATION);
 	fflush(stdout);
 	raise(SIGKILL);
-	_exit(125);
+	_exit(CE_EXIT_ENGINE);
 }
 
 int main(int argc, char **argv)
@@ -56,5 +57,5 @@ int main(int argc, char **argv)
 		return 0;
 	execl(own, own, (char *)NULL);
 	fprintf(stderr, "ce: error: SLURM_TASK_PROLOG=%s: %s\n", own, strerror(errno));
-	return 125;
+	return CE_EXIT_ENGINE;
 }

@@ -23,10 +23,11 @@
 #include <unistd.h>
 
 #include "common/base_name.h"
+#include "common/error.h"
 #include "common/io.h"
 #include "plan_memo.h"
 
-enum { EXIT_ENGINE = 125, EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
+enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 
 #define HELD "CE_HELD_"
 #define PLACE "/libexec/container-engine/ce-start"
@@ -46,7 +47,7 @@ enum { START_COUNT = sizeof starts / sizeof starts[0] };
 static int fail(const char *what, const char *why)
 {
 	dprintf(2, "ce: error: %s: %s\n", what, why);
-	return EXIT_ENGINE;
+	return CE_EXIT_ENGINE;
 }
 
 static const struct start *meant(const char *path)
@@ -220,7 +221,7 @@ int main(int argc, char **argv)
 	CE_AUTO_FREE char *prefix = find_prefix();
 
 	if (prefix == NULL)
-		return EXIT_ENGINE;
+		return CE_EXIT_ENGINE;
 	if (path != NULL && ce_is_called(path, "plan"))
 		return plan(prefix, argc, argv);
 	return become(meant(path), prefix, none, argc > 0 ? argv + 1 : argv);

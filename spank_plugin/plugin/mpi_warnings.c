@@ -1,0 +1,103 @@
+#define _GNU_SOURCE
+#include "mpi_warnings.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/help.h"
+#include "common/mpirun.h"
+#include "common/pmix_root.h"
+#include "common/uses_mpi.h"
+
+#define RANKS_ALONE                                                                                \
+	" uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "                \
+	"(--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH: ce help mpi)"
+
+#define MPI_REFUSED                                                                                \
+	"the program uses MPI, and Slurm's PMIx refuses root, which you are in this container: "   \
+	"it compares user numbers (com.ce.root_remap, --container-remap-root)"
+
+#define RANKS_REFUSED                                                                              \
+	"Slurm's PMIx refuses root, which you are in this container: MPI fails in MPI_Init "       \
+	"(ce help pmix-root)"
+
+static const char *value_of(const struct ce_variables *variables, const char *name)
+{
+	return variables->get(variables->context, name);
+}
+
+static int has_several_tasks(const struct ce_variables *variables)
+{
+	const char *tasks = value_of(variables, "SLURM_STEP_NUM_TASKS");
+
+	return tasks != NULL && strcmp(tasks, "1") != 0;
+}
+
+/* Return whether the step has several tasks, none of which has learned of the others by PMI or PMIx. */
+static int is_without_ranks(const struct ce_variables *variables, char **environment)
+{
+	const char *type = value_of(variables, "SLURM_MPI_TYPE");
+
+	if (!has_several_tasks(variables) || (type != NULL && strcmp(type, "none") != 0) ||
+	    environment == NULL)
+		return 0;
+	for (; *environment != NULL; environment++) {
+		if (strncmp(*environment, "PMI", 3) == 0 || strncmp(*environment, "PALS_", 5) == 0)
+			return 0;
+	}
+	return 1;
+}
+
+int ce_mpi_check_pmix(const struct ce_variables *variables, const char *found, int chose_mpi,
+		      struct ce_mpi_warnings *warnings, struct ce_error *err)
+{
+	int refused = ce_pmix_of_root(geteuid(), variables);
+
+	if (refused < 0)
+		return ce_fail(err, "cannot set the variables of PMIx");
+	if (!refused)
+		return 0;
+	if (found != NULL && ce_uses_mpi(found))
+		return ce_fail_below(err, CE_HELP_PMIX_ROOT, MPI_REFUSED);
+	if (chose_mpi && has_several_tasks(variables))
+		snprintf(warnings->ranks, sizeof warnings->ranks, RANKS_REFUSED);
+	return 0;
+}
+
+/* Warn if the command, or a program that it starts, uses MPI and each rank will be alone. */
+static void warn_of_lone_ranks(const struct ce_variables *variables, char **environment, const char *found,
+			       int argc, char **argv, struct ce_mpi_warnings *warnings)
+{
+	char name[CE_WRAPPED_SIZE];
+
+	if (!is_without_ranks(variables, environment))
+		return;
+	if (ce_uses_mpi(found))
+		snprintf(warnings->ranks, sizeof warnings->ranks, "the program" RANKS_ALONE);
+	else if (ce_wraps_mpi(value_of(variables, "PATH"), found, argc, argv, name))
+		snprintf(warnings->ranks, sizeof warnings->ranks, "%s" RANKS_ALONE, name);
+}
+
+/* Warn if a script or a shell is the command and calls an mpirun that cannot start its processes. Return
+ * whether it does. */
+static int warn_of_mpirun(const struct ce_variables *variables, const char *found, int argc, char **argv,
+			  struct ce_mpi_warnings *warnings)
+{
+	const char *doubt = ce_doubt_mpirun(variables);
+	char name[CE_WRAPPED_SIZE];
+
+	if (doubt == NULL || !ce_wraps_mpirun(value_of(variables, "PATH"), found, argc, argv, name))
+		return 0;
+	snprintf(warnings->mpirun, sizeof warnings->mpirun, "%s is called in a job of several nodes: %s",
+		 name, doubt);
+	return 1;
+}
+
+void ce_mpi_warn(const struct ce_variables *variables, char **environment, const char *found, int argc,
+		 char **argv, struct ce_mpi_warnings *warnings)
+{
+	if (!ce_lacks_mpi(found, variables, warnings->lacks) &&
+	    !warn_of_mpirun(variables, found, argc, argv, warnings))
+		warn_of_lone_ranks(variables, environment, found, argc, argv, warnings);
+}
