@@ -8,7 +8,7 @@ from container_engine.edf.model import Origin, Problem
 from container_engine.errors import UserError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file
-from container_engine.node.start.checks import DEVICE, SOURCE, absence, unusable
+from container_engine.node.container.checks import DEVICE, SOURCE, absence, unusable
 from container_engine.submit.known_image import image_problem
 
 if TYPE_CHECKING:
