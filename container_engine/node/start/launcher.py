@@ -127,6 +127,7 @@ def _answer_ready(
     *,
     saves: bool,
 ) -> None:
+    """Send what tasks need to join; spank_plugin/plugin/launcher_reply.c has the format."""
     notices = _notices(session.warnings, plan, node, recorded) if session.warnings else ""
     place = trace.open_directory(recorded)
     # this process has work left after its reply, and the end of the session waits for that
