@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.catalog.order import in_order
 from container_engine.faults.hook_switches import turn_on
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
     for one in active.values():
         refusals.extend(_conflicts(one, active))
         refusals.extend(_missing(one, active, hooks))
-    return Matched(tuple(_ordered(active)), tuple(refusals))
+    names = in_order({name: one.hook for name, one in active.items()})
+    return Matched(tuple(active[name] for name in names), tuple(refusals))
 
 
 def _enabled(hook: Hook, annotations: Mapping[str, str]) -> Active | None:
@@ -161,24 +163,3 @@ def _needs_turned_off(one: Active, other: Hook) -> Refusal | None:
         return None
     message = f"needs the hook '{other.name}', which is turned off at this site"
     return Refusal(one.asked, message, f"{other.file} says so")
-
-
-def _ordered(active: Mapping[str, Active]) -> list[Active]:
-    """Order hooks by `after`, `implies` and `requires.hooks`, otherwise by name.
-
-    A cycle is a fault of the catalog, which plan/catalog_faults.py reports.
-    """
-    ordered: dict[str, Active] = {}
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        if name in ordered or name in above:
-            return
-        one = active[name]
-        before = {*one.hook.data.after, *one.hook.data.implies, *one.hook.data.requires.hooks}
-        for other in sorted(before & active.keys()):
-            visit(other, (*above, name))
-        ordered[name] = one
-
-    for name in sorted(active):
-        visit(name, ())
-    return list(ordered.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.catalog.order import applied_before
 from container_engine.catalog.values import NODE, PLACE, Values
 from container_engine.did_you_mean import nearest
 from container_engine.edf.hook_values import judge_value
@@ -37,7 +38,7 @@ def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
 
 def _unknown_hooks(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
     data = hook.data
-    for key, names in {**_before(data), "conflicts": data.conflicts}.items():
+    for key, names in {**applied_before(data), "conflicts": data.conflicts}.items():
         for name in names:
             if name not in hooks:
                 meant = nearest(name, hooks)
@@ -145,7 +146,7 @@ def _cycle(hooks: Mapping[str, Hook], name: str, above: list[str], done: set[str
     if name in done or name not in hooks:
         return []
     done.add(name)
-    for names in _before(hooks[name].data).values():
+    for names in applied_before(hooks[name].data).values():
         for other in names:
             cycle = _cycle(hooks, other, [*above, name], done)
             if cycle:
@@ -153,10 +154,5 @@ def _cycle(hooks: Mapping[str, Hook], name: str, above: list[str], done: set[str
     return []
 
 
-def _before(data: HookFile) -> dict[str, tuple[str, ...]]:
-    """Return the hooks that are applied before the hook with this data, by the key naming them."""
-    return {"implies": data.implies, "after": data.after, "requires.hooks": data.requires.hooks}
-
-
 def _key(data: HookFile, other: str) -> str:
-    return next(key for key, names in _before(data).items() if other in names)
+    return next(key for key, names in applied_before(data).items() if other in names)
