@@ -27,20 +27,24 @@ _SHOWN = 20
 
 def settle(
     active: Active, values: Values, annotations: Mapping[str, str], entries: Entries
-) -> Iterator[Refusal]:
-    """Replace `latest` with a real name in `values`, and yield the problems of the parameters."""
+) -> list[Refusal]:
+    """Replace `latest` with a real name in `values`, and return the problems of the parameters."""
     hook = active.hook
+    refusals = []
     for name, parameter in hook.data.parameters.items():
         key = f"{hook.annotation}.{name}"
         if not values.holds(hook, parameter.when):
             if key in annotations:
                 message = f"has no effect, {_only(parameter)}"
-                yield Refusal(key, message, _remedy(hook, parameter, values), is_error=False)
+                remedy = _remedy(hook, parameter, values)
+                refusals.append(Refusal(key, message, remedy, is_error=False))
         elif parameter.required and not annotations.get(key):
             message = f"the hook '{hook.name}' needs it, and it is not set: {parameter.help}"
-            yield Refusal(key, message, f'write {key} = "..."', asked=active.asked)
-        elif parameter.values_in:
-            yield from _listed(active, name, values, entries)
+            hint = f'write {key} = "..."'
+            refusals.append(Refusal(key, message, hint, asked=active.asked))
+        elif parameter.values_in and (refusal := _chosen(active, name, values, entries)):
+            refusals.append(refusal)
+    return refusals
 
 
 def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
@@ -71,8 +75,8 @@ def _only(parameter: Parameter) -> str:
     return f"it is only used if {' and '.join(wanted)}"
 
 
-def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iterator[Refusal]:
-    """Yield a refusal of a value that is not an entry of its directory, if that can be read here.
+def _chosen(active: Active, name: str, values: Values, entries: Entries) -> Refusal | None:
+    """Return a refusal of a value that is not an entry of its directory, if that can be read here.
 
     Replace `latest`.
     """
@@ -81,12 +85,12 @@ def _listed(active: Active, name: str, values: Values, entries: Entries) -> Iter
     known = entries(directory)
     value = values.look_up(hook, name) or ""
     if known is None or value in known:
-        return
+        return None
     if value == LATEST and known:
         values.choose(hook, name, max(known, key=natural))
-        return
+        return None
     suggestion = did_you_mean(nearest(value, known))
     shown = sorted(known, key=natural, reverse=True)[:_SHOWN]
     message = f"there is no '{value}' in {directory}{suggestion}"
     hint = f"there are {', '.join(shown)}" if shown else "the directory is empty"
-    yield Refusal(f"{hook.annotation}.{name}", message, hint, asked=active.asked)
+    return Refusal(f"{hook.annotation}.{name}", message, hint, asked=active.asked)

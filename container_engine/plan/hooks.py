@@ -126,8 +126,8 @@ def choices(
     for name, value in [("", ""), *others]:
         chosen = {f"{hook.annotation}.{name}": value} if name else {}
         values, active = Values(hooks, chosen, machine), Active(hook, "", "")
-        # refusals are dropped: the caller sees them as missing parts
-        list(settle(active, values, chosen, entries))
+        # the problems are dropped: the caller sees them as missing parts
+        settle(active, values, chosen, entries)
         yield f"{name} = {value}" if name else "", _use(active, values, hook.file)
 
 
