@@ -139,7 +139,7 @@ def await_report(
     report = data[1:].decode("utf-8", "replace")
     if describe is not None:
         raise describe(report)
-    from container_engine.node.report.failure import explain
+    from container_engine.node.report.guard_failure import explain
 
     raise explain(report)
 

@@ -13,7 +13,7 @@ import stat
 from container_engine.errors import LaunchError
 from container_engine.node.container.description import HOOKS_STDERR, INIT_PATH
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.node.report import failure
+from container_engine.node.report import guard_failure
 from container_engine.ownership import distrust
 
 TYPE_CHECKING = False
@@ -166,7 +166,7 @@ class OciHooks:
         lines = [line for line in lines if not line.startswith(_MARK)]
         words = f": {'; '.join(lines[-_LAST_LINES:])}" if lines else ""
         stage, _newline, rest = marked.partition("\n")
-        if stage in failure.CREATORS and failed:
+        if stage in guard_failure.CREATORS and failed:
             number, _space, code = failed[-1].removeprefix(_MARK).partition(" ")
             return _failed(f"{self.hooks[int(number)]} failed with exit code {code}{words}", report)
         if stage == "podman" and _PRECREATE in rest:
@@ -176,7 +176,7 @@ class OciHooks:
             names = self._any("startContainer")
             message = f"{names} failed, or the container's first process did{words}"
             return _failed(message, report)
-        return failure.explain(marked)
+        return guard_failure.explain(marked)
 
     def _any(self, stage: str) -> str:
         return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)

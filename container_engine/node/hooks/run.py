@@ -14,7 +14,7 @@ from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.libraries import inject_memo
 from container_engine.node.plan_json import image_paths, parse_json, to_json
-from container_engine.node.report.failure import refuse
+from container_engine.node.report.guard_failure import refuse
 from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, 
 from container_engine.node.container.specification import encode, operations
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.plan_json import image_paths, to_json
-from container_engine.node.report.failure import explain
+from container_engine.node.report.guard_failure import explain
 from container_engine.node.start.new_container import container_of
 
 TYPE_CHECKING = False

@@ -161,13 +161,13 @@ class NewContainer:
         timeout_s = self._plan["settings"]["start_timeout_s"]
         (self._marks.guard, printed), fds = await_report(control, timeout_s, on_note, self._explain)
         if self._container.shows_entrypoint_output:
-            from container_engine.node.report.failure import without_id
+            from container_engine.node.report.guard_failure import without_id
 
             self._printed = without_id(printed)
         return fds
 
     def _explain(self, report: str) -> LaunchError:
-        from container_engine.node.report.failure import explain, of_entrypoint
+        from container_engine.node.report.guard_failure import explain, of_entrypoint
 
         general = explain if self._hooks is None else self._hooks.explain
         return of_entrypoint(report, self._plan["entrypoint"]) or general(report)
@@ -228,7 +228,7 @@ def _hooks(
     )
     if not others and not any(may_apply(hook, node) for hook in plan.get("hooks", ())):
         if lacks:
-            from container_engine.node.report.failure import refuse
+            from container_engine.node.report.guard_failure import refuse
 
             refuse([("", error) for error in lacks])
         return None

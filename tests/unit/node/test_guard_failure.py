@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from container_engine.faults.catalogue import FAULTS
-from container_engine.node.report.failure import explain, of_entrypoint
+from container_engine.node.report.guard_failure import explain, of_entrypoint
 
 
 def said(report: str) -> str:
