@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from container_engine.node.plan_types import LaunchPlan, Text, Variable
+    from container_engine.node.plan_types import Image, LaunchPlan, Part, Text, Variable
 
 
 class _ScannerSettings:
@@ -81,6 +81,11 @@ def image_paths(plan: LaunchPlan) -> list[str]:
     """Return the paths of the images, the base first and the highest last."""
     image = plan["image"]
     return [image["path"], *(part["path"] for part in image.get("above", ()))]
+
+
+def image_digest(image: Image | Part) -> str:
+    """Return the digest of the image's manifest, else of its file; "" if none is recorded."""
+    return image.get("digest") or image.get("content") or ""
 
 
 def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:

@@ -9,8 +9,7 @@ from container_engine.cli.printing import output
 from container_engine.errors import LaunchError, SiteError
 from container_engine.node.devices.cdi import directories
 from container_engine.node.devices.cdi_file import Registry
-from container_engine.node.hooks.devices_and_mounts import is_device
-from container_engine.node.pattern import expand
+from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
 from container_engine.submit.environment import offered as offered_here
 

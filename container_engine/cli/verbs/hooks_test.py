@@ -10,10 +10,10 @@ from container_engine import slurm_conf
 from container_engine.cli.printing import output
 from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
-from container_engine.node.hooks.devices_and_mounts import ON_NODE, group_id, is_device
+from container_engine.node.hooks.devices_and_mounts import ON_NODE, group_id
 from container_engine.node.hooks.node_fields import fill, known
 from container_engine.node.libraries.host import MACHINES, Host
-from container_engine.node.pattern import expand
+from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import choices
 
 if TYPE_CHECKING:

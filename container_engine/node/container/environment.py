@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.plan_json import resolve
+from container_engine.node.plan_json import image_digest, resolve
 from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.plan_types import Image, LaunchPlan, Part
+    from container_engine.node.plan_types import LaunchPlan
 
 # The kernel's MAX_ARG_STRLEN less the NUL: the longest NAME=value that execve accepts.
 MAX_VARIABLE = 131071
@@ -138,11 +138,6 @@ def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
     if any(node.get(name) != "1" for name in steps):
         return {}
     return {name: "fork" for name in launchers if node.get(name, "slurm") == "slurm"}
-
-
-def image_digest(image: Image | Part) -> str:
-    """Return the digest of the image's manifest, else of its file; "" if none is recorded."""
-    return image.get("digest") or image.get("content") or ""
 
 
 def _about(plan: LaunchPlan) -> dict[str, str | None]:

@@ -12,8 +12,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.devices import cdi, nvidia_variables
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.devices.nvidia_variables import CAPABILITIES, KIND, VISIBLE
-from container_engine.node.hooks.devices_and_mounts import is_device
-from container_engine.node.pattern import expand
+from container_engine.node.pattern import expand, is_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from container_engine.errors import LaunchError
 from container_engine.node.container.description import NodeMount
 from container_engine.node.hook_conditions import holds
 from container_engine.node.hooks.node_fields import fill, known, missing
-from container_engine.node.pattern import expand, has_wildcard
+from container_engine.node.pattern import expand, has_wildcard, is_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,14 +101,6 @@ def _target(path: str, target: str, source: str) -> str:
         return path
     # paths that a pattern matches go into the target, a path without wildcards is mounted on it
     return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
-
-
-def is_device(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def missing_path(hook: HookUse, what: str, path: str) -> LaunchError:

@@ -13,7 +13,6 @@ import stat
 from container_engine.errors import LaunchError
 from container_engine.node.container.description import HOOKS_STDERR, INIT_PATH
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.node.report import guard_failure
 from container_engine.ownership import distrust
 
 TYPE_CHECKING = False
@@ -160,6 +159,8 @@ class OciHooks:
 
     def explain(self, report: str) -> LaunchError:
         """Return the error for the guard's report, with the OCI hook that failed, if one did."""
+        from container_engine.node.report import guard_failure
+
         marked, _mark, printed = report.partition("\f")
         lines = [line.strip() for line in printed.split("\n") if line.strip()]
         failed = [line for line in lines if line.startswith(_MARK)]

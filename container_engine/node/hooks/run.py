@@ -12,9 +12,7 @@ from container_engine.node.devices import cdi
 from container_engine.node.file_signatures import signature
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
-from container_engine.node.libraries import inject_memo
 from container_engine.node.plan_json import image_paths, parse_json, to_json
-from container_engine.node.report.guard_failure import refuse
 from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
@@ -63,7 +61,10 @@ class HooksOnNode:
             from container_engine.node.devices import devices_if_there
 
             devices_if_there.add(plan, node, edf, self._edits)
-        refuse([*(("", error) for error in lacks), *self._edits.lacks], plan.get("hooks", ()))
+        if lacks or self._edits.lacks:
+            from container_engine.node.report.lacks import refuse
+
+            refuse([*(("", error) for error in lacks), *self._edits.lacks], plan.get("hooks", ()))
         self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._noted: dict[str, str | None] = {}
@@ -130,6 +131,8 @@ class HooksOnNode:
         edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
         if edits.tree:
+            from container_engine.node.libraries import inject_memo
+
             asked = self._request(paths, "" if has_rules else self._memos())
             text = to_json(asked)
             found = inject_memo.recall(asked["memos"], text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.errors import CeError, UserError
@@ -258,6 +257,8 @@ def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
 
     Raise UserError if the task has ended, CeError if ce-exec cannot be started.
     """
+    from signal import SIG_DFL, signal
+
     try:
         entered = [_opened(task, name) for name in ("ns/user", *unshared(task))]
         mounts = _opened(task, "ns/mnt")
@@ -268,7 +269,7 @@ def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
     for fd in (*entered, mounts, records):
         os.set_inheritable(fd, True)
     for number in PYTHONS_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+        signal(number, SIG_DFL)
     program = f"{libexec}/ce-exec"
     workdir = task.environment.get("PWD", "/")
     try:

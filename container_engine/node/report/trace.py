@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import time
 
-from container_engine.node.container.environment import image_digest
 from container_engine.node.hook_conditions import applies, may_apply
-from container_engine.node.plan_json import to_json
+from container_engine.node.plan_json import image_digest, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -228,7 +228,7 @@ def _hooks(
     )
     if not others and not any(may_apply(hook, node) for hook in plan.get("hooks", ())):
         if lacks:
-            from container_engine.node.report.guard_failure import refuse
+            from container_engine.node.report.lacks import refuse
 
             refuse([("", error) for error in lacks])
         return None

@@ -12,7 +12,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.container import environment
 from container_engine.node.container.description import NodeMount, Paths
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.report.guard_failure import refuse
+from container_engine.node.report.lacks import refuse
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import container, image, plan
 
