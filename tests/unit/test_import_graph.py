@@ -1,7 +1,7 @@
 """The folder list is the architecture: allowed imports between rooms, and pure modules."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -13,37 +13,50 @@ PACKAGE = Path(__file__).parents[2] / "container_engine"
 CLI = PACKAGE / "cli"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# Each room may import from itself and from those below it in this list.
-ROOMS = (
-    ("cli",),
-    ("doctor",),
-    ("submit", "lint", "trace"),
-    ("node", "images"),
-    ("plan", "message_text"),
-    ("edf", "catalog", "site", "slurm"),
-    ("process", "schemas", "toml_positions"),
-    ("model",),
-    ("validation_text",),
-    ("faults",),
-    (
-        *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
-        *("deferred", "slurm_conf", "slurm_variables"),
+# Of each package with rooms: each room may import from itself and from those below it in the list.
+ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
+    "container_engine": (
+        ("cli",),
+        ("doctor",),
+        ("submit", "lint", "trace"),
+        ("node", "images"),
+        ("plan", "message_text"),
+        ("edf", "catalog", "site", "slurm"),
+        ("process", "schemas", "toml_positions"),
+        ("model",),
+        ("validation_text",),
+        ("faults",),
+        (
+            *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
+            *("deferred", "slurm_conf", "slurm_variables"),
+        ),
+        ("remove_tree", "private_files"),
+        ("mountinfo", "mount_target"),
     ),
-    ("remove_tree", "private_files"),
-    ("mountinfo", "mount_target"),
-)
-LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-# The same for the rooms of `cli`.
-ROOMS_OF_CLI = (
-    ("enroot",),
-    ("main",),
-    ("verbs",),
-    ("completion",),
-    ("texts",),
-    ("jobs", "command_line"),
-    ("printing",),
-)
-LEVELS_OF_CLI = {room: level for level, rooms in enumerate(ROOMS_OF_CLI) for room in rooms}
+    "container_engine.cli": (
+        ("enroot",),
+        ("main",),
+        ("verbs",),
+        ("completion",),
+        ("texts",),
+        ("jobs", "command_line"),
+        ("printing",),
+    ),
+    "container_engine.node": (
+        ("start",),
+        ("kept", "hooks"),
+        ("devices", "libraries", "ssh"),
+        ("inside",),
+        ("container", "memo_fields"),
+        ("report",),
+        ("hook_conditions", "plan_json"),
+        ("pattern", "plan_types", "node_name", "file_signatures", "memo_directory"),
+    ),
+}
+LEVELS = {
+    package: {room: level for level, rooms in enumerate(rows) for room in rooms}
+    for package, rows in ROOMS.items()
+}
 
 # A pure module has no access to processes, files, the environment, the clock or the network.
 IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
@@ -77,24 +90,22 @@ def docstring(path: Path) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_go_one_way_only(path: Path) -> None:
-    own = room(name_of(path))
-    if own is None or own in {"__init__", "__main__"}:
-        return
-    assert own in LEVELS, f"{own} has no place in ROOMS"
-    for target in filter(None, map(room, imports(path))):
-        if target in LEVELS and target != own:
-            assert LEVELS[target] > LEVELS[own], f"{name_of(path)} imports from {target}"
+    """Between the rooms of the engine, and between those of the room that has the module."""
+    for package, levels in LEVELS.items():
+        own = room(name_of(path), package)
+        if own is None or own in {"__init__", "__main__"}:
+            continue
+        assert own in levels, f"{own} has no place among the ROOMS of {package}"
+        for target in filter(None, (room(name, package) for name in imports(path))):
+            if target in levels and target != own:
+                assert levels[target] > levels[own], f"{name_of(path)} imports from {target}"
 
 
-@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=name_of)
-def test_imports_within_the_command_line_go_one_way_only(path: Path) -> None:
-    own = room(name_of(path), "container_engine.cli")
-    if own in {None, "__init__"}:
-        return
-    assert own in LEVELS_OF_CLI, f"{own} has no place in ROOMS_OF_CLI"
-    for target in (room(name, "container_engine.cli") for name in imports(path)):
-        if target is not None and target != own:
-            assert LEVELS_OF_CLI[target] > LEVELS_OF_CLI[own], f"{name_of(path)}: {target}"
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_of_the_table_is_there(package: str) -> None:
+    place = PACKAGE.parent / package.replace(".", "/")
+    there = {path.stem for path in place.iterdir()}
+    assert [name for name in LEVELS[package] if name not in there] == []
 
 
 def test_the_listing_of_the_verbs_has_verbs_only() -> None:

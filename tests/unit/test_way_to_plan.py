@@ -35,7 +35,7 @@ def file_of(frame: FrameType) -> str:
 
 
 def level(file: str) -> int:
-    return LEVELS[file.partition("/")[0].removesuffix(".py")]
+    return LEVELS["container_engine"][file.partition("/")[0].removesuffix(".py")]
 
 
 class Way:
