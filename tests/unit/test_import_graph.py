@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "container_engine"
 CLI = PACKAGE / "cli"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# Of each package with rooms: each room may import from itself and from those below it in the list.
+# Each room of a package may import from itself and from those below it in the package's list.
 ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine": (
         ("cli",),
