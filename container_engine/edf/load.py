@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import Scope, deferred_names, expand
-from container_engine.edf.inherit import Family
+from container_engine.edf.family import Family
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, apply
@@ -26,11 +26,11 @@ def load(
     """
     family = Family(setting, search)
     scope = Scope(setting.env, {}, setting.deferred)
-    loaded, path = _load(name, family, scope, over)
+    loaded, path = _merged(name, family, scope, over)
     return loaded, () if path is None else family.sequence(path)
 
 
-def _load(
+def _merged(
     name: str | None, family: Family, scope: Scope, over: Overlay
 ) -> tuple[Loaded, str | None]:
     try:

@@ -32,7 +32,7 @@ from container_engine.submit.known_image import (
 from container_engine.submit.mistaken_names import with_image_hint
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
-from container_engine.submit.site_offer import offer
+from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,21 +64,21 @@ class Traced(NamedTuple):
 
 
 def load_effective(
-    name: str | None, context: Context, whole: Offer | None = None, words: Sequence[str] = ()
+    name: str | None, context: Context, offer: Offer | None = None, words: Sequence[str] = ()
 ) -> Loaded:
     """Load the environment `name`; an invalid image reference is one of its problems.
 
-    `whole` is what the site offers, if the caller has it already. `words` are options of pyxis over
+    `offer` is what the site offers, if the caller has it already. `words` are options of pyxis over
     the environment, or over nothing if `name` is None.
     """
-    return _load(name, context, whole or offered(context), words)[0]
+    return _read_files_and_options(name, context, offer or offer_here(context), words)[0]
 
 
 def load_to_launch(
-    name: str | None, context: Context, whole: Offer, words: Sequence[str] = ()
+    name: str | None, context: Context, offer: Offer, words: Sequence[str] = ()
 ) -> Loaded:
     """Load as `load_effective` does, and add an error if no file or option names an image."""
-    loaded, files, layers = _load(name, context, whole, words)
+    loaded, files, layers = _read_files_and_options(name, context, offer, words)
     lacks = files and _lacks_image(loaded, layers)
     return _with(loaded, [missing_image(files[-1].path)]) if lacks else loaded
 
@@ -93,15 +93,15 @@ def image_alone(image: str) -> Edf:
 
 def trace_effective(name: str, context: Context) -> Traced:
     """Return the environment `name` with its history. Raise RefusedError if it is not valid."""
-    whole = offered(context)
-    loaded, files, _layers = _load(name, context, whole)
+    offer = offer_here(context)
+    loaded, files, _layers = _read_files_and_options(name, context, offer)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
-    used = use(loaded.edf, whole.hooks, whole.machine, whole.entries)
-    return Traced(loaded.edf, files, whole, loaded.problems, used.hooks)
+    used = use(loaded.edf, offer.hooks, offer.machine, offer.entries)
+    return Traced(loaded.edf, files, offer, loaded.problems, used.hooks)
 
 
-def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
+def judged(edf: Edf, context: Context, offer: Offer) -> list[Problem]:
     """Return the further problems of a launch of `edf`, as far as this host knows its image.
 
     The list is empty for an EDF without an image, which is a base of others.
@@ -110,9 +110,9 @@ def judged(edf: Edf, context: Context, whole: Offer) -> list[Problem]:
         return []
     if edf.image == "":
         return [on_host(edf)]
-    image = known_image(edf, context, whole.site)
-    found = judge(edf, image, whole, __version__).problems
-    refusals = refused_image(edf, context, whole.site)
+    image = known_image(edf, context, offer.site)
+    found = judge(edf, image, offer, __version__).problems
+    refusals = refused_image(edf, context, offer.site)
     if image is None and not refusals:
         refusals = unusable_image(edf, context)
     return [*refusals, *undecided_entrypoint(edf, image), *found]
@@ -130,43 +130,43 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
     return Scope(context.env, {"EDF_DIR": os.path.dirname(origin.file)}, site.is_deferred)
 
 
-def offered(context: Context) -> Offer:
+def offer_here(context: Context) -> Offer:
     """Return what the site offers. Raise SiteError."""
-    return offer(context, configuration(context), [])
+    return site_offer(context, configuration(context), [])
 
 
-def _load(
-    name: str | None, context: Context, whole: Offer, words: Sequence[str] = ()
+def _read_files_and_options(
+    name: str | None, context: Context, offer: Offer, words: Sequence[str] = ()
 ) -> tuple[Loaded, tuple[EdfFile, ...], list[Layer]]:
     """Return the environment, its files, and the layers of the files and of the options."""
-    site = whole.site
-    over = _overlay(name, words, context, whole)
-    setting = Setting(context.env, context.cwd, site.is_deferred, rules(whole.hooks))
+    site = offer.site
+    over = _overlay(name, words, context, offer)
+    setting = Setting(context.env, context.cwd, site.is_deferred, rules(offer.hooks))
     loaded, files = load(name, setting, search_path(context.env, site.edf_path), over)
     if name is not None and not files:
         found = with_image_hint(loaded.problems, name, context, site)
         loaded = replace(loaded, problems=found)
     layers = [*(file.layer for file in files), over.layer]
-    others = _setting_problems(loaded, layers, whole)
+    others = _setting_problems(loaded, layers, offer)
     return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers
 
 
-def _setting_problems(loaded: Loaded, layers: Sequence[Layer], whole: Offer) -> list[Problem]:
+def _setting_problems(loaded: Loaded, layers: Sequence[Layer], offer: Offer) -> list[Problem]:
     """Return the problems of settings; if the environment has errors, those of annotations only.
 
     An option that has been refused already is not refused again for the annotation that it sets.
     """
     if loaded.edf is not None:
-        return overrides.problems(loaded.edf, whole)
+        return overrides.problems(loaded.edf, offer)
     entries: dict[str, Annotation] = {}
     for layer in layers:
         entries |= layer.annotations
     known = {(problem.file, problem.line) for problem in loaded.problems}
-    found = overrides.of_annotations(entries.values(), whole)
+    found = overrides.of_annotations(entries.values(), offer)
     return [problem for problem in found if (problem.file, problem.line) not in known]
 
 
-def _overlay(name: str | None, words: Sequence[str], context: Context, whole: Offer) -> Overlay:
+def _overlay(name: str | None, words: Sequence[str], context: Context, offer: Offer) -> Overlay:
     """Return what the options add. Raise RefusedError if they have nothing to apply to."""
     if name is not None and not words:
         return NO_OPTIONS
@@ -175,9 +175,9 @@ def _overlay(name: str | None, words: Sequence[str], context: Context, whole: Of
         return over.without_empty_image()
     if over.layer.image is None:
         raise RefusedError([*over.problems, no_container(over)])
-    origin = Origin(whole.origin("pyxis_writable"), 0)
-    writable = Sourced(whole.site.pyxis_writable, origin)
-    return alone(over, writable=writable, mounts_home=whole.site.pyxis_mount_home)
+    origin = Origin(offer.origin("pyxis_writable"), 0)
+    writable = Sourced(offer.site.pyxis_writable, origin)
+    return alone(over, writable=writable, mounts_home=offer.site.pyxis_mount_home)
 
 
 def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:

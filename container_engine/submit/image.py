@@ -45,19 +45,19 @@ _DAY_S = 86400
 
 
 def launch_image(
-    edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
+    edf: Edf, context: Context, tools_env: Mapping[str, str], offer: Offer
 ) -> Resolved:
     """Return the image for a launch of `edf`, importing and scanning it where necessary.
 
     `tools_env` is for the programs that import and scan; of the context's environment only single
     names are looked up. Raise CeError, also if the site's policy refuses the image.
     """
-    parts = images_of(edf, context, tools_env, offered)
-    return stacked([_used(part, context, tools_env, offered) for part in parts])
+    parts = images_of(edf, context, tools_env, offer)
+    return stacked([_used(part, context, tools_env, offer) for part in parts])
 
 
 def _used(
-    resolved: Resolved, context: Context, tools_env: Mapping[str, str], offered: Offer
+    resolved: Resolved, context: Context, tools_env: Mapping[str, str], offer: Offer
 ) -> Resolved:
     if resolved.image.path == NOT_KEPT or resolved.image.on_nodes:
         return resolved  # there is no file to scan
@@ -66,11 +66,11 @@ def _used(
     # a remembered launch skips this function, so its memo must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
-    return _scanned(resolved, rules(context, offered.site), tools_env, context)
+    return _scanned(resolved, rules(context, offer.site), tools_env, context)
 
 
 def images_of(
-    edf: Edf, context: Context, tools_env: Mapping[str, str], offered: Offer
+    edf: Edf, context: Context, tools_env: Mapping[str, str], offer: Offer
 ) -> list[Resolved]:
     """Return the locked images, else those the EDF names, imported if need be but not scanned.
 
@@ -79,20 +79,20 @@ def images_of(
     named = [name for name, _origin in edf.images]
     # a lock is for the images that the files name, not for one of an option
     if not edf.has_image_of_file:
-        only = image_of_nodes(edf, context, offered.site)
+        only = image_of_nodes(edf, context, offer.site)
         if only is not None:
             return [only]
-        return [_of_option(name, context, tools_env, offered.site) for name in named]
+        return [_of_option(name, context, tools_env, offer.site) for name in named]
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])
     notices: tuple[str, ...] = ()
     if locked is not None:
-        now = declared(edf.name, context, offered)
-        named = _locked(locked, path, named, offered.site, context)
+        now = declared(edf.name, context, offer)
+        named = _locked(locked, path, named, offer.site, context)
         moved = lock.differences(locked, now)
         if moved:
             notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
-    base, *above = (found_image(name, context, tools_env, offered.site) for name in named)
+    base, *above = (found_image(name, context, tools_env, offer.site) for name in named)
     noted = base._replace(notices=(*notices, *base.notices), consulted=(path, *base.consulted))
     return [noted, *above]
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 
-def declared(name: str, context: Context, offered: Offer) -> Declared:
+def declared(name: str, context: Context, offer: Offer) -> Declared:
     """Return the state of the environment `name`. Raise RefusedError if it is not valid.
 
     Variables are not expanded, so the state is the same for all users.
     """
     traced = trace_effective(name, context)
     values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
-    used = use(traced.edf, offered.hooks, offered.machine, offered.entries)
+    used = use(traced.edf, offer.hooks, offer.machine, offer.entries)
     # automatic hooks, and what they imply, depend on the host
     asked = [hook for hook in used.hooks if hook.automatic_when is None]
     releases = {hook.name: hook.release for hook in asked}

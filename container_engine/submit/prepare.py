@@ -19,7 +19,7 @@ from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
-from container_engine.submit.site_offer import offer
+from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,15 +94,15 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     """
     inputs = _Inputs(plan_memo.Recorder(context.env), [])
 
-    def load(asking: Context, whole: Offer) -> Loaded:
+    def environment_to_plan(recording: Context, offer: Offer) -> Loaded:
         if name is not None:
-            return load_to_launch(name, asking, whole, words)
-        traces = whole.site.traces_of(asking.env.get("HOME", "/"))
-        request = container_names.completed(words, asking.env, traces)
+            return load_to_launch(name, recording, offer, words)
+        traces = offer.site.traces_of(recording.env.get("HOME", "/"))
+        request = container_names.completed(words, recording.env, traces)
         inputs.files.extend(request.consulted)
-        return load_to_launch(request.environment, asking, whole, request.words)
+        return load_to_launch(request.environment, recording, offer, request.words)
 
-    prepared = _plan(load, context, inputs)
+    prepared = _plan(environment_to_plan, context, inputs)
     if prepared.plan is not None and prepared.plan.kept is not None:
         inputs.files.extend(container_names.record(name, words, inputs.environment, context.cwd))
     image = None if prepared.plan is None else prepared.plan.image
@@ -121,16 +121,14 @@ def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Pr
     return prepared
 
 
-def _judged_early(
-    edf: Edf, loaded: Loaded, context: Context, offered: Offer
-) -> tuple[Problem, ...]:
+def _judged_early(edf: Edf, loaded: Loaded, context: Context, offer: Offer) -> tuple[Problem, ...]:
     """Return the warnings that can be given without the image.
 
     Raise RefusedError if there are errors, so that a user learns of them before a long download.
     """
-    found = judge(edf, None, offered, __version__).problems
+    found = judge(edf, None, offer, __version__).problems
     if any(problem.severity == "error" for problem in found):
-        raise RefusedError((*loaded.problems, *judged(edf, context, offered)))
+        raise RefusedError((*loaded.problems, *judged(edf, context, offer)))
     return found
 
 
@@ -147,9 +145,9 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     inputs.files.extend(config.probed)
     for variable in config.variables:
         inputs.environment.get(variable)
-    asking = context._replace(env=inputs.environment)
-    offered = offer(asking, config, inputs.files)
-    loaded = load(asking, offered)
+    recording = context._replace(env=inputs.environment)
+    offer = site_offer(recording, config, inputs.files)
+    loaded = load(recording, offer)
     inputs.files.extend(loaded.probed)
     edf = loaded.edf
     if edf is None:
@@ -157,11 +155,11 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     notices = message_text.of_problems(loaded.problems)
     if edf.image == "":
         return Prepared(None, notices + message_text.of_problems([on_host(edf)]))
-    early = _judged_early(edf, loaded, context, offered)
+    early = _judged_early(edf, loaded, context, offer)
     try:
-        pull = choose("pull", edf, offered).value
-        site = replace(offered.site, pull=pull)
-        resolved = launch_image(edf, asking, context.env, offered._replace(site=site))
+        pull = choose("pull", edf, offer).value
+        site = replace(offer.site, pull=pull)
+        resolved = launch_image(edf, recording, context.env, offer._replace(site=site))
     except UserError as error:
         origin = edf.image_origin or Origin(edf.own_file, 0)
         problems = (*loaded.problems, *early, image_problem(origin, error))
@@ -169,7 +167,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
         edf = with_pytorch(edf, resolved.image.env)
-    built = judge(edf, resolved.image, offered, __version__)
+    built = judge(edf, resolved.image, offer, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(message_text.of_warning, resolved.notices))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 
 
-def offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
+def site_offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
     """Return what the site offers.
 
     Add the paths of the catalog to `probed`, and later each file and directory that the offer

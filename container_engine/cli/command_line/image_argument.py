@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.errors import UserError
-from container_engine.submit.environment import offered, trace_effective
+from container_engine.submit.environment import offer_here, trace_effective
 from container_engine.submit.image import found_image, images_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
     if edf is None:
         return found_image(text, context, context.env, settings)
     check_single(edf)
-    return images_of(edf, context, context.env, offered(context))[0]
+    return images_of(edf, context, context.env, offer_here(context))[0]
 
 
 def check_single(edf: Edf) -> None:

@@ -32,9 +32,9 @@ def _environments(context: Context) -> list[str]:
 
 
 def _hooks(context: Context) -> list[str]:
-    from container_engine.submit.environment import offered
+    from container_engine.submit.environment import offer_here
 
-    return sorted(offered(context).hooks)
+    return sorted(offer_here(context).hooks)
 
 
 def _steps(kind: str, context: Context) -> Iterable[str]:

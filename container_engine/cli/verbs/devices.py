@@ -11,7 +11,7 @@ from container_engine.node.devices.cdi import directories
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
-from container_engine.submit.environment import offered as offered_here
+from container_engine.submit.environment import offer_here
 
 if TYPE_CHECKING:
     import argparse
@@ -45,8 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    offered = offered_here(context)
-    rows = [*_cdi(offered, context), *_nodes(offered)]
+    offer = offer_here(context)
+    rows = [*_cdi(offer, context), *_nodes(offer)]
     if arguments.json:
         document = {"version": FORMAT_VERSION, "devices": [row._asdict() for row in rows]}
         output.document(document)
@@ -60,7 +60,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if shown:
         output.table(shown)
     else:
-        where = ", ".join(offered.site.cdi_dirs)
+        where = ", ".join(offer.site.cdi_dirs)
         output.line(
             "no GPUs or other devices for containers on this host; on a compute node:"
             " srun --gpus=1 ce devices"
@@ -69,10 +69,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _cdi(offered: Offer, context: Context) -> Iterator[Row]:
+def _cdi(offer: Offer, context: Context) -> Iterator[Row]:
     settings = {
-        "cdi_dirs": offered.site.cdi_dirs,
-        "user_cdi_dir": offered.site.user_cdi_dir,
+        "cdi_dirs": offer.site.cdi_dirs,
+        "user_cdi_dir": offer.site.user_cdi_dir,
     }
     try:
         registry = Registry(directories(settings, context.env.get("HOME", "")))
@@ -81,15 +81,15 @@ def _cdi(offered: Offer, context: Context) -> Iterator[Row]:
     for name in registry.names():
         device = registry.find(name)
         if device is not None:
-            yield Row(name, "cdi", device.file, offered.site.offers(name), opens=True)
+            yield Row(name, "cdi", device.file, offer.site.offers(name), opens=True)
 
 
-def _nodes(offered: Offer) -> Iterator[Row]:
+def _nodes(offer: Offer) -> Iterator[Row]:
     seen: set[str] = set()
-    for use in whole(offered.hooks, offered.machine):
+    for use in whole(offer.hooks, offer.machine):
         for edit in use.devices:
             for path in expand(edit.path):
                 if path not in seen and is_device(path):
                     seen.add(path)
                     opens = os.access(path, os.R_OK) or os.access(path, os.W_OK)
-                    yield Row(path, "device", f"hook {use.name}", offered.site.offers(path), opens)
+                    yield Row(path, "device", f"hook {use.name}", offer.site.offers(path), opens)

@@ -82,7 +82,7 @@ def _only(arguments: argparse.Namespace) -> list[str]:
 
 
 def _offer(context: Context) -> Offer:
-    return environment.offered(context)
+    return environment.offer_here(context)
 
 
 def _named(name: str, offered: Offer) -> Hook:

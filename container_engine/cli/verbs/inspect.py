@@ -15,7 +15,7 @@ from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
-from container_engine.submit.environment import offered
+from container_engine.submit.environment import offer_here
 from container_engine.submit.image import found_image, images_of
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.short_name import meant
@@ -87,7 +87,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     if edf is None:
         found = found_image(name, content, context.env, settings)
     else:
-        [found] = images_of(edf, content, context.env, offered(context))
+        [found] = images_of(edf, content, context.env, offer_here(context))
     path = found.image.path
     return _Subject(image.name, found.image.digest or "", path, details.of_file(path))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import message_text
 from container_engine.cli.printing import output
-from container_engine.submit.environment import load_effective, offered
+from container_engine.submit.environment import load_effective, offer_here
 from container_engine.submit.environment_names import environments
 from container_engine.text_layout import aligned
 
@@ -47,10 +47,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _rows(context: Context) -> list[_Row]:
-    whole = offered(context)
+    offer = offer_here(context)
     found = []
     for name, file in environments(context):
-        edf = load_effective(name, context, whole).edf
+        edf = load_effective(name, context, offer).edf
         found.append(_Row(name, file, edf.image_text if edf else None, edf is not None))
     return found
 

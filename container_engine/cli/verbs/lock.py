@@ -15,7 +15,7 @@ from container_engine.images.reference import FileImage, parse
 from container_engine.images.store import identity
 from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
-from container_engine.submit.environment import offered
+from container_engine.submit.environment import offer_here
 from container_engine.submit.lock_state import declared
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
@@ -96,7 +96,7 @@ def _check(edf: Edf, context: Context) -> _Result:
     found = lock.read(edf.files[-1])
     if found is None:
         return _Result(path, (), ["missing"])
-    moved = lock.differences(found, declared(edf.name, context, offered(context)))
+    moved = lock.differences(found, declared(edf.name, context, offer_here(context)))
     for part, (name, _origin) in zip(found.parts, edf.images, strict=False):
         image, pinned = parse(name, context.cwd), part.images.get("file")
         if (
@@ -109,7 +109,7 @@ def _check(edf: Edf, context: Context) -> _Result:
 
 
 def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
-    now = declared(edf.name, context, offered(context))
+    now = declared(edf.name, context, offer_here(context))
     base, *above = [
         _part(name, written, context, settings)
         for (name, _origin), written in zip(edf.images, now.images, strict=True)

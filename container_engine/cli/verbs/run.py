@@ -124,17 +124,17 @@ def start(
 
 def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:
     """Raise UserError for a wrong name, so that it is reported before the missing terminal."""
-    from container_engine.submit.environment import load_effective, offered
+    from container_engine.submit.environment import load_effective, offer_here
     from container_engine.submit.mistaken_names import image_named, is_environment
 
-    whole = offered(context)
+    offer = offer_here(context)
     image = arguments.image
     if name is not None:
-        problems = load_effective(name, context, whole, arguments.container_options).problems
+        problems = load_effective(name, context, offer, arguments.container_options).problems
         if any(problem.severity == "error" for problem in problems):
             raise _with_image_hint(RefusedError(problems), name)
-    elif image is not None and is_environment(image, context, whole.site):
-        if image_named(image, context, whole.site) is not None:
+    elif image is not None and is_environment(image, context, offer.site):
+        if image_named(image, context, offer.site) is not None:
             return
         hint = f"ce {arguments.verb} {image}, or ce run {image} -- COMMAND"
         raise UserError("an environment, not an image", hint, where="--image", name=image)

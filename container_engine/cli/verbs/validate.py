@@ -14,7 +14,7 @@ from container_engine.cli.command_line.container_options import (
 )
 from container_engine.cli.printing import messages, output
 from container_engine.faults.remedies import code_for, remedy
-from container_engine.submit.environment import judged, load_effective, offered
+from container_engine.submit.environment import judged, load_effective, offer_here
 from container_engine.submit.host_files import missing_files
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def _absent(count: int) -> str:
 
 
 def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
-    whole = offered(context)
-    loaded = load_effective(name, context, whole, arguments.container_options)
+    offer = offer_here(context)
+    loaded = load_effective(name, context, offer, arguments.container_options)
     problems = list(loaded.problems)
     if loaded.edf is not None:
-        problems += judged(loaded.edf, context, whole)
+        problems += judged(loaded.edf, context, offer)
     missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
     if arguments.check_files:
         problems += missing
