@@ -27,17 +27,6 @@ def of_warning(message: str) -> str:
     return block("warning", message, None)
 
 
-def shortened(text: str, width: int) -> str:
-    """Shorten the text to `width` columns by cutting its middle.
-
-    The end is kept, because a name ends with its tag and a path with its file.
-    """
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
-
-
 def block(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
     text = f"ce: {kind}: {one_line(message)}\n"
     if excerpt:

@@ -32,6 +32,16 @@ def wrap(text: str, columns: int | None, indent: int = 0) -> list[str]:
     ) or [text]
 
 
+def wrap_lines(text: str, columns: int | None) -> str:
+    """Return a text with its lines wrapped; a line goes on below what follows its last wide gap."""
+    lines = [
+        part
+        for line in text.splitlines()
+        for part in wrap(line, columns, line.rfind("  ") + 2 if "  " in line else 0)
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def with_origin(
     what: str, origin: str, pad: int, columns: int | None, indent: int = 0
 ) -> list[str]:
@@ -48,6 +58,52 @@ def with_origin(
     ]
 
 
+def table(
+    rows: Sequence[Sequence[str]],
+    columns: int | None = None,
+    right: Collection[int] = (),
+    shorten: tuple[int, int] | None = None,
+) -> Iterator[str]:
+    """Yield the lines of a table; those in `right`, counted from 0, are aligned to the right.
+
+    Only the last of its columns is wrapped, so that the others keep their places. If `shorten` is
+    (N, LEAST), column N is cut before that, to LEAST at the least. If the last column has no place
+    beside the others even so, each row is wrapped as a paragraph of its own.
+    """
+    rows = rows if shorten is None else _cut(rows, columns, *shorten)
+    *others, last = zip(*rows, strict=True)
+    indent = sum(max(map(len, column)) + 2 for column in others)
+    if columns is None or columns - indent >= _least(last):
+        for line in aligned(rows, right):
+            yield from wrap(line, columns, indent)
+        return
+    for row in rows:
+        yield from wrap("  ".join(cell for cell in row if cell), columns, _INDENT)
+
+
+# least width of a last column that is wrapped, and indent of the lines of a row without columns
+_LEAST, _INDENT = 16, 4
+
+
+def _least(column: Sequence[str]) -> int:
+    """Return the least width in which no word of the column has to stand out."""
+    words = max((len(word) for cell in column for word in cell.split()), default=0)
+    return min(max(map(len, column)), max(words, _LEAST))
+
+
+def _cut(
+    rows: Sequence[Sequence[str]], columns: int | None, number: int, least: int
+) -> Sequence[Sequence[str]]:
+    """Return the rows with a column that is as much shorter as they are too long."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    over = 0 if columns is None else sum(widths) + 2 * (len(widths) - 1) - columns
+    width = max(least, widths[number] - max(over, 0))
+    return [
+        [shortened(cell, width) if n == number else cell for n, cell in enumerate(row)]
+        for row in rows
+    ]
+
+
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
     """Yield the rows with aligned columns; those in `right`, counted from 0, to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -57,6 +113,17 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Itera
             f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
             for column, (cell, width) in cells
         ).rstrip()
+
+
+def shortened(text: str, width: int) -> str:
+    """Shorten the text to `width` columns by cutting its middle.
+
+    The end is kept, because a name ends with its tag and a path with its file.
+    """
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -13,6 +13,7 @@ from container_engine.cli.command_line.verb_table import VERBS, overview
 from container_engine.cli.printing import messages, output
 from container_engine.errors import CeError, InternalError, SiteError
 from container_engine.submit import context
+from container_engine.text_layout import wrap_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for locales without UTF-8
         if not words:
-            output.text(overview())
+            output.text(wrap_lines(overview(), output.columns()))
             return 0
         verb = next((word for word in words if word in VERBS), None)
         parsed = build([verb] if verb else []).parse_args(words)

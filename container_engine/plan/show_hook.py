@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from container_engine.text_layout import wrap
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.model import Parameter, When
     from container_engine.plan.model import HookUse
 
-_LABEL_WIDTH = 13
+_LABEL_WIDTH, _INDENT = 13, 4
 _ACTIONS = {
     "replace": "the node's, in place of the image's",
     "beside": "the node's, beside the image's libraries",
@@ -22,8 +24,8 @@ _ACTIONS = {
 }
 
 
-def show_hook(hook: Hook) -> str:
-    """Return a description of a hook for users and administrators."""
+def show_hook(hook: Hook, columns: int | None = None) -> str:
+    """Return a description of a hook for users and administrators, wrapped to `columns`."""
     data = hook.data
     rows = [("enabled by", f'{hook.switch} = "true"'), ("default", _default(hook))]
     rows += [("parameter", line) for name in data.parameters for line in _parameter(hook, name)]
@@ -41,14 +43,27 @@ def show_hook(hook: Hook) -> str:
         active = ", active" if profile == data.profile else ""
         rows.append(("profile", f"{profile}: {len(variables)} variables{active}"))
     rows += [("file", file) for file in hook.files]
-    title = f"{hook.name} {data.release}: {data.summary}\n\n{data.help.strip()}\n\n"
-    return title + "".join(_layout(rows))
+    title = wrap(f"{hook.name} {data.release}: {data.summary}", columns, _INDENT)
+    lines = [*title, "", *_paragraphs(data.help.strip(), columns), "", *_layout(rows, columns)]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def show_use(use: HookUse) -> str:
-    """Return a description of the effect of one hook of a plan."""
-    title = f"{use.name} {use.release}  # {use.reason}, {use.origin}\n"
-    return title + "".join(f"    {line}" for line in _layout(list(_edits(use))))
+def _paragraphs(text: str, columns: int | None) -> Iterator[str]:
+    """Yield the lines of a text; where one is too long, wrap its paragraph again."""
+    for number, paragraph in enumerate(text.split("\n\n")):
+        if number:
+            yield ""
+        lines = paragraph.split("\n")
+        fits = columns is None or max(map(len, lines)) <= columns
+        yield from lines if fits else wrap(" ".join(paragraph.split()), columns)
+
+
+def show_use(use: HookUse, columns: int | None = None) -> str:
+    """Return a description of the effect of one hook of a plan, wrapped to `columns`."""
+    title = f"{use.name} {use.release}  # {use.reason}, {use.origin}"
+    rest = None if columns is None else columns - _INDENT
+    rows = (f"{'':{_INDENT}}{line}" for line in _layout(list(_edits(use)), rest))
+    return "".join(f"{line}\n" for line in (*wrap(title, columns, _INDENT), *rows))
 
 
 def show_libraries(decisions: Sequence[Mapping[str, Any]]) -> str:
@@ -148,9 +163,9 @@ def _optional(*, optional: bool) -> str:
     return ", if there is one" if optional else ""
 
 
-def _layout(rows: list[tuple[str, str]]) -> Iterator[str]:
+def _layout(rows: list[tuple[str, str]], columns: int | None) -> Iterator[str]:
     before = ""
     for label, what in rows:
         shown = "" if label == before else label
         before = label
-        yield f"{shown:<{_LABEL_WIDTH}} {what}\n"
+        yield from wrap(f"{shown:<{_LABEL_WIDTH}} {what}", columns, _LABEL_WIDTH + 1)

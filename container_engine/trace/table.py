@@ -6,7 +6,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from container_engine.text_layout import aligned
+from container_engine import text_layout
 from container_engine.trace.reader import missing
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
     return sorted(slow, key=lambda trace: -trace.start_took)
 
 
-def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
+def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Iterator[str]:
+    """Yield the lines on a step; its table fits a terminal of `columns`."""
     facts = traces[0].facts
     yield f"step {step}: {nodes(traces)}{_tasks(traces)}"
     for trace in traces:
@@ -63,7 +64,7 @@ def lines(step: str, traces: Sequence[Trace]) -> Iterator[str]:
     for hook in facts["hooks"]:
         yield f"hook         {hook['name']} {hook['release']}: {hook['reason']}"
     yield ""
-    yield from _phases(traces)
+    yield from _phases(traces, columns)
     yield ""
     took = [trace.start_took for trace in traces]
     slowest = traces[took.index(max(took))].node
@@ -113,7 +114,7 @@ def nodes(traces: Sequence[Trace]) -> str:
     return f"{number} node" if number == "1" else f"{number} nodes"
 
 
-def _phases(traces: Sequence[Trace]) -> Iterator[str]:
+def _phases(traces: Sequence[Trace], columns: int | None) -> Iterator[str]:
     names = list(dict.fromkeys(phase.name for trace in traces for phase in trace.phases))
     rows = [("phase", "median", "min", "max", "slowest", "what happens")]
     for name in names:
@@ -128,7 +129,7 @@ def _phases(traces: Sequence[Trace]) -> Iterator[str]:
         where = "submit host" if name == "plan" else max(took, key=lambda node: took[node])
         row = (_ms(statistics.median(values)), _ms(min(values)), _ms(max(values)))
         rows.append((name, *row, where, PHASES.get(name, "")))
-    yield from aligned(rows, right=(1, 2, 3))
+    yield from text_layout.table(rows, columns, right=(1, 2, 3))
 
 
 def count(number: int, thing: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from container_engine import __version__, message_text
 from container_engine.cli.command_line.verb_table import VERBS, overview
-from container_engine.cli.printing import messages
+from container_engine.cli.printing import messages, output
+from container_engine.text_layout import wrap_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -169,7 +170,7 @@ class _Whole(Parser):
         formatter.start_section("Options")
         formatter.add_arguments(a for a in self._actions if a.option_strings)
         formatter.end_section()
-        return f"{overview()}\n{formatter.format_help()}"
+        return f"{wrap_lines(overview(), output.columns())}\n{formatter.format_help()}"
 
 
 def _meant(parsed: argparse.Namespace, words: Sequence[str]) -> str | None:

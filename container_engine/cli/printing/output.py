@@ -10,8 +10,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine import text_layout
 from container_engine.message_text import one_line
-from container_engine.text_layout import aligned, wrap
+from container_engine.text_layout import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -44,12 +45,15 @@ def folded(content: str, indent: int, colour: str = "", coloured: int = 0) -> No
         colour = ""
 
 
-def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
-    """Print a table. Only its last column is wrapped, so that the others keep their places."""
-    *others, _last = zip(*rows, strict=True)
-    last = sum(max(map(len, column)) + 2 for column in others)
-    for each in aligned(rows, right):
-        folded(each, last)
+def table(
+    rows: Sequence[Sequence[str]],
+    right: Collection[int] = (),
+    shorten: tuple[int, int] | None = None,
+) -> None:
+    """Print a table that fits the terminal (see text_layout.table), escaping control characters."""
+    shown = [[one_line(cell) for cell in row] for row in rows]
+    for each in text_layout.table(shown, columns(), right, shorten):
+        sys.stdout.write(f"{each}\n")
 
 
 def text(content: str) -> None:

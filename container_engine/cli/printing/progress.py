@@ -8,10 +8,10 @@ import sys
 import time
 from collections import deque
 
-from container_engine import message_text
 from container_engine.cli.printing import messages
 from container_engine.images.fetch.listener import Quiet
 from container_engine.images.store.files import duration_text, size_text
+from container_engine.text_layout import shortened
 
 _REDRAW_S, _LINE_S = 0.1, 10.0
 _PACE_S = 5.0  # the time before now over which the rate is measured
@@ -101,7 +101,7 @@ def _fitting(name: str, doing: str, part: float, far: str) -> str:
     bar = ""
     if width >= _SHORTEST_BAR:
         bar = f"[{'#' * int(part * width):-<{width}}] "
-    short = message_text.shortened(name, max(room - len(bar), _SHORTEST_NAME))
+    short = shortened(name, max(room - len(bar), _SHORTEST_NAME))
     return f"ce: {short}: {doing} {bar}{far}"[:columns]
 
 

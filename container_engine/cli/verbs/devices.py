@@ -61,11 +61,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.table(shown)
     else:
         where = ", ".join(offer.site.cdi_dirs)
-        output.line(
+        output.folded(
             "no GPUs or other devices for containers on this host; on a compute node:"
-            " srun --gpus=1 ce devices"
+            " srun --gpus=1 ce devices",
+            0,
         )
-        output.line(f"(no CDI files in {where}, and no device node that a hook names)")
+        output.folded(f"(no CDI files in {where}, and no device node that a hook names)", 0)
     return 0
 
 

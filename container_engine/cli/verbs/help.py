@@ -13,7 +13,7 @@ from container_engine.cli.texts.markdown import plain
 from container_engine.did_you_mean import nearest
 from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
-from container_engine.text_layout import wrap
+from container_engine.text_layout import wrap, wrap_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -36,23 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     known = help_pages.read(context.prefix)
     asked = arguments.asked
-    texts = [_about(word, known) for word in asked] or [_overview()]
+    summary = wrap_lines(verb_table.summary(), output.columns())
+    texts = [_about(word, known) for word in asked] or [summary]
     # several words are a question, also if each is the name of a verb
     if None in texts or (len(asked) > 1 and any(word in verb_table.VERBS for word in asked)):
         texts = [_found(" ".join(arguments.asked), known)]
     output.exact("\n".join(text for text in texts if text is not None).encode())
     return 0
-
-
-def _overview() -> str:
-    columns = output.columns()
-    # the second column of a line begins after its last wide gap
-    lines = [
-        wrapped
-        for line in verb_table.summary().splitlines()
-        for wrapped in wrap(line, columns, line.rfind("  ") + 2)
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def codes(columns: int | None = None) -> str:

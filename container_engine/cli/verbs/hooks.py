@@ -64,7 +64,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     offered = _offer(context)
     hook = _named(name, offered)
     if arguments.action == "show":
-        output.text(show_hook(hook))
+        output.text(show_hook(hook, output.columns()))
         return 0
     return hooks_test.test(hook, offered, context)
 
@@ -141,7 +141,8 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
         return 0
     here = [use for use in prepared.plan.hooks if _applies(use)]
     elsewhere = [use for use in prepared.plan.hooks if not _applies(use)]
-    text = "\n".join(map(show_use, here)) or f"{name}: no hook applies\n"
+    columns = output.columns()
+    text = "\n".join(show_use(use, columns) for use in here) or f"{name}: no hook applies\n"
     text += "".join(f"\nonly in some steps: {some}\n" for some in in_some(elsewhere))
     text += show_libraries(found.decisions)
     output.text(text)

@@ -12,7 +12,6 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.inventory import Item, items
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
-from container_engine.text_layout import aligned
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
 _RIGHT = _HEAD.index("SIZE")
-_SHORTEST = 12
+# the column NAME, and how short it may be
+_SHORTEN = (0, 12)
+_INDENT = 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,24 +42,24 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         for item in (item for _root, some in found for item in some):
             output.line(item.path)
     else:
-        tables = [_table(root, some) for root, some in found]
-        output.text("\n\n".join(tables or ["EDF_IMAGESTORE=void, and the site has no stores"]))
+        for number, (root, some) in enumerate(found):
+            if number:
+                output.line()
+            _print(root, some)
+        if not found:
+            output.line("EDF_IMAGESTORE=void, and the site has no stores")
     return 0
 
 
-def _table(root: str, found: Sequence[Item]) -> str:
+def _print(root: str, found: Sequence[Item]) -> None:
     if not found:
-        return f"{root}: no images (ce pull IMAGE gets one)"
+        output.folded(f"{root}: no images (ce pull IMAGE gets one)", _INDENT)
+        return
     total = size_text(sum(item.size for item in found))
     count = "1 image" if len(found) == 1 else f"{len(found)} images"
     rows = [_HEAD, *(row for item in found for row in _rows(item))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    columns = output.columns()
-    if columns is not None:
-        over = sum(widths) + 2 * (len(widths) - 1) - columns
-        widths[0] = max(_SHORTEST, widths[0] - max(over, 0))
-    shown = [(message_text.shortened(row[0], widths[0]), *row[1:]) for row in rows]
-    return "\n".join([f"{root}: {count}, {total}", *aligned(shown, right=(_RIGHT,))])
+    output.folded(f"{root}: {count}, {total}", _INDENT)
+    output.table(rows, right=(_RIGHT,), shorten=_SHORTEN)
 
 
 def _rows(item: Item) -> list[Sequence[str]]:

@@ -8,17 +8,18 @@ from container_engine import message_text
 from container_engine.cli.printing import output
 from container_engine.submit.environment import load_effective, offer_here
 from container_engine.submit.environment_names import environments
-from container_engine.text_layout import aligned
+from container_engine.text_layout import shortened
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from container_engine.submit.context import Context
 
 FORMAT_VERSION = 1
 _HEAD = ("NAME", "IMAGE", "FILE")
 _LONGEST_IMAGE = 48
+# the column IMAGE, and how short it may be
+_SHORTEN = (1, 16)
 
 
 class _Row(NamedTuple):
@@ -40,7 +41,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         listed = [row._asdict() for row in rows]
         output.document({"version": FORMAT_VERSION, "environments": listed})
     elif rows:
-        output.text(_table(rows, context.env.get("HOME", "")))
+        home = context.env.get("HOME", "")
+        output.table([_HEAD, *(_cells(row, home) for row in rows)], shorten=_SHORTEN)
     else:
         output.line("no environments yet (ce init NAME creates one)")
     return 0
@@ -55,16 +57,11 @@ def _rows(context: Context) -> list[_Row]:
     return found
 
 
-def _table(rows: Sequence[_Row], home: str) -> str:
-    return "\n".join(aligned([_HEAD, *(_cells(row, home) for row in rows)]))
-
-
 def _cells(row: _Row, home: str) -> tuple[str, str, str]:
     image = _image(row)
     below_home = bool(home) and row.file.startswith(f"{home}/")
     file = f"~{row.file[len(home) :]}" if below_home else row.file
-    shown = message_text.shortened(message_text.one_line(image), _LONGEST_IMAGE)
-    return message_text.one_line(row.name), shown, message_text.one_line(file)
+    return row.name, shortened(message_text.one_line(image), _LONGEST_IMAGE), file
 
 
 def _image(row: _Row) -> str:

@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         nodes = [_for_programs(trace) for trace in traces]
         output.document({"version": FORMAT_VERSION, "step": step, "nodes": nodes})
     elif not (arguments.html or arguments.perfetto):
-        for line in table.lines(step, traces):
+        for line in table.lines(step, traces, output.columns()):
             output.folded(line, table.LABEL_WIDTH)
     return 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.texts.markdown import plain
-from container_engine.text_layout import with_origin, wrap
+from container_engine.text_layout import table, with_origin, wrap
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
@@ -60,11 +60,20 @@ def home(installed: Installed) -> Installed:
     return installed
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", [40, 60, 80])
 @pytest.mark.parametrize(
     "words",
     [
-        *(("help",), ("help", "mpi"), ("help", "user-namespaces"), ("help", "edf-syntax")),
+        *(("hooks", "show", "aws_ofi_nccl"), ("hooks", "show", "slurm")),
+        *(
+            (),
+            ("--help",),
+            ("devices",),
+            ("help",),
+            ("help", "mpi"),
+            ("help", "user-namespaces"),
+            ("help", "edf-syntax"),
+        ),
         *(("plan", "./e.toml"), ("hooks", "list"), ("config", "show")),
         *(("explain", "./e.toml"), ("explain", "./e.toml", "--env", "PATH")),
     ],
@@ -79,6 +88,52 @@ def test_lines_end_where_the_terminal_does_and_no_word_is_cut(
         longest = max(map(len, line.split()), default=0)
         assert len(line) <= columns or longest > columns - 20, line
     assert set(" ".join(lines).split()) == set(piped.split())
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize("verb", ["list", "images"])
+def test_a_table_of_names_fits_and_has_each_of_them(
+    home: Installed, columns: int, verb: str
+) -> None:
+    folder = home.home / ".edf"
+    folder.mkdir()
+    for name in ("a-name-of-many-letters", "short"):
+        (folder / f"{name}.toml").write_text(f'image = "registry.example.org/a/b/{name}:1"\n')
+    for name in ("registry.example.org/a/b/name-of-many-letters:1", "x:1"):
+        assert home.ce("import", "-q", "./i.sqsh", name).returncode == 0
+    lines = on_a_terminal(home, columns, verb)
+    words = [word for line in lines for word in line.split()]
+    assert max(map(len, lines)) <= max(columns, *map(len, words))
+    if verb == "images":
+        assert {"NAME", "x:1", "USED"} <= set(words)
+    else:
+        assert {"NAME", "a-name-of-many-letters", "short", "~/.edf/short.toml"} <= set(words)
+
+
+def test_columns_stand_in_line_while_the_last_has_room_and_rows_are_paragraphs_else() -> None:
+    rows = [("NAME", "KIND", "WHAT"), ("first", "a-kind", "some words that are wrapped")]
+    assert list(table(rows, 34)) == [
+        "NAME   KIND    WHAT",
+        "first  a-kind  some words that are",
+        "               wrapped",
+    ]
+    assert list(table(rows, 28)) == [
+        "NAME  KIND  WHAT",
+        "first  a-kind  some words",
+        "    that are wrapped",
+    ]
+    path = ("second", "b", "/a/path/that/is/long")
+    assert list(table([path], 26)) == ["second  b", "    /a/path/that/is/long"]
+    assert list(table([path], 33)) == ["second  b  /a/path/that/is/long"]
+
+
+def test_one_column_may_be_cut_to_keep_the_others_in_line() -> None:
+    rows = [("NAME", "SIZE"), ("a/long/name:tag", "5 MiB")]
+    assert list(table(rows, 18, right=(1,), shorten=(0, 8))) == [
+        "NAME          SIZE",
+        "a/lon…e:tag  5 MiB",
+    ]
+    assert list(table(rows, 12, shorten=(0, 8)))[1:] == ["a/l…:tag  5", "    MiB"]
 
 
 def test_in_a_pipe_no_line_is_wrapped(home: Installed) -> None:
