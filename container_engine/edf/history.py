@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from container_engine.deferred import WORD, replacement_kind
+from container_engine.deferred_operators import WORD, replacement_kind
 from container_engine.edf.expand import shown
 from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text

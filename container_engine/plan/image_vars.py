@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from container_engine.deferred import MISSING, VALUE, WORD, replacement_kind
+from container_engine.deferred_operators import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.deferred_text import Variable, join
 from container_engine.edf.model import Problem
 

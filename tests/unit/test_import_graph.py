@@ -28,7 +28,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("faults",),
         (
             *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
-            *("deferred", "slurm_conf", "slurm_variables"),
+            *("deferred_operators", "slurm_conf", "slurm_variables"),
         ),
         ("remove_tree", "private_files"),
         ("mountinfo", "mount_target"),

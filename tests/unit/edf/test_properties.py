@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from container_engine.deferred import OF_TASKS
+from container_engine.deferred_operators import OF_TASKS
 from container_engine.edf.deferred_text import Variable, join
 from container_engine.edf.expand import Scope, deferred_names, escape, expand, pieces, spell
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
