@@ -4,6 +4,10 @@ Library code raises them; only the command line and the node's report print them
 code. Every program that must start quickly imports this module, so it imports nothing.
 """
 
+# exit codes of srun, `ce run` and `ce exec` in place of the command's (CE_EXIT_* in C, error.h):
+# it has not run, because its container did not start; it cannot be executed; there is none
+EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
+
 
 class CeError(Exception):
     """A failure with a one-line message for the user: "where: key: kind 'name': reason".

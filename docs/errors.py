@@ -14,19 +14,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from container_engine.errors import EXIT_ENGINE  # noqa: E402 - found through sys.path
 from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found through sys.path
 
 DIRECTORY = ROOT / "docs/guide/errors"
 INDEX = ROOT / "docs/guide/errors.md"
 PLUGIN = ROOT / "spank_plugin"
 HEADER = PLUGIN / "common/help.h"
-NOT_RUN = 125
 END = "<!-- the lines above are made by docs/errors.py -->\n"
 
 
 def head(code: str) -> str:
     fault = FAULTS[code]
-    meaning = " (your command did not run)" if fault.code == NOT_RUN else ""
+    meaning = " (your command did not run)" if fault.code == EXIT_ENGINE else ""
     remedy = fault.remedy if fault.remedy.endswith("?") else f"{fault.remedy}."
     return (
         f"# {code}\n\n"

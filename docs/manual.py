@@ -21,6 +21,7 @@ from container_engine.catalog.model import HookFile  # noqa: E402
 from container_engine.cli.command_line.examples import EXAMPLES  # noqa: E402
 from container_engine.cli.command_line.verb_table import VERBS  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
+from container_engine.errors import EXIT_ENGINE  # noqa: E402
 from container_engine.schemas import render  # noqa: E402
 from container_engine.site.model import SiteConfig  # noqa: E402
 from docs.reference import parsers, toml, type_of  # noqa: E402
@@ -78,8 +79,8 @@ _EXIT = {
     1: "0 on success; 1 for a problem, which is on stderr; 2 for a command line that was not"
     " understood.\n",
     2: "0 if both mean the same, 1 if not, 2 for a problem, which is on stderr.\n",
-    125: "That of the command. 125: no container, and the command has not run; 126: the command"
-    " cannot be\nexecuted; 127: there is no such command in the container.\n",
+    EXIT_ENGINE: "That of the command. 125: no container, and the command has not run; 126: the"
+    " command cannot be\nexecuted; 127: there is no such command in the container.\n",
 }
 
 

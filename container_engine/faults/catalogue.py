@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from container_engine.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+
 
 class Fault(NamedTuple):
     """A kind of error: `what` is its cause in one sentence, `who` can fix it, `remedy` is how.
@@ -18,7 +20,7 @@ class Fault(NamedTuple):
     what: str
     who: str
     remedy: str
-    code: int = 125
+    code: int = EXIT_ENGINE
     own: str = ""
 
 
@@ -391,14 +393,14 @@ FAULTS = {
         YOU,
         "commands are looked up in the image, not on the host; for a file of your own, mount its"
         " directory (ce help files)",
-        127,
+        EXIT_NOT_FOUND,
     ),
     "command-not-executable": Fault(
         "the command exists in the container but cannot be executed",
         YOU,
         "is it a directory, not executable (chmod +x), on a noexec mount, or built for another"
         " processor or loader?",
-        126,
+        EXIT_NOT_EXECUTABLE,
     ),
     "mpirun-inside": Fault(
         "the image's mpirun would start its processes with Slurm's srun, which is not in the"

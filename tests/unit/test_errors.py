@@ -1,10 +1,12 @@
 """An error has its parts as fields, and no code takes them out of its text."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+from container_engine import errors
 from container_engine.errors import CeError, LaunchError, UserError
 
 PACKAGE = Path(__file__).parents[2] / "container_engine"
@@ -12,6 +14,23 @@ PARSED = re.compile(
     r"(\.message|str\((error|failure|fault|problem)\))"
     r"\.(r?partition|r?split|removeprefix|startswith|endswith|find|index)\("
 )
+
+
+def test_the_exit_codes_of_the_engine_stand_once_in_python_and_are_those_of_c() -> None:
+    header = (PACKAGE.parent / "spank_plugin/common/error.h").read_text()
+    in_c = {name: int(value) for name, value in re.findall(r"CE_(EXIT_\w+) = (\d+)", header)}
+    assert in_c == {name: value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    # Podman's own code, and a unit of a drawing
+    others = {"images/pack/build_failure.py", "trace/page.py"}
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+        and type(node.value) is int
+        and node.value in in_c.values()
+    }
+    assert found == {"errors.py", *others}
 
 
 @pytest.mark.parametrize(

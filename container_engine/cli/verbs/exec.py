@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.cli.command_line import default_shell
 from container_engine.cli.jobs import running_steps
+from container_engine.errors import EXIT_ENGINE
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context
-
-NOT_STARTED = 125
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     command.required = False
     parser.usage = "ce exec [-h] [-w NODE] JOB[.STEP]|NAME [-- COMMAND [ARGUMENT ...]]"
-    parser.set_defaults(failure=NOT_STARTED)
+    parser.set_defaults(failure=EXIT_ENGINE)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:

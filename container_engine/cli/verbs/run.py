@@ -16,7 +16,7 @@ from container_engine.cli.command_line.foreign_options import add_foreign, refus
 from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.cli.printing import messages
 from container_engine.cli.printing.messages import refuse
-from container_engine.errors import UserError
+from container_engine.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from container_engine.process import reason
 from container_engine.submit import plan_output
 from container_engine.submit.refused import RefusedError
@@ -39,7 +39,6 @@ _ONE_EACH_OF_MPIRUN = (
 )
 # variables with a rank's number and the count of ranks, of Open MPI and Hydra (MPICH, Intel MPI)
 _OF_MPIRUN = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
-NOT_STARTED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
 _JOB = re.compile(r"\d+(?:_\d+)?(?:\.\d+)?")  # or one of its steps
 
@@ -63,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     # optional, but not by nargs: argparse would take options for the command
     name.required = command.required = False
     parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
-    parser.set_defaults(failure=NOT_STARTED)
+    parser.set_defaults(failure=EXIT_ENGINE)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -270,7 +269,7 @@ def _run_on_host(command: list[str]) -> int:
         os.execvpe(command[0], command, os.environ)
     except FileNotFoundError:
         messages.say(messages.of_error(UserError("command not found", where=command[0])))
-        return NOT_FOUND
+        return EXIT_NOT_FOUND
     except OSError as error:
         messages.say(messages.of_error(UserError(reason(error), where=command[0])))
-        return NOT_EXECUTABLE
+        return EXIT_NOT_EXECUTABLE

@@ -8,6 +8,7 @@ from container_engine.cli.command_line.container_options import names_image
 from container_engine.cli.command_line.foreign_options import refuse_foreign
 from container_engine.cli.printing import messages
 from container_engine.cli.verbs import run
+from container_engine.errors import EXIT_ENGINE
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="an environment: a name or the path of a file"
     )
-    parser.set_defaults(failure=run.NOT_STARTED)
+    parser.set_defaults(failure=EXIT_ENGINE)
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:

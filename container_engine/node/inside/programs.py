@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from container_engine.errors import LaunchError
+from container_engine.errors import EXIT_ENGINE, LaunchError
 from container_engine.node.container.guard import joined
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ class Process:
         self, report: int, argv: Sequence[str], environment: Mapping[str, str], stdin: int | None
     ) -> None:
         """Run the program and wait for it, in the waiting process; exit with the program's code."""
-        code = 125
+        code = EXIT_ENGINE
         try:
             os.setsid()
             pid = self._spawn(argv, environment, stdin)

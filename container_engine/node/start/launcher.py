@@ -10,7 +10,7 @@ import os
 import sys
 from _socket import socket
 
-from container_engine.errors import LaunchError
+from container_engine.errors import EXIT_ENGINE, LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import SAVE
 from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, read_all, rights
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from container_engine.node.start.session import Session
 
 _MAX_NOTICES = 4 * 1024
-_FAILED = 125  # the exit code of a task whose container did not start
 
 
 def main(argv: Sequence[str], libexec: str) -> int:
@@ -45,14 +44,14 @@ def main(argv: Sequence[str], libexec: str) -> int:
         descriptors = GuardDescriptors(process, life, guard)
         _launch(reply, (plan_fd, environment_fd), descriptors, libexec, begun)
     except LaunchError as failure:
-        _answer(reply, f"F{_FAILED}\n{failure}")
-        return _FAILED
+        _answer(reply, f"F{EXIT_ENGINE}\n{failure}")
+        return EXIT_ENGINE
     except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
         from container_engine.node.report import failed_start
 
         internal = failed_start.as_launch_error(error)
-        _answer(reply, f"F{_FAILED}\n{failed_start.for_plugin(internal, -1, {}, {})}")
-        return _FAILED
+        _answer(reply, f"F{EXIT_ENGINE}\n{failed_start.for_plugin(internal, -1, {}, {})}")
+        return EXIT_ENGINE
     return 0
 
 
@@ -157,4 +156,4 @@ def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:
     try:
         reply.sendmsg([text.encode("utf-8", "surrogateescape")[: MAX_PACKET - 1]], rights(fds))
     except (BrokenPipeError, ConnectionError):
-        sys.exit(_FAILED)  # slurmstepd is gone: no process reads the reply
+        sys.exit(EXIT_ENGINE)  # slurmstepd is gone: no process reads the reply

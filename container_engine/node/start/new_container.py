@@ -220,17 +220,14 @@ def _hooks(
 ) -> HooksOnNode | None:
     """Return the hooks, or None if none may apply.
 
-    Raise one LaunchError for all `lacks` and all that hooks lack.
+    Raise one LaunchError for all `lacks` and all that hooks lack, which HooksOnNode makes.
     """
     settings = plan["settings"]
     others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
         device["cdi"] for device in plan["devices"]
     )
-    if not others and not any(may_apply(hook, node) for hook in plan.get("hooks", ())):
-        if lacks:
-            from container_engine.node.report.lacks import refuse
-
-            refuse([("", error) for error in lacks])
+    may_be = any(may_apply(hook, node) for hook in plan.get("hooks", ()))
+    if not (others or may_be or lacks):
         return None
     from container_engine.node.hooks.run import HooksOnNode
 
