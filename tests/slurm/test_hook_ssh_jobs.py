@@ -16,6 +16,7 @@ from tests.slurm.leftovers import assert_nothing_left
 from tests.slurm.login import PORT, Laptop, edf, make_key, ports, recorded, step
 from tests.slurm.polling import until
 from tests.slurm.site import Site
+from tests.slurm.terminal import terminal
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,29 @@ def test_keys_lie_outside_home_also_where_home_is_mounted(cluster: Cluster, key:
     with _serving(cluster, edf(cluster, key, 'mounts = ["${HOME}"]\n'), key) as laptop:
         assert laptop.ssh("pwd").stdout == f"{home}\n"
     assert sorted(path.name for path in home.glob(".ssh/*")) == before
+
+
+def test_a_login_of_root_is_recorded_nowhere_that_the_image_names(
+    cluster: Cluster, key: Path
+) -> None:
+    """As the user of /var/log's files, the server would follow such links into mounted files."""
+    records = ("/var/log/wtmp", "/var/log/lastlog", "/var/run/utmp")
+    precious = [cluster.write("precious", owner=ALICE) for _ in records]
+    links = [f"ln -sf {file} {name}" for file, name in zip(precious, records, strict=True)]
+    mounts = ", ".join(f'"{file}"' for file in precious)
+    more = f"""writable = true
+mounts = [{mounts}]
+startup = ["mkdir -p /var/log /var/run; {"; ".join(links)}"]
+[annotations]
+com.ce.root_remap = "true"
+"""
+    with (
+        _serving(cluster, edf(cluster, key, more), key) as laptop,
+        terminal(cluster, *laptop.argv("id -u; tty", more=["-t"])) as it,
+    ):
+        it.wait_for(r"^0\s+/dev/pts/\d+")
+        assert it.wait() == 0
+    assert [file.read_text() for file in precious] == ["precious"] * len(records)
 
 
 # ---- several jobs, and the end ----------------------------------------------------------------
