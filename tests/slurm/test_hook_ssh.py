@@ -80,6 +80,27 @@ def test_a_login_is_in_the_container_and_passes_the_exit_code_on(running: Runnin
     assert (done.returncode, "Container Engine demo" in done.stdout) == (7, True)
 
 
+def test_a_command_that_ends_like_an_sftp_server_is_run(running: Running) -> None:
+    for command in ("echo a/sftp-server", "/bin/echo a/sftp-server", "/bin/echo a;/sftp-server"):
+        assert running.laptop.ssh(command).stdout.startswith("a"), command
+
+
+def _printed_bytes(port: int) -> int:
+    """Return how much the output of the server on this port has grown to, which is in memory."""
+    (server,) = [p for p in procfs.processes() if p.command.endswith(f"-p {port}")]
+    output = procfs.PROC / str(server.pid) / "fd/2"
+    assert "memfd:" in str(output.readlink())
+    return output.stat().st_size
+
+
+def test_clients_do_not_fill_the_jobs_memory(running: Running) -> None:
+    port = running.laptop.port
+    before = _printed_bytes(port)
+    for _ in range(3):
+        assert running.laptop.ssh("true").returncode == 0
+    assert _printed_bytes(port) == before
+
+
 def test_a_login_gets_a_terminal_also_where_the_container_has_no_ptmx(
     cluster: Cluster, running: Running
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -75,7 +76,7 @@ class Process:
         workdir: str | None = None,
         stdin: int | None = None,
     ) -> None:
-        self._log = os.memfd_create("ce-service-log")
+        self._log = os.memfd_create("ce-service-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         argv = place.inside(words)
         if workdir is not None:
             argv[4] = workdir
@@ -158,6 +159,13 @@ class Process:
         """Kill the program. Its PID is not reused until the waiting process has waited for it."""
         if self._waiter and self.pid:
             os.kill(self.pid, signal.SIGKILL)
+
+    def refuse_output(self) -> None:
+        """Let the program's writes to its output fail from now on: nobody would read them.
+
+        They are kept in memory, which would grow, for example with each client of a server.
+        """
+        fcntl.fcntl(self._log, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
 
     def output(self) -> str:
         """Return the end of the program's output, on one line."""

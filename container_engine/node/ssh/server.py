@@ -173,7 +173,9 @@ class SshServer:
             left_s -= _STEP_S
         ready = own and not taken
         printed = server.output()
-        if not ready:
+        if ready:
+            server.refuse_output()
+        else:
             server.kill()
         server.let_go()
         if not ready and not taken and (is_free(port) or code is None):

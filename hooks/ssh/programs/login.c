@@ -24,6 +24,9 @@
 #define SELF "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 #define SFTP_SERVER "/opt/oci-hooks/ssh/dropbear/libexec/sftp-server"
 
+/* characters that mean nothing to a shell within a word */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_:=,@%+-"
+
 enum { MAX_SIZE = 16 << 20, NOT_STARTED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 extern char **environ;
@@ -210,14 +213,12 @@ static void run_shell(const char *shell, const char *command)
  * the exit code if that fails. */
 static int run_words(char *command)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-				    " ./_:=,@%+-";
 	char *words[256];
 	size_t count = 0;
 
 	if (command != NULL && strncmp(command, "exec ", 5) == 0)
 		command += 5;
-	if (command == NULL || command[strspn(command, plain)] != '\0') {
+	if (command == NULL || command[strspn(command, PLAIN " ")] != '\0') {
 		dprintf(2, "ce: error: hook ssh: this image has no shell\n");
 		return NOT_FOUND;
 	}
@@ -252,6 +253,15 @@ static void serve_files(void)
 	execve(SFTP_SERVER, words, own);
 }
 
+/* Return whether the command is the path of an sftp server and nothing else: that of the subsystem, as the
+ * server names it, or one that a client wants (sftp -s PATH). */
+static int is_sftp_server(const char *command)
+{
+	const char *name = command != NULL && command[0] == '/' ? strrchr(command, '/') : NULL;
+
+	return name != NULL && strcmp(name, "/sftp-server") == 0 && command[strspn(command, PLAIN)] == '\0';
+}
+
 static int log_in(char *command)
 {
 	int failed = take_environment();
@@ -263,8 +273,7 @@ static int log_in(char *command)
 	close_range(3, ~0U, 0);
 	take_umask();
 	go_home();
-	if (command != NULL && strlen(command) >= 12 &&
-	    strcmp(command + strlen(command) - 12, "/sftp-server") == 0)
+	if (is_sftp_server(command))
 		serve_files();
 	/* in an image without a shell, SHELL is this program */
 	if (own != NULL && own[0] == '/' && strcmp(own, SELF) != 0)
