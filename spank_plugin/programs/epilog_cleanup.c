@@ -10,15 +10,18 @@
  * killed together. It is removed on the host where srun ran, which the store's file `owner` identifies by its
  * boot id.
  *
+ * The records of a step's ssh servers (container_engine/node/ssh/record.py) are left in the user's cache
+ * directory if the process that removes them was killed, too. This node's are removed here.
+ *
  * What containers that live with their job have written (container_engine/node/kept/directories.py) is also
  * removed, below /tmp, or below the directory that is the only argument, the site's kept_dir.
  *
  * Children that become the user, without execve, do all of this: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
  * no other user through it. A child holds nothing of slurmd's, so slurmd does not wait for it. The first one
- * ends processes and removes image stores, and has three seconds; the second one removes what containers have
- * written, and has ten. Root itself looks at nothing of the user's, which might never answer. The exit code
- * is 0 in any case: a failing epilog would drain the node.
+ * ends processes, removes image stores and records, and has three seconds; the second one removes what
+ * containers have written, and has ten. Root itself looks at nothing of the user's, which might never answer.
+ * The exit code is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -163,6 +166,40 @@ static void remove_stores(const struct job *job)
 		closedir(dir);
 }
 
+/* ---- records of ssh servers ---------------------------------------------------------------------- */
+
+static void remove_records_of_step(int parent, const char *step, const char *node)
+{
+	static const char *const endings[] = { ".port", ".port.new", ".known_hosts", ".known_hosts.new" };
+	CE_AUTO_FD fd = openat(parent, step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char name[NAME_MAX + 1];
+
+	for (size_t i = 0; fd >= 0 && i < sizeof endings / sizeof endings[0]; i++) {
+		if (snprintf(name, sizeof name, "%s%s", node, endings[i]) < (int)sizeof name)
+			(void)unlinkat(fd, name, 0);
+	}
+	/* if other nodes have none there any more */
+	(void)unlinkat(parent, step, AT_REMOVEDIR);
+}
+
+static void remove_records(const struct job *job)
+{
+	char path[PATH_MAX + 64];
+
+	if (job->home[0] != '/' || job->node == NULL)
+		return;
+	snprintf(path, sizeof path, "%s/.cache/container-engine/ssh/%s", job->home, job->id);
+	DIR *dir = opendir(path);
+	if (dir == NULL)
+		return;
+	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+		if (entry->d_name[0] != '.')
+			remove_records_of_step(dirfd(dir), entry->d_name, job->node);
+	}
+	closedir(dir);
+	(void)rmdir(path);
+}
+
 /* ---- containers that lived with the job ---------------------------------------------------------- */
 
 /* Open a directory with containers of the user's. Return -1 if there is none, or if another user has made it
@@ -225,10 +262,11 @@ static void remove_kept(const struct job *job)
 
 /* ---- the child --------------------------------------------------------------------------------- */
 
-static void end_processes_and_stores(const struct job *job)
+static void end_what_is_left(const struct job *job)
 {
 	end_processes(job);
 	remove_stores(job);
+	remove_records(job);
 }
 
 /* Do the work as the user; never return. */
@@ -284,7 +322,7 @@ int main(int argc, char **argv)
 	ce_default_signals();
 	if (read_job(&job) < 0)
 		return 0;
-	run_child(&job, end_processes_and_stores, LIMIT_MS);
+	run_child(&job, end_what_is_left, LIMIT_MS);
 	run_child(&job, remove_kept, REMOVAL_MS);
 	return 0;
 }

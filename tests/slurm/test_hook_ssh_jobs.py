@@ -153,7 +153,10 @@ def test_the_keys_of_a_job_open_no_other(cluster: Cluster, key: Path) -> None:
             assert "Permission denied (publickey)" in done.stderr
 
 
-@pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard"])
+_VICTIMS = {"slurmstepd": "slurmstepd: ", "guard": "ce-guard", "attendant": "ce-attend"}
+
+
+@pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard", "attendant"])
 def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, end: str) -> None:
     records = cluster.home() / ".cache/container-engine/ssh"
     before = set(records.glob("*"))
@@ -163,12 +166,10 @@ def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, 
         argv = ["ssh", *laptop.options(), "-p", str(laptop.port), f"{ALICE}@localhost", left]
         with started(cluster, *argv):
             until("the login", lambda: _pids("sleep 4321"))
-            if end == "scancel":
+            for pid in _pids(_VICTIMS[end]) if end in _VICTIMS else []:
+                os.kill(pid, signal.SIGKILL)
+            if end in ("scancel", "attendant"):
                 cluster.cancel_all(ALICE)
-            else:
-                name = {"slurmstepd": "slurmstepd: ", "guard": "ce-guard"}[end]
-                for pid in _pids(name):
-                    os.kill(pid, signal.SIGKILL)
             until("the login's end", lambda: not _pids("sleep 4321") and not _pids("dropbear"), 20)
     until("the records' end", lambda: set(records.glob("*")) == before)
 
