@@ -25,19 +25,22 @@ class Terminal:
         self._process = process
         self._screen = ""
         self._seen = 0
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        # a descriptor of its own: the number of the other may be another file's once it is closed
+        own = (os.dup(master),)
+        self._reader = threading.Thread(target=self._read, args=own, daemon=True)
         self._reader.start()
 
-    def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self._master, 65536)
-            except OSError as error:
-                # The last process that had the terminal open has ended.
-                if error.errno in (errno.EIO, errno.EBADF):
-                    return
-                raise
-            self._screen += data.decode(errors="replace")
+    def _read(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb", buffering=0) as master:
+            while True:
+                try:
+                    data = master.read(65536) or b""
+                except OSError as error:
+                    # The last process that had the terminal open has ended.
+                    if error.errno == errno.EIO:
+                        return
+                    raise
+                self._screen += data.decode(errors="replace")
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
