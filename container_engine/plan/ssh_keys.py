@@ -105,8 +105,8 @@ def _path(use: HookUse) -> str:
 
 
 def _problem(edf: Edf, judged: Judged) -> Problem:
-    key = f"com.hooks.ssh.{PARAMETER}"
-    origin = next((entry.origin for entry in edf.annotations if entry.key == key), None)
-    file = origin.file if origin else edf.own_file
-    line = origin.line if origin else 0
+    # below the annotation that the site gave the hook
+    found = [entry for entry in edf.annotations if entry.key.endswith(f".{PARAMETER}")]
+    key = found[0].key if found else PARAMETER
+    file, line = (found[0].origin.file, found[0].origin.line) if found else (edf.own_file, 0)
     return Problem("error", file, line, key, judged.message, judged.hint, see="hook-refused")

@@ -212,3 +212,18 @@ def test_a_name_cannot_fake_a_verdict(here: Path, capsys: Capture) -> None:
     (here / "good.toml").write_text('image = "ubuntu:24.04"\n')
     assert validate("bad: valid\ngood", "./good.toml") == 1
     assert capsys.readouterr().out == "bad: valid\\ngood: not valid\n./good.toml: valid\n"
+
+
+def test_a_key_file_is_named_by_the_annotation_that_the_site_gave_the_hook(
+    here: Path, capsys: Capture
+) -> None:
+    (here / "config.toml").write_text(f'hook_catalog = ["{here}/hooks.d"]')
+    (here / "hooks.d/ssh").mkdir(parents=True)
+    (here / "hooks.d/ssh/hook.toml").write_text('annotation = "org.login"')
+    (here / "e.toml").write_text(
+        'image = "ubuntu:24.04"\n[annotations]\norg.login.enabled = "true"\n'
+        'org.login.authorize_ssh_key = "/nowhere.pub"\n'
+    )
+    assert main(["--site", str(here / "config.toml"), "validate", "e.toml"]) == 1
+    where = f"ce: error: {here}/e.toml:4: org.login.authorize_ssh_key: "
+    assert f"{where}'/nowhere.pub': does not exist\n" in capsys.readouterr().err
