@@ -67,28 +67,29 @@ def table(
     """Yield the lines of a table; those in `right`, counted from 0, are aligned to the right.
 
     Only the last of its columns is wrapped, so that the others keep their places. If `shorten` is
-    (N, LEAST), column N is cut before that, to LEAST at the least. If the last column has no place
-    beside the others even so, each row is wrapped as a paragraph of its own.
+    (N, LEAST), column N is cut before that, to LEAST at the least. A last cell without a place
+    beside the others is below them. If they have no place either, a row is a paragraph of its own.
     """
     rows = rows if shorten is None else _cut(rows, columns, *shorten)
-    *others, last = zip(*rows, strict=True)
+    *others, _last = zip(*rows, strict=True)
     indent = sum(max(map(len, column)) + 2 for column in others)
-    if columns is None or columns - indent >= _least(last):
-        for line in aligned(rows, right):
+    for row, line in zip(rows, aligned(rows, right), strict=True):
+        if columns is None or columns - indent >= _least(row[-1]):
             yield from wrap(line, columns, indent)
-        return
-    for row in rows:
-        yield from wrap("  ".join(cell for cell in row if cell), columns, _INDENT)
+        elif columns >= indent - 2:
+            yield line[:indent].rstrip()
+            yield from wrap(f"{'':{_INDENT}}{row[-1].lstrip()}", columns, _INDENT)
+        else:
+            yield from wrap("  ".join(cell for cell in row if cell), columns, _INDENT)
 
 
-# least width of a last column that is wrapped, and indent of the lines of a row without columns
+# least width of a last cell that is wrapped, and indent of what does not stand in its column
 _LEAST, _INDENT = 16, 4
 
 
-def _least(column: Sequence[str]) -> int:
-    """Return the least width in which no word of the column has to stand out."""
-    words = max((len(word) for cell in column for word in cell.split()), default=0)
-    return min(max(map(len, column)), max(words, _LEAST))
+def _least(cell: str) -> int:
+    """Return the least width in which no word of a cell has to stand out."""
+    return min(len(cell), max(_LEAST, *map(len, cell.split()), 0))
 
 
 def _cut(

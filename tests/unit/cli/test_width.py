@@ -110,7 +110,7 @@ def test_a_table_of_names_fits_and_has_each_of_them(
         assert {"NAME", "a-name-of-many-letters", "short", "~/.edf/short.toml"} <= set(words)
 
 
-def test_columns_stand_in_line_while_the_last_has_room_and_rows_are_paragraphs_else() -> None:
+def test_columns_stand_in_line_while_they_have_room_and_rows_are_paragraphs_else() -> None:
     rows = [("NAME", "KIND", "WHAT"), ("first", "a-kind", "some words that are wrapped")]
     assert list(table(rows, 34)) == [
         "NAME   KIND    WHAT",
@@ -118,13 +118,22 @@ def test_columns_stand_in_line_while_the_last_has_room_and_rows_are_paragraphs_e
         "               wrapped",
     ]
     assert list(table(rows, 28)) == [
-        "NAME  KIND  WHAT",
-        "first  a-kind  some words",
-        "    that are wrapped",
+        "NAME   KIND    WHAT",
+        "first  a-kind",
+        "    some words that are",
+        "    wrapped",
     ]
-    path = ("second", "b", "/a/path/that/is/long")
-    assert list(table([path], 26)) == ["second  b", "    /a/path/that/is/long"]
-    assert list(table([path], 33)) == ["second  b  /a/path/that/is/long"]
+    assert list(table(rows[1:], 12)) == [
+        "first",
+        "    a-kind",
+        "    some",
+        "    words",
+        "    that are",
+        "    wrapped",
+    ]
+    paths = [("second", "b", "/a/path/that/is/long"), ("3", "c", "/a")]
+    assert list(table(paths, 26)) == ["second  b", "    /a/path/that/is/long", "3       c  /a"]
+    assert list(table(paths[:1], 33)) == ["second  b  /a/path/that/is/long"]
 
 
 def test_one_column_may_be_cut_to_keep_the_others_in_line() -> None:
@@ -133,7 +142,7 @@ def test_one_column_may_be_cut_to_keep_the_others_in_line() -> None:
         "NAME          SIZE",
         "a/lon…e:tag  5 MiB",
     ]
-    assert list(table(rows, 12, shorten=(0, 8)))[1:] == ["a/l…:tag  5", "    MiB"]
+    assert list(table(rows[1:], 12, shorten=(0, 8))) == ["a/l…:tag", "    5 MiB"]
 
 
 def test_in_a_pipe_no_line_is_wrapped(home: Installed) -> None:
