@@ -5,6 +5,7 @@ import os
 import pwd
 import random
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ _KEPT = Path("/tmp")
 _DAEMON = "sleep 77771"
 _STARTUP = f'startup = ["(setsid env -i {_DAEMON} </dev/null >/dev/null 2>&1 &)"]\n'
 _FUSE = Path(__file__).parent / "mute_fuse.py"
+_TRACING = Path(__file__).parent / "tracing.c"
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +163,58 @@ def test_a_user_who_stops_his_image_server_drains_no_node(cluster: Cluster, demo
         job.wait()
     until("idle nodes", lambda: _idle(cluster), 30)
     assert not _of_step()
+
+
+# ---- tracers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tracing(cluster: Cluster) -> Path:
+    """Return the program that holds processes by ptrace (see tracing.c)."""
+    program = cluster.scratch / "tracing"
+    subprocess.run(["gcc", "-static", "-o", program, _TRACING], check=True)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("end", ["scancel", "the last task"])
+def test_a_user_who_traces_the_engines_processes_drains_no_node(
+    cluster: Cluster, demo: str, tracing: Path, end: str
+) -> None:
+    """Such a tracer, outside of the step, is not killed with it, and takes no note of ends."""
+    step = ["-w", "n1", f"--environment={demo}", "sh", "-c", "echo up; exec cat"]
+    with started(cluster, "srun", *step) as job:
+        job.wait_for_lines(1)
+        held = [str(process.pid) for process in helpers()]
+        with cluster.popen([str(tracing), "interrupt", *held]) as tracer:
+            assert tracer.stdout is not None
+            assert tracer.stdout.readline() == f"{len(held)}\n"
+            if end == "scancel":
+                cluster.run(["scancel", job_id(cluster)])
+            else:
+                job.close_input()
+            job.wait()
+            until("idle nodes", lambda: _idle(cluster), 30)
+            tracer.kill()
+    _assert_soon_idle_and_nothing_left(cluster)
+
+
+@pytest.mark.parametrize("way", ["interrupt", "exit"])
+def test_a_task_that_traces_all_it_can_ends_with_its_step(
+    cluster: Cluster, tracing: Path, way: str
+) -> None:
+    edf = cluster.edf(f'mounts = ["{tracing}"]\n{_STARTUP}')
+    script = f"if [ $SLURM_PROCID = 0 ]; then exec {tracing} {way} all; fi; exec sleep 1000"
+    step = ["-w", "n1", "-n2", f"--environment={edf}", "sh", "-c", script]
+    with started(cluster, "srun", *step) as job:
+        # at least the first process and the daemon; the other task may not be there yet
+        assert int(job.wait_for_lines(1)[0]) >= 2
+        cluster.run(["scancel", job_id(cluster)])
+        job.wait()
+    _assert_soon_idle_and_nothing_left(cluster)
+
+
+# ---- whatever is stopped or killed ---------------------------------------------------------------
 
 
 def _kill(process: Process) -> None:
