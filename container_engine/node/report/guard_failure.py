@@ -21,6 +21,11 @@ _KERNEL_WORDS = {
         "(sysctl kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns)",
         "user-namespaces",
     ),
+    ("namespaces", _EACCES): (
+        "AppArmor or another security module of this node refuses user namespaces "
+        "(the engine has a profile for AppArmor, which allows them)",
+        "user-namespaces",
+    ),
     ("namespaces", _ENOSPC): (
         "no more user namespaces on this node (sysctl user.max_user_namespaces)",
         "user-namespaces",

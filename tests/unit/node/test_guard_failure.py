@@ -51,6 +51,7 @@ def test_the_last_line_of_a_helper_is_reported() -> None:
     ("stage", "number", "words"),
     [
         ("namespaces", 1, "user namespaces are not permitted on this node"),
+        ("namespaces", 13, "AppArmor or another security module of this node refuses user"),
         ("namespaces", 28, "no more user namespaces on this node"),
         ("process-namespace", 28, "no more PID namespaces on this node (sysctl user.max_pid_"),
         ("mount-namespace", 28, "no more mount namespaces on this node (sysctl user.max_mnt_"),
