@@ -140,6 +140,8 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
         words, see = _CGROUP_WORDS, "cgroups-hybrid"
     elif cause.startswith(("clone: No space", "unshare: No space")):
         words, see = _NAMESPACE_WORDS, "user-namespaces"
+    elif cause.startswith("mount `") and "No space" in cause:
+        words, see = f" ({_MOUNTS_WORDS})", "proc-covered"
     elif "no space left on device" in cause.lower():
         words, see = _SPACE_WORDS, "container-space"
     elif ("mkdir" in cause or "creating directory" in cause) and "Not a directory" in cause:

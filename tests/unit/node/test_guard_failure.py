@@ -82,6 +82,13 @@ def test_a_limit_that_is_reached_is_no_fault_of_the_node(report: str, remedy: st
     assert remedy in (error.hint or "")
 
 
+def test_mounts_that_are_used_up_are_no_lack_of_space() -> None:
+    log = "mount `/etc/resolv.conf` to `etc/resolv.conf`: No space left on device"
+    found = explain(f"crun\n0\ncrun\n{log}\n")
+    assert "(no more mounts on this node (sysctl fs.mount-max))" in str(found)
+    assert found.see == "proc-covered"
+
+
 @pytest.mark.parametrize("call", ["clone", "unshare"])
 def test_namespaces_that_are_used_up_are_no_lack_of_space(call: str) -> None:
     error = explain(f"crun\n0\ncrun ended with exit code 1\n{call}: No space left on device")
