@@ -130,35 +130,44 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     if cause.startswith("exit status"):
         # a program that Podman ran has failed, and has printed the reason before
         cause = _last_line(log.rpartition("\nError: ")[0]) or cause
-    words, see = "", "creation-failed"
-    hint = None
     if not cause and creator == "crun" and what.endswith(f" {_ENOSPC}"):
         # crun copies itself first; if that fails, its exit code is the only information
         cause = "no space left on device"
     cause = cause.replace(_DATABASE_FULL, "no space left on device")
-    if "cgroup" in cause and "unified" in cause:
-        words, see = _CGROUP_WORDS, "cgroups-hybrid"
-    elif cause.startswith(("clone: No space", "unshare: No space")):
-        words, see = _NAMESPACE_WORDS, "user-namespaces"
-    elif cause.startswith("mount `") and "No space" in cause:
-        words, see = f" ({_MOUNTS_WORDS})", "proc-covered"
-    elif "no space left on device" in cause.lower():
-        words, see = _SPACE_WORDS, "container-space"
-    elif ("mkdir" in cause or "creating directory" in cause) and "Not a directory" in cause:
-        words, see, hint = _BELOW_WORDS, "mount-destination", "choose another destination"
-    elif _is_of_another_kind(cause):
-        words, see, hint = _KIND_WORDS, "mount-destination", _KIND_HINT
-    elif "xec format error" in cause:
-        words, see = _FOREIGN_WORDS, "image-architecture"
-    elif errno == _ENOENT:
+    words, see, hint = _meaning(cause)
+    if not words and errno == _ENOENT:
         see = "program-missing"
-    else:
+    elif not words:
         from container_engine.faults import shortage
 
         hint = shortage.hint_in(cause)
         see = shortage.CODE if hint else see
     message = f"{creator} cannot start the container: {cause or what}{words}"
     return LaunchError(message, see=see, hint=hint, details=log)
+
+
+def _meaning(cause: str) -> tuple[str, str, str | None]:
+    """Return what to add to the creator's words, "" if nothing is known; the code and the hint."""
+    if "cgroup" in cause and "unified" in cause:
+        return _CGROUP_WORDS, "cgroups-hybrid", None
+    if "no space left on device" in cause.lower():
+        return _of_no_space(cause)
+    if ("mkdir" in cause or "creating directory" in cause) and "Not a directory" in cause:
+        return _BELOW_WORDS, "mount-destination", "choose another destination"
+    if _is_of_another_kind(cause):
+        return _KIND_WORDS, "mount-destination", _KIND_HINT
+    if "xec format error" in cause:
+        return _FOREIGN_WORDS, "image-architecture", None
+    return "", "creation-failed", None
+
+
+def _of_no_space(cause: str) -> tuple[str, str, str | None]:
+    """Return what ENOSPC means, which has several meanings, by the call that crun names."""
+    if cause.startswith(("clone: ", "unshare: ")):
+        return _NAMESPACE_WORDS, "user-namespaces", None
+    if cause.startswith("mount `"):
+        return f" ({_MOUNTS_WORDS})", "proc-covered", None
+    return _SPACE_WORDS, "container-space", None
 
 
 def _is_of_another_kind(cause: str) -> bool:
