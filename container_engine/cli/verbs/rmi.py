@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli.printing import output
@@ -96,7 +97,7 @@ class _Removal(NamedTuple):
                 goes = not one.name or names.issuperset(item.names)
                 why = self.used.why_not(item.path) if goes else None
                 if why is not None:
-                    raise UserError(why, _FORCE, name=one.argument)
+                    raise self._refusal(why, item, one.argument)
 
     def remove(self, chosen: _Chosen) -> None:
         """Remove the images, or only their name if they have others. Raise UserError, OSError."""
@@ -112,8 +113,13 @@ class _Removal(NamedTuple):
             return
         why = inventory.remove(self.root, item, self.used)
         if why is not None:
-            raise UserError(why, _FORCE, name=chosen.argument)
+            raise self._refusal(why, item, chosen.argument)
         output.line(f"removed {item.path} ({size_text(item.size)})")
+
+    def _refusal(self, why: str, item: inventory.Item, argument: str) -> UserError:
+        probably_over = f"if none of your jobs runs in it: ce rmi --force {shlex.quote(argument)}"
+        hint = probably_over if self.used.is_probably_over(item.path) else _FORCE
+        return UserError(why, hint, name=argument)
 
 
 def _by_digest(name: str, found: Sequence[inventory.Item]) -> list[inventory.Item]:

@@ -73,15 +73,23 @@ class Link(NamedTuple):
             return self.uid not in {user, self.store_uid}
         if self.job in running.ended:
             return True
-        return self.age_s > _YOUNG_S and (running.sees_all or self.uid == running.uid)
+        return self.age_s > _YOUNG_S and self._would_be_listed(running)
+
+    def is_unlisted(self, running: Running) -> bool:
+        """Check whether Slurm, asked for all its jobs, does not know that of this link."""
+        if running.jobs is None or self._is_elsewhere(running):
+            return False
+        return self.job not in running.jobs and self._would_be_listed(running)
 
     def described(self, running: Running) -> str:
         if running.jobs is None:
             return self.job
         if self._is_elsewhere(running):
             return f"{self.job} of cluster {self.cluster}"
-        is_new = self.job not in running.jobs and self.age_s <= _YOUNG_S
-        return f"{self.job} (noted less than an hour ago)" if is_new else self.job
+        return self.job
+
+    def _would_be_listed(self, running: Running) -> bool:
+        return running.sees_all or self.uid == running.uid
 
     def _is_elsewhere(self, running: Running) -> bool:
         return self.cluster not in {"", running.cluster}
@@ -92,17 +100,32 @@ class InUse(NamedTuple):
 
     `jobs` maps the path of an image to the jobs that use it; `over` are links of ended jobs. `root`
     is the store, "" for one that is not checked again; `seen` are the links at the first check.
+    `unlisted` maps the path to jobs of the last hour that Slurm does not list. It forgets a job
+    some time after its end (MinJobAge), so they have most likely ended.
     """
 
     jobs: Mapping[str, tuple[str, ...]]
     over: tuple[str, ...]
     root: str = ""
     seen: frozenset[str] = frozenset()
+    unlisted: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def why_not(self, path: str) -> str | None:
         """Return, in words, why the image `path` must stay, or None if it need not."""
         known = self.jobs.get(path)
-        return _described(known) if known else None
+        if known:
+            return _described(known)
+        unlisted = self.unlisted.get(path)
+        if unlisted is None:
+            return None
+        return (
+            f"last used by {_jobs(unlisted)}, which Slurm no longer lists;"
+            " kept for an hour after its first use"
+        )
+
+    def is_probably_over(self, path: str) -> bool:
+        """Check whether only jobs that Slurm does not list keep the image `path`."""
+        return path in self.unlisted and path not in self.jobs
 
     def why_not_now(self, path: str) -> str | None:
         """Return what `why_not` does, also for jobs that have begun since the first check."""
@@ -157,14 +180,20 @@ def in_use(root: str, found: Sequence[Link], running: Running) -> InUse:
     `running` decides whether a link's job has ended.
     """
     jobs: dict[str, list[str]] = {}
+    unlisted: dict[str, list[str]] = {}
     over = []
     for link in found:
         if link.is_over(running):
             over.append(link.path)
         else:
-            jobs.setdefault(f"{root}/images/{link.image}", []).append(link.described(running))
-    using = {path: tuple(some) for path, some in jobs.items()}
-    return InUse(using, tuple(over), root, frozenset(link.path for link in found))
+            users = unlisted if link.is_unlisted(running) else jobs
+            users.setdefault(f"{root}/images/{link.image}", []).append(link.described(running))
+    seen = frozenset(link.path for link in found)
+    return InUse(_fixed(jobs), tuple(over), root, seen, _fixed(unlisted))
+
+
+def _fixed(users: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
+    return {path: tuple(jobs) for path, jobs in users.items()}
 
 
 def _links(root: str, digits: str = "") -> Iterator[Link]:
@@ -184,4 +213,8 @@ def _links(root: str, digits: str = "") -> Iterator[Link]:
 
 
 def _described(jobs: Sequence[str]) -> str:
-    return f"in use by job{'s'[: len(jobs) - 1]} {', '.join(jobs)}"
+    return f"in use by {_jobs(jobs)}"
+
+
+def _jobs(jobs: Sequence[str]) -> str:
+    return f"job{'s'[: len(jobs) - 1]} {', '.join(jobs)}"

@@ -202,18 +202,20 @@ def test_an_image_is_shown_with_what_takes_the_room_in_it(owner: Owner) -> None:
     assert "has no image" in owner.ce("inspect", "./base.toml", code=1)
 
 
-def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:
-    path = owner.add("used:1")
+def slurm_answers(owner: Owner, squeue: str) -> None:
     programs = owner.root / "bin"
     programs.mkdir()
-    answers = {
-        "squeue": f"CLUSTER: alps\n12 {os.geteuid()} RUNNING\n13 {os.geteuid()} COMPLETED\n",
-        "scontrol": "ClusterName = alps\n",
-    }
+    answers = {"squeue": squeue, "scontrol": "ClusterName = alps\n"}
     for name, text in answers.items():
         (programs / name).write_text(f"#!/bin/sh\nprintf '%s' '{text}'\n")
         (programs / name).chmod(0o755)
     owner.environment.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+
+def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:
+    path = owner.add("used:1")
+    jobs = f"12 {os.geteuid()} RUNNING\n13 {os.geteuid()} COMPLETED\n"
+    slurm_answers(owner, f"CLUSTER: alps\n{jobs}")
     (owner.store / "uses").mkdir()
     (owner.store / f"uses/12-abababababab.{os.geteuid()}@alps").symlink_to(path.name)
     assert "'used:1': in use by job 12\n" in owner.ce("rmi", "used:1", code=1)
@@ -221,3 +223,17 @@ def test_what_the_jobs_of_a_named_cluster_use_stays(owner: Owner) -> None:
     # a moment ago, by a job that Slurm knows to have ended
     (owner.store / f"uses/13-abababababab.{os.geteuid()}@alps").symlink_to(path.name)
     owner.ce("rmi", "used:1")
+
+
+def test_a_job_that_slurm_has_forgotten_is_not_said_to_use_an_image(owner: Owner) -> None:
+    path = owner.add("used:1")
+    slurm_answers(owner, f"13 {os.geteuid()} RUNNING\n")
+    (owner.store / "uses").mkdir()
+    (owner.store / f"uses/12-abababababab.{os.geteuid()}@alps").symlink_to(path.name)
+    kept = "last used by job 12, which Slurm no longer lists; kept for an hour after its first use"
+    assert owner.ce("rmi", "used:1", code=1) == (
+        f"ce: error: 'used:1': {kept}\n"
+        "ce: hint: if none of your jobs runs in it: ce rmi --force used:1\n"
+    )
+    assert f": {kept}\n" in owner.ce("gc", "--size=0")
+    owner.ce("rmi", "--force", "used:1")

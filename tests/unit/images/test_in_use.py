@@ -95,7 +95,13 @@ def test_a_store_of_somebody_else_costs_a_start_nothing(tmp_path: Path) -> None:
 def test_what_an_ended_job_has_left_is_named(image: str, tmp_path: Path) -> None:
     image_in_use.note(image, NODE)
     running = Running("alps", {"13": ME}, ME)
-    assert why(image, running) == "in use by job 12 (noted less than an hour ago)"
+    assert why(image, running) == (
+        "last used by job 12, which Slurm no longer lists; kept for an hour after its first use"
+    )
+    assert known(tmp_path, running).is_probably_over(image)
+    another = known(tmp_path, Running("alps", {}, ME + 1, sees_all=False))
+    assert another.why_not(image) == "in use by job 12"
+    assert not another.is_probably_over(image)
     age(tmp_path, HOUR + 60)
     found = known(tmp_path, running)
     assert found.why_not(image) is None
