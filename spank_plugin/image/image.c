@@ -29,9 +29,10 @@
 /* As many threads as the node has processors, within these limits: more would not decompress faster. */
 #define LEAST_THREADS 10
 #define MOST_THREADS 64
-/* malloc keeps freed memory up to this size: zstd needs more for each block than is kept by default, and it
- * would be mapped again each time */
-#define MAP_FROM_BYTES (1 << 20)
+/* malloc takes what is smaller than this from its heap, enlarges the heap by as much, and gives memory back
+ * only when more than that is free at its end: zstd needs more for each block than malloc keeps by default,
+ * and would get new pages each time */
+#define HEAP_STEP_BYTES (1 << 20)
 
 /* Caches are freed after this time without a request. It is longer than a program's start pauses between two
  * files. */
@@ -423,7 +424,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: ce-image FILE DIRECTORY|%sN [again]\n", DEVICE);
 		return 2;
 	}
-	mallopt(M_MMAP_THRESHOLD, MAP_FROM_BYTES);
+	mallopt(M_MMAP_THRESHOLD, HEAP_STEP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, HEAP_STEP_BYTES);
+	mallopt(M_TOP_PAD, HEAP_STEP_BYTES);
 	mallopt(M_ARENA_MAX, 2);
 	struct squash *image = squash_file(argv[1], &why);
 	if (!image) {
