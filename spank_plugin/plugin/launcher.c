@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <sched.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ _Static_assert(START_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof
 	       "a place for each descriptor");
 
 /* Answer in place of the launcher, in its format (launcher_reply.c). */
-static void die(int reply, const char *what)
+static __attribute__((noreturn)) void die(int reply, const char *what)
 {
 	char answer[PATH_MAX + 512];
 
@@ -51,8 +52,26 @@ static void unbind(void)
 	(void)syscall(SYS_set_mempolicy, 0 /* MPOL_DEFAULT */, NULL, 0);
 }
 
-/* Become the launcher; never return. */
-static void become_launcher(const struct ce_config *config, char **job, const int pass[PASS_COUNT])
+/* Start the launcher in a session of its own, away from the task's terminal and process group. */
+static pid_t spawn(int reply, const char *program, const char *const argv[], const char *const environment[])
+{
+	posix_spawnattr_t attributes;
+	pid_t pid = -1;
+
+	errno = posix_spawnattr_init(&attributes);
+	if (errno == 0)
+		errno = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+	if (errno == 0)
+		errno = posix_spawn(&pid, program, NULL, &attributes, (char *const *)argv,
+				    (char *const *)environment);
+	if (errno != 0)
+		die(reply, program);
+	return pid;
+}
+
+/* Set up what the launcher inherits, start it, hand over a pidfd of it, and end. */
+static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_config *config, char **job,
+							       const int pass[START_COUNT])
 {
 	char numbers[PASS_COUNT][16], begun[32], name[CE_NODE_SIZE + sizeof CE_NODE];
 	const char *argv[PASS_COUNT + 3] = { config->node };
@@ -61,8 +80,6 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 					    node != NULL ? name : NULL, NULL };
 
 	int reply = pass[PASS_REPLY];
-	/* leave the task's terminal and process group */
-	setsid();
 	ce_default_signals();
 	ce_ignore_step_signals();
 	umask(022);
@@ -88,34 +105,27 @@ static void become_launcher(const struct ce_config *config, char **job, const in
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
 		die(reply, "/dev/null");
-	execve(config->node, (char *const *)argv, (char *const *)environment);
-	die(reply, config->node);
+	/* the pid is the launcher's as long as its parent has not ended */
+	int process = ce_pidfd_open(spawn(reply, config->node, argv, environment));
+	if (process >= 0)
+		(void)ce_send(pass[KEEP_PROCESS], "p", 1, &process, 1);
+	_exit(0);
 }
 
-/* Fork twice: the task's program must not find a child that it never created, so the
- * launcher's parent ends at once. */
+/* Start the launcher from a process that ends at once: the task's program must not find a child that it never
+ * created. Both processes use the task's memory until they end or execute a program: the task is a copy of
+ * slurmstepd, and to copy that twice more takes longer than the launcher itself. */
 static void fork_launcher(const struct ce_config *config, char **job, const int pass[START_COUNT])
 {
-	int reply = pass[PASS_REPLY], process;
-	pid_t pid = fork();
+	pid_t pid = vfork();
 
-	if (pid == 0) {
-		pid = fork();
-		if (pid == 0)
-			become_launcher(config, job, pass);
-		if (pid < 0)
-			die(reply, "fork");
-		/* the pid is the launcher's as long as its parent has not ended */
-		process = ce_pidfd_open(pid);
-		if (process >= 0)
-			(void)ce_send(pass[KEEP_PROCESS], "p", 1, &process, 1);
-		_exit(0);
-	}
+	if (pid == 0)
+		start_launcher(config, job, pass);
 	if (pid < 0) {
 		char answer[256];
 		int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: fork: %s\n%s",
 				      CE_EXIT_ENGINE, strerror(errno), ce_start_help(errno));
-		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+		(void)ce_send(pass[PASS_REPLY], answer, (size_t)length, NULL, 0);
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
