@@ -35,12 +35,16 @@ class Rules(NamedTuple):
         names = _names(image)
         denied = first_match(self.policy.denied_images, names)
         if denied is not None:
-            raise self.refusal("denied_images", f"'{denied}' forbids '{shown}'")
+            counts = _counts_as(image)
+            for_what = f"; it {counts}" if counts else ""
+            raise self.refusal("denied_images", f"'{denied}' forbids '{shown}'{for_what}")
         is_file = isinstance(image, FileImage)
         allowed = [p for p in self.policy.allowed_images if p.startswith("/") == is_file]
         if allowed and first_match(allowed, names) is None:
             patterns = ", ".join(f"'{pattern}'" for pattern in allowed)
-            raise self.refusal("allowed_images", f"'{shown}' matches none of {patterns}")
+            counts = _counts_as(image)
+            which = f"{counts}, which " if counts else ""
+            raise self.refusal("allowed_images", f"'{shown}' {which}matches none of {patterns}")
 
     def admit_local(self, image: Imported) -> None:
         """Raise UserError as `admit` does, for an image from this host."""
@@ -103,6 +107,19 @@ def _names(image: Reference | LocalImage) -> tuple[str, ...]:
         name = plain_name(image)
         return (name.partition(":")[0], name)
     return (f"{image.registry}/{image.repository}", image.canonical)
+
+
+def _counts_as(image: Reference | LocalImage) -> str:
+    """Return, in words, the name by which an image from this host is judged; "" if it is its own.
+
+    What it is called says nothing: anybody can give an image the name of another registry.
+    """
+    if not isinstance(image, LocalImage):
+        return ""
+    name = plain_name(image)
+    if name in {image.name, f"{image.name}:latest"}:
+        return ""
+    return f"is from this host and counts as '{name}'"
 
 
 def first_match(patterns: Sequence[str], names: Sequence[str]) -> str | None:

@@ -68,8 +68,16 @@ def test_an_image_that_is_allowed_can_be_denied() -> None:
 def test_what_came_from_this_host_is_local_whatever_it_is_called() -> None:
     rules = Rules(Policy(allowed_images=("nvcr.io",)), "/config.toml")
     image = LocalImage("./x", "dir", "/x", called="nvcr.io/nvidia/x:1")
-    with pytest.raises(UserError, match=r"'\./x' matches none of 'nvcr\.io'$"):
+    counts = r"is from this host and counts as 'localhost/x:1'"
+    with pytest.raises(UserError, match=rf"'\./x' {counts}, which matches none of 'nvcr\.io'$"):
         rules.admit_local(image)
+    for name in ("localhost/x", "localhost/x:latest"):
+        own = LocalImage(name, "dir", "/x", called="localhost/x:latest")
+        with pytest.raises(UserError, match=f" '{name}' matches none of 'nvcr.io'$"):
+            rules.admit_local(own)
+    denied = Rules(Policy(denied_images=("localhost",)), "")
+    with pytest.raises(UserError, match=rf"'localhost' forbids '\./x'; it {counts}$"):
+        denied.admit_local(image)
     Rules(Policy(allowed_images=("localhost",)), "").admit_local(image)
 
 
