@@ -47,6 +47,9 @@ _REASON = re.compile(
     re.IGNORECASE,
 )
 _KEPT, _LONGEST, _MOST_SHOWN = 40, 4096, 160
+_UPDATE = re.compile(r"\bapt(-get)?\s.*\bupdate\b")
+_UNKNOWN_PACKAGE = "is its name right, and does the same RUN line begin with apt-get update?"
+_UNKNOWN_AFTER_UPDATE = "is its name right, and does the image's release have this package?"
 _REMEDIES = tuple(
     (re.compile(words, re.IGNORECASE), hint)
     for words, hint in (
@@ -70,10 +73,7 @@ _REMEDIES = tuple(
             "the image has no such program at this line: install it in a RUN line above, or begin"
             " FROM an image that has it",
         ),
-        (
-            r"unable to locate package",
-            "is its name right, and does the same RUN line begin with apt-get update?",
-        ),
+        (r"unable to locate package", _UNKNOWN_PACKAGE),
         (
             r"/bin/(ba)?sh: no such file",
             "RUN needs a shell, which this image lacks: begin FROM one that has it, or only COPY",
@@ -160,6 +160,8 @@ def failure(name: str, containerfile: str, output: Output, error: CommandError) 
     else:
         reason, see = _of_step(output, complaint, error.status), _CODE
         hint = _remedy(reason)
+        if hint == _UNKNOWN_PACKAGE and _UPDATE.search(output.step):
+            hint = _UNKNOWN_AFTER_UPDATE
     if output.step.partition(" ")[0].upper() not in INSTRUCTIONS:
         hint = "this Podman knows no here-documents (<<EOF): COPY a file with these lines instead"
     return UserError(

@@ -121,6 +121,14 @@ def test_the_error_has_line_instruction_reason_and_remedy(
     assert bool(error.hint) == bool(hint)
 
 
+def test_a_line_that_has_apt_get_update_is_not_asked_for_it() -> None:
+    line = "RUN apt-get -qq update && apt-get install -y nosuch"
+    said = _heard(f"STEP 2/2: {line}\nE: Unable to locate package nosuch\n")
+    error = failure("D", f"FROM a\n{line}\n", said, CommandError(["podman"], 100, ""))
+    assert error.message == f"D:2: {line}: exit code 100: E: Unable to locate package nosuch"
+    assert error.hint == "is its name right, and does the image's release have this package?"
+
+
 def test_the_last_step_is_found_in_output_that_arrives_in_any_pieces() -> None:
     output = Output()
     for piece in (
