@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine import message_text
@@ -17,6 +19,7 @@ from container_engine.cli.printing import messages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_NAME_IN_FILE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=", re.MULTILINE)
 # The terminal is always the caller's, and no container outlives its command.
 _ACCEPTED = ("-i", "--interactive", "-t", "--tty", "--rm")
 _GPUS = 'devices = ["nvidia.com/gpu=all"]'
@@ -167,8 +170,11 @@ def _message(verb: str, option: _Foreign) -> str:
 
 
 def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Sequence[str]) -> str:
-    """Return a command line that needs no file, "" if one of the options has no counterpart."""
-    first, mounts, before, options = [], [], [], []
+    """Return a command line that needs no file, "" if one of the options has no counterpart.
+
+    Variables are named by --container-env, because the image's would win over the shell's.
+    """
+    first, mounts, before, options, names = [], [], [], [], []
     for one in found:
         if one.name == "-v" and one.value.startswith(("/", "~")):
             mounts.append(one.value)
@@ -176,12 +182,16 @@ def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Seque
             options.append(f"--container-workdir={one.value}")
         elif one.name == "--env-file":
             first.append(f"set -a; . {shlex.quote(_sourced(one.value))}; set +a;")
+            names += _names_in(one.value) or ["NAME,…"]
         elif one.name == "-e":
             before += [one.value] if "=" in one.value else []
+            names.append(one.value.partition("=")[0])
         else:
             return ""
     if mounts:
         options.insert(0, f"--container-mounts={','.join(mounts)}")
+    if names:
+        options.append(f"--container-env={','.join(dict.fromkeys(names))}")
     if arguments.image is not None:
         options.insert(0, f"--container-image={arguments.image}")
     rest = [f"ce {arguments.verb}", *map(shlex.quote, options), *map(shlex.quote, words)]
@@ -191,6 +201,18 @@ def _same(found: Sequence[_Foreign], arguments: argparse.Namespace, words: Seque
 def _sourced(file: str) -> str:
     """Return the path of a file as the shell's `.` takes it, which looks for names in PATH."""
     return file if "/" in file else f"./{file}"
+
+
+def _names_in(file: str) -> list[str]:
+    """Return the names that an env file sets, none if it cannot be read."""
+    try:
+        # reading a pipe would take its text from the caller, or wait forever
+        if not Path(file).is_file():
+            return []
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return []
+    return _NAME_IN_FILE.findall(text)
 
 
 def _assignment(text: str) -> str:

@@ -9,6 +9,7 @@ from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
 Capture = pytest.CaptureFixture[str]
+_ENV_FILE = "# C=1\nA=1\n  export B='x y'\n"
 
 
 def refused(capsys: Capture, *words: str) -> str:
@@ -52,21 +53,26 @@ def test_an_option_of_another_tool_is_answered_with_ours(
 
 
 def test_all_options_of_another_tool_are_answered_at_once_with_a_command_that_does_the_same(
-    capsys: Capture,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    words = ["-e", "MODE=very fast", "-v", "/a:/b", "-v", "/c:/c", "-w", "/b", "-it"]
+    monkeypatch.chdir(tmp_path)
+    words = ["-e", "MODE=very fast", "-e", "TERM", "-v", "/a:/b", "-v", "/c:/c", "-w", "/b", "-it"]
     assert main(["run", *words, "--image", "x.sqsh", "--", "ls", "-l"]) == 2
     *errors, hint = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[3] for line in errors] == ["-e", "-v", "-v", "-w"]
+    assert [line.split(": ")[3] for line in errors] == ["-e", "-e", "-v", "-v", "-w"]
     assert hint == (
         "ce: hint: for this once: MODE='very fast' ce run --container-image=x.sqsh"
-        " --container-mounts=/a:/b,/c:/c --container-workdir=/b -- ls -l"
+        " --container-mounts=/a:/b,/c:/c --container-workdir=/b --container-env=MODE,TERM"
+        " -- ls -l"
     )
-    assert main(["run", "--env-file", ".env", "-v", "/a:/b", "demo", "--", "ls"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "ce: hint: for this once: set -a; . ./.env; set +a; ce run --container-mounts=/a:/b"
-        " demo -- ls"
-    )
+    for text, names in ((None, "'--container-env=NAME,…'"), (_ENV_FILE, "--container-env=A,B")):
+        if text is not None:
+            (tmp_path / ".env").write_text(text)
+        assert main(["run", "--env-file", ".env", "-v", "/a:/b", "demo", "--", "ls"]) == 2
+        assert capsys.readouterr().err.splitlines()[-1] == (
+            "ce: hint: for this once: set -a; . ./.env; set +a; ce run --container-mounts=/a:/b"
+            f" {names} demo -- ls"
+        )
     assert main(["run", "-v", "/a:/b", "-p", "80:80", "demo", "--", "ls"]) == 2
     assert "ce: hint" not in capsys.readouterr().err
 
