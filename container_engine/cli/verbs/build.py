@@ -12,7 +12,7 @@ from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
 from container_engine.images.pack.build import Builder
-from container_engine.images.pack.containerfile_lines import without_effect
+from container_engine.images.pack.containerfile_lines import entrypoint_of, without_effect
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     LOCAL_REGISTRY,
@@ -116,19 +116,28 @@ def _image(
         )
         path = source.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
     if not arguments.quiet:
-        _say_effects(recipe)
+        for line in effects(read(recipe.containerfile), arguments.target):
+            messages.say_progress(line)
     return path
 
 
-def _say_effects(recipe: Recipe) -> None:
-    """Print once which instructions are recorded in the image and have no effect in a launch."""
-    unused = without_effect(read(recipe.containerfile))
+def effects(containerfile: str, target: str) -> list[str]:
+    """Return, in words, what is recorded in the image `target` and has no effect in a launch."""
+    lines = []
+    unused = without_effect(containerfile)
     if unused:
         have = "has" if len(unused) == 1 else "have"
-        messages.say_progress(
-            f"{', '.join(unused)} {have} no effect in containers of a job; ENV and WORKDIR have,"
-            " and ENTRYPOINT with entrypoint = true (ce help dockerfile)"
+        lines.append(
+            f"{', '.join(unused)} {have} no effect in containers of a job; ENV and WORKDIR have"
+            " (ce help dockerfile)"
         )
+    command = None if target else entrypoint_of(containerfile)
+    if command:
+        lines.append(
+            f"ENTRYPOINT is not run by itself: name its program, {command} …; for a wrapper that"
+            ' ends with exec "$@": entrypoint = true'
+        )
+    return lines
 
 
 def _with_base_hint(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -174,6 +176,30 @@ def without_effect(containerfile: str) -> list[str]:
     """Return the instructions, each one once, that have no effect in a container of a launch."""
     used = {_name(text) for _number, text in _instructions(containerfile)}
     return [name for name in WITHOUT_EFFECT if name in used]
+
+
+def entrypoint_of(containerfile: str) -> str | None:
+    """Return the last stage's ENTRYPOINT as a command line, or None if it sets none.
+
+    It is "" for one that is emptied, or given as a line for a shell.
+    """
+    found = None
+    for _number, text in _instructions(containerfile):
+        if _FROM.match(text):
+            found = None
+        elif _name(text) == "ENTRYPOINT":
+            found = text.partition(" ")[2]
+    if found is None:
+        return None
+    try:
+        words = json.loads(found)
+    except ValueError:
+        return ""
+    return shlex.join(words) if isinstance(words, list) and all(map(_is_text, words)) else ""
+
+
+def _is_text(word: object) -> bool:
+    return isinstance(word, str)
 
 
 def shortened(step: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from container_engine.cli.verbs.build import effects
 from tests.unit.cli.conftest import Installed
 
 
@@ -109,3 +110,15 @@ def test_a_directory_that_is_not_there_is_called_so(
     done = installed.ce(*words, env=store)
     assert done.returncode == 1
     assert done.stderr.startswith("ce: error: 'none': no such directory\n")
+
+
+def test_a_build_names_the_program_of_an_entrypoint_as_the_command() -> None:
+    text = 'FROM a\nENTRYPOINT ["python3", "app.py"]\n'
+    (line,) = effects(text, "")
+    assert line == (
+        "ENTRYPOINT is not run by itself: name its program, python3 app.py …; for a wrapper that"
+        ' ends with exec "$@": entrypoint = true'
+    )
+    unused, _program = effects(f"{text}CMD x\n", "")
+    assert unused.startswith("CMD has no effect in containers of a job; ENV and WORKDIR have ")
+    assert effects(text, "stage") == effects("FROM a\nENTRYPOINT exec a\n", "") == []

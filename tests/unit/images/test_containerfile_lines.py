@@ -10,6 +10,7 @@ from container_engine.images.pack import apt
 from container_engine.images.pack.containerfile_lines import (
     Mistake,
     bases_of,
+    entrypoint_of,
     first_mistake,
     line_of,
     line_of_complaint,
@@ -171,3 +172,22 @@ def test_instructions_that_no_launch_reads_are_listed_once() -> None:
 )
 def test_a_line_is_set_below_each_from(text: str, expected: str) -> None:
     assert with_after_from(text, "ENV X=1") == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        ('ENTRYPOINT ["python3", "app.py"]', "python3 app.py"),
+        ('ENTRYPOINT ["a"]\nentrypoint ["/my app", \\\n  "-x"]', "'/my app' -x"),
+        ('ENTRYPOINT ["a"]\nFROM b', None),
+        ('CMD ["a"]', None),
+        ("ENTRYPOINT []", ""),
+        ("ENTRYPOINT exec a", ""),
+        ("ENTRYPOINT [1]", ""),
+        ("ENTRYPOINT 1", ""),
+    ],
+)
+def test_the_entrypoint_of_the_last_stage_is_a_command_line(
+    lines: str, command: str | None
+) -> None:
+    assert entrypoint_of(f"FROM a\n{lines}\n") == command
