@@ -4,11 +4,11 @@
  *
  * Ordinarily no process is left: all of a container is in its step, which Slurm ends. The exception is a
  * killed slurmstepd: the tasks' first processes were killed with it, but what those had started lives on.
- * Only processes are killed that have this job's id in their environment AND whose root file system is an
- * overlay of ours; other jobs, and this job's processes outside containers, are left to Slurm. Likewise, the
- * image store of a step with EDF_IMAGESTORE=void is left if srun and the process that waits for its end were
- * killed together. It is removed on the host where srun ran, which the store's file `owner` identifies by its
- * boot id.
+ * Only processes are killed that are in a cgroup of this job or have its id in their environment, AND whose
+ * root file system is an overlay of ours; other jobs, and this job's processes outside containers, are left
+ * to Slurm. Likewise, the image store of a step with EDF_IMAGESTORE=void is left if srun and the process that
+ * waits for its end were killed together. It is removed on the host where srun ran, which the store's file
+ * `owner` identifies by its boot id.
  *
  * The records of a step's ssh servers (container_engine/node/ssh/record.py) are left in the user's cache
  * directory if the process that removes them was killed, too. This node's are removed here.
@@ -64,7 +64,19 @@ static char *read_file(int directory, const char *path, size_t *size)
 	return fd >= 0 ? ce_read_all(fd, MAX_FILE, size) : NULL;
 }
 
-static int is_of_job(int process, const char *id)
+/* Return whether Slurm has put the process into a step of the job, in a cgroup that its user cannot leave. */
+static int is_in_cgroup(int process, const char *id)
+{
+	size_t size = 0;
+	char wanted[64];
+	CE_AUTO_FREE char *text = read_file(process, "cgroup", &size);
+
+	snprintf(wanted, sizeof wanted, "/job_%s/", id);
+	return text != NULL && strstr(text, wanted) != NULL;
+}
+
+/* Return whether the process has the job's id in its environment, for nodes without cgroups. */
+static int has_id(int process, const char *id)
 {
 	static const char name[] = "SLURM_JOB_ID=";
 	size_t size = 0;
@@ -102,7 +114,7 @@ static void end_if_left(int proc, const char *number, const struct job *job)
 	CE_AUTO_FD process = openat(proc, number, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (pidfd >= 0 && process >= 0 && fstat(process, &st) == 0 && st.st_uid == job->uid &&
-	    is_of_job(process, job->id) && is_in_container(process))
+	    (is_in_cgroup(process, job->id) || has_id(process, job->id)) && is_in_container(process))
 		(void)ce_pidfd_kill(pidfd, SIGKILL);
 }
 

@@ -345,6 +345,20 @@ def test_a_container_whose_processes_hang_holds_up_no_later_step_for_ever(
 # ---- the epilog ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kept", [[], ["--container-name=k"]], ids=["a step", "a job"])
+def test_a_daemon_without_variables_whose_slurmstepd_was_killed_the_epilog_ends(
+    cluster: Cluster, daemonic: str, kept: list[str]
+) -> None:
+    with _running(cluster, daemonic, *kept) as job:
+        number = job_id(cluster)
+        (stepd,) = [p for p in procfs.processes() if f"slurmstepd: [{number}.0]" in p.command]
+        _kill(stepd)
+        until("the helpers' end", lambda: not helpers(), 10)
+        cluster.run(["scancel", number])
+        job.wait()
+    _assert_soon_idle_and_nothing_left(cluster)
+
+
 @contextmanager
 def _mute_directory(cluster: Cluster) -> Iterator[None]:
     """Mount a file system that never answers where the epilog looks in the user's home."""
