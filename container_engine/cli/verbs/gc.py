@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.cli.printing import output
 from container_engine.errors import UserError
 from container_engine.images.fetch.importing import unusable
+from container_engine.images.pack.build import cache_of
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store
 from container_engine.images.store.files import size_text
@@ -146,6 +148,20 @@ def _collect(arguments: argparse.Namespace, context: Context, report: _Report) -
     if arguments.keep_alive and not arguments.dry_run:
         report.refreshed = inventory.keep_alive(root, now)
     _say_result(report, arguments)
+    _say_rest(report, root, arguments, context, going)
+
+
+def _say_rest(
+    report: _Report, root: str, arguments: argparse.Namespace, context: Context, going: _Going
+) -> None:
+    """Print what else takes room, and the command that removes it."""
+    room = inventory.room_of_blobs(root) - (going.room() if arguments.dry_run else 0)
+    if room > 0 and not arguments.layers:
+        report.line(f"compressed layers keep {size_text(room)}: ce gc --layers removes them")
+    cache = cache_of(context.env, context.uid)
+    if os.path.isdir(cache):
+        shown = shlex.quote(cache)
+        report.line(f"steps of ce build are in {cache}: chmod -R u+rwX {shown}; rm -rf {shown}")
 
 
 def _remove_passing(arguments: argparse.Namespace, context: Context, report: _Report) -> None:
@@ -177,14 +193,14 @@ class _Going(NamedTuple):
     why_layers: str
 
     def size(self) -> int:
-        return self._room() + sum(item.size for item, _why in self.images)
+        return self.room() + sum(item.size for item, _why in self.images)
 
     def say(self, report: _Report) -> None:
         for item, why in self.images:
             report.image(item, why, kept=False)
         report.layers = len(self.layers)
         if self.layers:
-            room = size_text(self._room())
+            room = size_text(self.room())
             many = "s"[: len(self.layers) - 1]
             report.line(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
@@ -198,7 +214,8 @@ class _Going(NamedTuple):
         inventory.remove_files(self.layers)
         return left
 
-    def _room(self) -> int:
+    def room(self) -> int:
+        """Return how many bytes the layers have."""
         return sum(map(os.path.getsize, self.layers))
 
 

@@ -9,7 +9,7 @@ from container_engine import message_text
 from container_engine.cli.printing import output
 from container_engine.images.reference import familiar
 from container_engine.images.store.files import size_text
-from container_engine.images.store.inventory import Item, items
+from container_engine.images.store.inventory import Item, items, room_of_blobs
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
 
@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    roots = [store.root for store in stores(context, site_config(context)).all()]
+    places = stores(context, site_config(context))
+    roots = [store.root for store in places.all()]
     found = [(root, items(root)) for root in roots]
     if arguments.json:
         listed = [{**item._asdict(), "store": root} for root, some in found for item in some]
@@ -45,20 +46,23 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         for number, (root, some) in enumerate(found):
             if number:
                 output.line()
-            _print(root, some)
+            is_own = places.own is not None and places.own.root == root
+            _print(root, some, room_of_blobs(root) if is_own else 0)
         if not found:
             output.line("EDF_IMAGESTORE=void, and the site has no stores")
     return 0
 
 
-def _print(root: str, found: Sequence[Item]) -> None:
+def _print(root: str, found: Sequence[Item], room: int) -> None:
+    """Print the images of a store, whose compressed layers have `room` bytes."""
+    layers = f"; compressed layers: {size_text(room)} (ce gc --layers)" if room else ""
     if not found:
-        output.folded(f"{root}: no images (ce pull IMAGE gets one)", _INDENT)
+        output.folded(f"{root}: no images (ce pull IMAGE gets one){layers}", _INDENT)
         return
     total = size_text(sum(item.size for item in found))
     count = "1 image" if len(found) == 1 else f"{len(found)} images"
     rows = [_HEAD, *(row for item in found for row in _rows(item))]
-    output.folded(f"{root}: {count}, {total}", _INDENT)
+    output.folded(f"{root}: {count}, {total}{layers}", _INDENT)
     output.table(rows, right=(_RIGHT,), shorten=_SHORTEN)
 
 

@@ -186,8 +186,7 @@ class Builder(NamedTuple):
 
     def _podman(self, recipe: Recipe, results: str) -> list[str]:
         """Return Podman's command line up to its subcommand."""
-        base = os.path.abspath(self.env.get("TMPDIR") or "/var/tmp")
-        place = _private(os.path.join(base, f"ce-build-{self.uid}"))
+        place = _private(cache_of(self.env, self.uid))
         directories = [*_programs(self.env), place, results, recipe.context]
         # outer directories first, because one may contain another
         shown = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
@@ -307,6 +306,12 @@ def find_containerfile(context: str) -> str:
         "image-build",
         name=context,
     )
+
+
+def cache_of(env: Mapping[str, str], uid: int) -> str:
+    """Return the directory, whether it exists or not, in which builds keep their steps."""
+    base = os.path.abspath(env.get("TMPDIR") or "/var/tmp")
+    return os.path.join(base, f"ce-build-{uid}")
 
 
 def _private(path: str) -> str:

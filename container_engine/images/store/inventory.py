@@ -184,6 +184,15 @@ def old_blobs(root: str, unused_s: float) -> list[str]:
     return [path for path in found if is_older(path, unused_s, now)]
 
 
+def room_of_blobs(root: str) -> int:
+    """Return how many bytes the compressed layers in the store have."""
+    sizes = 0
+    for path in files_of(f"{root}/blobs/sha256"):
+        with contextlib.suppress(FileNotFoundError):
+            sizes += os.path.getsize(path)
+    return sizes
+
+
 def keep_alive(root: str, now: float) -> int:
     """Renew the times of all images and their files, so that a purge of old files spares them.
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,7 @@ def owner(
     need_tool("mksquashfs")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return Owner(tmp_path, capsys, monkeypatch)
 
@@ -160,7 +162,12 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
     for name in ("blobs/sha256/aa", "blobs/sha256/bb", "locks/x"):
         (owner.store / name).parent.mkdir(parents=True, exist_ok=True)
         (owner.store / name).write_bytes(bytes(1024))
-    assert owner.ce("gc") == f"nothing to remove in {owner.store}\n"
+    rest = "compressed layers keep 2.0 KiB: ce gc --layers removes them\n"
+    assert owner.ce("gc") == f"nothing to remove in {owner.store}\n{rest}"
+    assert owner.ce("images") == (
+        f"{owner.store}: no images (ce pull IMAGE gets one);"
+        " compressed layers: 2.0 KiB (ce gc --layers)\n"
+    )
     assert owner.ce("gc", "--layers") == (
         "layers of the last week are kept: an import is running\n"
         f"nothing to remove in {owner.store}\n"
@@ -171,6 +178,30 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
         "2 compressed layers (2.0 KiB): only save later imports a download\n2.0 KiB freed\n"
     )
     assert os.listdir(owner.store / "blobs/sha256") == []
+    assert owner.ce("gc") == f"nothing to remove in {owner.store}\n"
+
+
+def test_layers_of_the_last_week_are_named_where_others_go(owner: Owner) -> None:
+    for name, size in (("aa", 1024), ("bb", 2048)):
+        (owner.store / "blobs/sha256").mkdir(parents=True, exist_ok=True)
+        (owner.store / "blobs/sha256" / name).write_bytes(bytes(size))
+    long_ago = time.time() - 8 * 86400
+    os.utime(owner.store / "blobs/sha256/aa", (long_ago, long_ago))
+    rest = "compressed layers keep 2.0 KiB: ce gc --layers removes them\n"
+    for options, freed in ((["-n"], "1.0 KiB would be freed\n"), ([], "1.0 KiB freed\n")):
+        assert owner.ce("gc", *options).endswith(f"{freed}{rest}")
+
+
+def test_the_cache_of_builds_is_named_with_the_command_that_removes_it(owner: Owner) -> None:
+    cache = owner.root / f"ce-build-{os.getuid()}"
+    locked = cache / "overlay/usr"
+    locked.mkdir(parents=True)
+    (locked / "file").touch()
+    locked.chmod(0o555)
+    said = owner.ce("gc").splitlines()[-1]
+    assert said == f"steps of ce build are in {cache}: chmod -R u+rwX {cache}; rm -rf {cache}"
+    subprocess.run(["/bin/sh", "-ec", said.partition(": ")[2]], check=True)
+    assert not cache.exists()
 
 
 def test_a_check_finds_and_a_repair_removes_what_is_damaged(owner: Owner) -> None:
