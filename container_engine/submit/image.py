@@ -23,7 +23,7 @@ from container_engine.images.store import publish
 from container_engine.images.store.store import architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
-from container_engine.submit.mistaken_names import with_environment_hint
+from container_engine.submit.mistaken_names import with_environment_hint, with_similar_hint
 from container_engine.submit.only_on_nodes import image_of_nodes
 from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
@@ -153,7 +153,10 @@ def found_image(
     else:
         refuse_bare_file(text, context.cwd)
         found = meant(reference, context, settings, tools_env)
-        resolved = _stored(found.image, pull, context, tools_env, settings)
+        try:
+            resolved = _stored(found.image, pull, context, tools_env, settings)
+        except UserError as error:
+            raise with_similar_hint(error, text, context, settings) from None
         resolved = resolved._replace(consulted=(*found.consulted, *resolved.consulted))
     if resolved.image.path == NOT_KEPT:
         return resolved

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from container_engine.did_you_mean import nearest
 from container_engine.edf.locate import is_path, locate, search_path
 from container_engine.errors import UserError
-from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage, parse
-from container_engine.submit.short_name import stored
+from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage, familiar, parse
+from container_engine.submit.short_name import candidates, stored
 from container_engine.submit.stores import stores
 
 if TYPE_CHECKING:
@@ -92,4 +93,55 @@ def with_environment_hint(
         error.hint = f"'{name}' is an environment: {hint.replace('{}', name)}"
     elif (image := image_named(name, context, settings)) not in {None, name}:
         error.hint = f"'{name}' is not here, but '{image}' is"
+    else:
+        return with_similar_hint(error, text, context, settings)
     return error
+
+
+def with_similar_hint(
+    error: UserError, text: str, context: Context, settings: SiteConfig
+) -> UserError:
+    """Return the error; for an image that was not found, with a hint at a similar one in a store."""
+    if error.see in _NOT_THERE:
+        roots = [store.root for store in stores(context, settings).all()]
+        similar = similar_image(text, roots, context)
+        error.hint = f"did you mean '{similar}'?" if similar else error.hint
+    return error
+
+
+def similar_image(text: str, roots: Sequence[str], context: Context) -> str | None:
+    """Return the name in one of the stores that `text` is most likely a misspelling of, if any.
+
+    It differs in its last part only: another registry, directory or tag is chosen, not misspelt.
+    """
+    from container_engine.images.store.inventory import refs  # needed only after a mistake
+
+    try:
+        image = parse(text, context.cwd)
+    except UserError:
+        return None
+    if not isinstance(image, RegistryImage) or image.digest is not None:
+        return None
+    meanings = [one.canonical for one in candidates(image, context)]
+    if image.short:
+        meanings.append(f"{LOCAL_REGISTRY}/{meanings[0].rpartition('/')[2]}")
+    names = [one.ref.name for root in roots for one in refs(root) if one.ref is not None]
+    for meaning in meanings:
+        place, stem, tag = _parts(meaning)
+        known = {
+            other: name
+            for name in names
+            for there, other, its_tag in (_parts(name),)
+            if (there, its_tag) == (place, tag) and other != stem
+        }
+        close = nearest(stem, known)
+        if close is not None:
+            return familiar(known[close]).removesuffix(":latest")
+    return None
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """Return registry and directory, last part and tag of a canonical name."""
+    place, _slash, last = name.rpartition("/")
+    stem, _colon, tag = last.partition(":")
+    return place, stem, tag

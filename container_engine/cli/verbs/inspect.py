@@ -17,7 +17,7 @@ from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offer_here
 from container_engine.submit.image import found_image, images_of
-from container_engine.submit.mistaken_names import image_named
+from container_engine.submit.mistaken_names import image_named, with_similar_hint
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores, with_pull
@@ -82,7 +82,10 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     if not isinstance(image, FileImage):
         image = meant(image, context, settings).image
         if stores(context, settings).find(image) is None:
-            return _remote(image, context, settings)
+            try:
+                return _remote(image, context, settings)
+            except UserError as error:
+                raise with_similar_hint(error, name, context, settings) from None
     content = with_pull(context, "missing")
     if edf is None:
         found = found_image(name, content, context.env, settings)

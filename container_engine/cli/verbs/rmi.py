@@ -11,6 +11,7 @@ from container_engine.images.fetch.importing import unusable
 from container_engine.images.reference import FileImage, RegistryImage, familiar, parse_source
 from container_engine.images.store import in_use, inventory
 from container_engine.images.store.files import size_text
+from container_engine.submit.mistaken_names import similar_image
 from container_engine.submit.short_name import candidates
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
@@ -85,7 +86,9 @@ class _Removal(NamedTuple):
         if isinstance(image, FileImage) or not known:
             others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
             shown = ", ".join(map(familiar, others))
-            hint = f"there is {shown}" if others else "ce images lists what is there"
+            similar = None if others else similar_image(argument, [self.root], context)
+            instead = f"did you mean '{similar}'?" if similar else "ce images lists what is there"
+            hint = f"there is {shown}" if others else instead
             raise UserError(f"not in {self.root}", hint, name=argument)
         return _Chosen(argument, tuple(known), image.canonical)
 

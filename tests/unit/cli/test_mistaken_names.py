@@ -82,6 +82,14 @@ def test_a_wrong_name_is_answered_before_a_missing_terminal(capsys: Capture, ver
         (("import", "./x.tar"), "docker-archive:./x.tar"),
         (("validate", "A=b"), "NAME=VALUE srun"),
         (("lock", "mine"), "ce init NAME --image mine"),
+        (("run", "--image", "minee", "--", "x"), "did you mean 'mine'?"),
+        (("plan", "./misspelt.toml"), "did you mean 'mine'?"),
+        (("pull", "minne"), "did you mean 'mine'?"),
+        (("pull", "appp"), "did you mean 'localhost/app'?"),
+        (("inspect", "minee"), "did you mean 'mine'?"),
+        (("rmi", "minee"), "did you mean 'mine'?"),
+        (("rmi", "minee:2"), "ce images lists what is there"),
+        (("rmi", "quay.io/minee"), "ce images lists what is there"),
     ],
 )
 def test_what_stands_in_the_wrong_place_is_answered_with_the_right_command(
@@ -92,6 +100,7 @@ def test_what_stands_in_the_wrong_place_is_answered_with_the_right_command(
     skopeo.chmod(0o755)
     monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
     (home / "x.tar").touch()
+    (home / "misspelt.toml").write_text('image = "minee"\n')
     (home / "app.sqsh").unlink()
     (home / "mine.sqsh").unlink()
     assert hint in _hint(capsys, *words)
