@@ -101,7 +101,7 @@ def with_environment_hint(
 def with_similar_hint(
     error: UserError, text: str, context: Context, settings: SiteConfig
 ) -> UserError:
-    """Return the error; for an image that was not found, with a hint at a similar one in a store."""
+    """Return the error; for an image that was not found, with a hint at a similar one."""
     if error.see in _NOT_THERE:
         roots = [store.root for store in stores(context, settings).all()]
         similar = similar_image(text, roots, context)
