@@ -121,8 +121,9 @@ void ce_script_begin(spank_t spank, const char *environment)
 	if (text == NULL || ce_script_starts_steps(text))
 		return;
 	snprintf(line, sizeof line,
-		 "this script has no srun: all of it runs on the host, nothing in '%.256s' (write srun "
-		 "before the commands to run inside)",
+		 "this script has no srun of its own: what is not started through srun, also by a tool "
+		 "that it calls, runs on the host, not in '%.256s' (write srun before the commands to run "
+		 "inside)",
 		 environment);
 	ce_say(NULL, "warning", line);
 }

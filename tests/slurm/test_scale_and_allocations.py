@@ -240,7 +240,8 @@ def test_a_script_without_srun_says_that_it_runs_on_the_host(
     assert done.stdout == f"{_HOST}\n"
     line, last = done.stderr.splitlines()
     assert line.startswith("ce: warning: ")
-    assert f"this script has no srun: all of it runs on the host, nothing in '{demo}'" in line
+    assert "this script has no srun of its own: what is not started through srun" in line
+    assert f"runs on the host, not in '{demo}'" in line
     assert "write srun before" in line
     assert last.startswith("ce: warning: ")
     assert f"no srun of this job used '{demo}': all of it ran on the host" in last
@@ -259,6 +260,10 @@ def test_a_job_whose_sruns_were_never_reached_says_so_at_its_end(
     inner = cluster.write("#!/bin/sh\nsrun true\n", mode=0o755)
     for script in (f": srun; {inner}\n", "srun -N2 true\n", "env -u HOME HOME=/ srun true\n"):
         assert _batch(cluster, shared, f"{head}{script}", "-N2").stderr == "first\n"
+    # a tool that calls srun, which the script's text does not show
+    warning, first = _batch(cluster, shared, f"{head}{inner}\n", "-N2").stderr.splitlines()
+    assert (first, "all of it" in warning) == ("first", False)
+    assert "also by a tool that it calls, runs on the host" in warning
 
 
 def test_a_job_whose_environment_is_the_host_warns_of_nothing(
