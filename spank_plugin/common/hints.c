@@ -28,6 +28,10 @@
 	NOT_FOUND("the image has no MPI launcher; srun starts the ranks: srun --mpi=pmix -n N "    \
 		  "PROGRAM (ce help mpi)")
 
+#define NODE_TOOLS "the image has no such tool; the node's shows the container's processes, too: "
+
+static const char node_tools[] = NOT_FOUND(NODE_TOOLS "srun --overlap --jobid=JOB COMMAND");
+
 static const struct {
 	const char *commands, *help; /* the commands with a blank on each side */
 } special[] = {
@@ -41,9 +45,7 @@ static const struct {
 				      "install packages (ce help install-packages), or use a Dockerfile") },
 	{ " gdb strace ltrace perf ", NOT_FOUND("the image has no such tool; attach with the host's: "
 						"ce help interactive") },
-	{ " ps top htop free vmstat ",
-	  NOT_FOUND("the image has no such tool; the node's shows the container's "
-		    "processes, too: srun --overlap --jobid=JOB COMMAND") },
+	{ " ps top htop free vmstat ", node_tools },
 	{ " taskset numactl hwloc-bind ", NOT_FOUND("the image has no such tool; Slurm binds tasks: "
 						    "srun --cpu-bind=… --mem-bind=…") },
 	{ " vim vi nano emacs less git curl wget tmux rsync tree file lstopo ",
@@ -148,6 +150,35 @@ const char *ce_not_found_help(const char *command)
 		return NOT_FOUND("it is a file of the directory where the task starts: write ./ before it, "
 				 "or name the program that reads it: bash FILE, python3 FILE");
 	return CE_HELP_COMMAND_NOT_FOUND;
+}
+
+/* Write the words of a command, or only the first one if a shell would not take all of them as they are. */
+static void write_command(char *const *argv, char *text, size_t size)
+{
+	static const char plain[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=,:+-@%";
+	size_t length = 0;
+
+	for (size_t i = 0; argv[i] != NULL; i++) {
+		size_t more = strlen(argv[i]);
+		if (more == 0 || strspn(argv[i], plain) != more || length + more + 2 > size) {
+			snprintf(text, size, "%s", argv[0]);
+			return;
+		}
+		length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? " " : "", argv[i]);
+	}
+}
+
+const char *ce_help_in_job(const char *help, const char *job, char *const *argv)
+{
+	static char whole[512];
+	char command[200];
+
+	if (help != node_tools || job == NULL || strlen(job) > 20 || job[strspn(job, "0123456789")] != '\0')
+		return help;
+	write_command(argv, command, sizeof command);
+	snprintf(whole, sizeof whole, NOT_FOUND(NODE_TOOLS "srun --overlap --jobid=%s %s"), job, command);
+	return whole;
 }
 
 static int is_interpreter(const char *command)

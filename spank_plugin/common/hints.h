@@ -14,6 +14,10 @@ enum { CE_SCRIPT_LINE = 1024 };
  * container. */
 const char *ce_not_found_help(const char *command);
 
+/* Return these lines with the job and the command line in the place of words that stand for them, valid until
+ * the next call; `help` itself if it has none, or if `job` is no number (NULL: outside a job). */
+const char *ce_help_in_job(const char *help, const char *job, char *const *argv);
+
 /* The lines to print below the error for a file that nobody has the permission to execute. */
 extern const char ce_no_permission_help[];
 

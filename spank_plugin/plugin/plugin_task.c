@@ -95,8 +95,11 @@ static int check_command(const struct ce_step *step, spank_t spank, const struct
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return ce_mpi_check_pmix(variables, NULL, step->chose_mpi, &warnings->mpi, err);
 	CE_AUTO_FREE char *found = NULL;
-	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0 ||
-	    ce_mpi_check_pmix(variables, found, step->chose_mpi, &warnings->mpi, err) < 0)
+	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0) {
+		err->below = ce_help_in_job(err->below, task_variable(spank, "SLURM_JOB_ID"), argv);
+		return -1;
+	}
+	if (ce_mpi_check_pmix(variables, found, step->chose_mpi, &warnings->mpi, err) < 0)
 		return -1;
 	if (is_first_task(spank) && spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
 		ce_mpi_warn(variables, environment, found, argc, argv, &warnings->mpi);

@@ -69,9 +69,13 @@ static int become(struct ce_container *container, int count, char **command, str
 
 	ce_script_find(count, command, &script);
 	if (open_profile(container, err) < 0 || ce_join(container, err) < 0 ||
-	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    ce_find_command(getenv("PATH"), command[0], &program, err) < 0 ||
-	    ce_check_mpirun(program, count, command, &variables, &doubt, err) < 0)
+	    ce_apply_environment(container->environment, &variables, err) < 0)
+		return -1;
+	if (ce_find_command(getenv("PATH"), command[0], &program, err) < 0) {
+		err->below = ce_help_in_job(err->below, getenv("SLURM_JOB_ID"), command);
+		return -1;
+	}
+	if (ce_check_mpirun(program, count, command, &variables, &doubt, err) < 0)
 		return -1;
 	if (doubt != NULL)
 		ce_say_here("warning", doubt, "");

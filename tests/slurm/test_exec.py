@@ -77,6 +77,15 @@ def test_exec_sees_what_only_the_container_has(cluster: Cluster, running: str) -
     assert done.returncode == 127
 
 
+def test_exec_of_a_tool_that_only_the_node_has_is_answered_with_a_command_to_copy(
+    cluster: Cluster, running: str
+) -> None:
+    done = ce(cluster, "exec", running, "--", "htop", "-d", "9")
+    assert done.returncode == 127
+    job = running.partition(".")[0]
+    assert f"srun --overlap --jobid={job} htop -d 9\n" in done.stderr
+
+
 def test_exec_of_a_step_that_does_not_run_is_refused_in_one_line(cluster: Cluster) -> None:
     done = ce(cluster, "exec", "999999.0", "--", "true")
     assert done.returncode == 125

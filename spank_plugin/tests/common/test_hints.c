@@ -2,11 +2,13 @@
 #include "common/hints.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/help.h"
+#include "common/io.h"
 #include "harness.h"
 
 static void helps(const char *command, const char *words)
@@ -37,6 +39,33 @@ TEST("what is never or rarely in an image has a hint that says what works instea
 	helps("numactl", "srun --cpu-bind=");
 	helps("vim", "on the host");
 	helps("./train.py", "workdir = \"${PWD}\"");
+}
+
+static void helps_in_job(const char *job, char *second, const char *wanted)
+{
+	char ps[] = "ps", *argv[] = { ps, second, NULL };
+	const char *help = ce_help_in_job(ce_not_found_help("ps"), job, argv);
+	CE_AUTO_FREE char *line = NULL;
+
+	CHECK(asprintf(&line, "too: srun --overlap %s\nce: see: ce help command-not-found", wanted) > 0);
+	CHECK(strstr(help, line) != NULL);
+}
+
+TEST("in a job the hint for tools of the node is a command to copy")
+{
+	char words[] = "aux", quotes[] = "a b", empty[] = "", most[300];
+	char *argv[] = { words, NULL };
+
+	memset(most, 'x', sizeof most - 1);
+	most[sizeof most - 1] = '\0';
+	helps_in_job("3574", words, "--jobid=3574 ps aux");
+	helps_in_job("3574", NULL, "--jobid=3574 ps");
+	helps_in_job("3574", quotes, "--jobid=3574 ps");
+	helps_in_job("3574", empty, "--jobid=3574 ps");
+	helps_in_job("3574", most, "--jobid=3574 ps");
+	helps_in_job(NULL, words, "--jobid=JOB COMMAND");
+	helps_in_job("3574;x", words, "--jobid=JOB COMMAND");
+	CHECK_TEXT(ce_help_in_job(CE_HELP_COMMAND_NOT_FOUND, "3574", argv), CE_HELP_COMMAND_NOT_FOUND);
 }
 
 TEST("a word that is not a command gets a hint that says where it belongs")
