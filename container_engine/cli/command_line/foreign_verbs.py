@@ -64,7 +64,8 @@ FOREIGN_VERBS: dict[str, str] = {
     "commit": _SAVE,
     "compose": _SERVICES,
     "container": "ce ps lists your steps, ce run starts a container",
-    "cp": 'mount a directory instead: mounts = ["SOURCE:DESTINATION"] in the environment file',
+    "cp": "ce exec JOB -- cat /FILE > FILE copies a file out of a running step; or mount a"
+    ' directory: mounts = ["SOURCE:DESTINATION"] in the environment file',
     "create": "ce run and srun create the container; ce init NAME creates an environment file",
     "delete": _REMOVE,
     "df": _ROOM,

@@ -520,6 +520,7 @@ def test_first_tries_are_answered_with_what_works(
         ("core dump", "ce help short-answers "),
         ("attach gdb", "ce help interactive "),
         ("audit", "ce help monitoring "),
+        ("cp", "ce has no verb 'cp': ce exec JOB -- cat /FILE > FILE copies a file"),
         ("logs", "ce has no verb 'logs': the output of a job is in Slurm's file"),
         ("purge of images", "ce help guide/images "),
         ("where is my output", "ce help short-answers "),
