@@ -125,3 +125,18 @@ def test_a_cluster_has_settings_of_its_own_in_the_files_of_all(
         True,
     )
     assert cluster.srun(*ask).stdout == "here\n"
+
+
+def test_the_documented_command_shows_whose_steps_a_node_runs(cluster: Cluster, demo: str) -> None:
+    page = (ROOT / "docs/admin/monitoring.md").read_text(encoding="utf-8")
+    command = page.partition("```sh\nps ")[2].partition("\n")[0]
+    script = "echo $SLURM_JOB_ID; sleep 60"
+    words = ("-w", "n1", f"--environment={demo}", "sh", "-c", script)
+    with started(cluster, "srun", *words) as step:
+        [job] = step.wait_for_lines(1)
+        shown = cluster.run(["sh", "-c", f"ps {command}"]).stdout
+        tracking = cluster.run(["scontrol", "show", "config"]).stdout
+    lines = [line for line in shown.splitlines() if line.startswith("ce-alice ")]
+    assert lines, shown
+    if "proctrack/cgroup" in tracking:
+        assert any(f"/job_{job}/step_0" in line for line in lines), shown
