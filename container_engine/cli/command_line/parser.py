@@ -137,16 +137,20 @@ class _Whole(Parser):
         namespace: argparse.Namespace | None = None,
     ) -> argparse.Namespace:
         """Parse all words, and keep them as `words`. Report an unknown option as the verb's."""
-        first = next(iter(args or ()), "")
+        given = list(args or ())
+        first = next(iter(given), "")
         if first.startswith("-") and first.partition("=")[0] not in self._option_string_actions:
             self.error(_unknown(self, [first]))
+        if first == "help" and given[1:2] not in ([], ["-h"], ["--help"], ["--"]):
+            # words to search for are no options: docker run -it
+            args = ["help", "--", *given[1:]]
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self if parsed.verb is None else _of_verb(self, parsed.verb)
             if (meant := _meant(parsed, unknown)) is not None:
                 parser.refuse(f"{parsed.verb}: {_unknown(parser, unknown)}", meant)
             parser.error(_unknown(parser, unknown))
-        parsed.words = list(args or ())
+        parsed.words = given
         return parsed
 
     def _check_value(self, action: argparse.Action, value: str) -> None:
