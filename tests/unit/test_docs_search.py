@@ -437,6 +437,12 @@ QUESTIONS = {
     "several environments": "guide/running",
     "health script does nothing": "admin/health",
     "tilde": "howto/files",
+    "forbid registry": "admin/policy",
+    "what users run": "admin/monitoring",
+    "free disk space": "guide/images",
+    "mpicc": "howto/short-answers",
+    "makefile": "howto/short-answers",
+    "exclusive": "guide/running",
 }
 
 
