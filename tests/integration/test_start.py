@@ -93,6 +93,15 @@ def test_an_entrypoint_that_is_missing_is_named(engine: Engine) -> None:
     assert "/no/such/entry" in message
 
 
+@pytest.mark.parametrize("way", ["crun", "podman"])
+def test_an_entrypoint_below_the_working_directory_is_answered(engine: Engine, way: str) -> None:
+    config = {"Entrypoint": ["./entry.sh"], "WorkingDir": "/bin", "Env": ["PATH=/bin"]}
+    image = engine.linked_image(config)
+    settings = f'entrypoint = true\n[annotations]\n"com.ce.start" = "{way}"'
+    message = engine.refusal(engine.edf(settings, image))
+    assert message.endswith("(entrypoints start in '/', not in the image's WORKDIR)")
+
+
 def test_an_entrypoint_that_never_goes_on_is_given_up(engine: Engine) -> None:
     edf = with_entrypoint(engine, "sleep 1000")
     message = engine.with_site("start_timeout_s = 2").refusal(edf)

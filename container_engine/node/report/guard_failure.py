@@ -59,6 +59,8 @@ _CGROUP_WORDS = (
 )
 _BELOW_WORDS = " (a mount's destination would be below a file of the image)"
 _KIND_WORDS = " (only a file can be mounted on a file of the image, a directory on a directory)"
+_RELATIVE_WORDS = " (entrypoints start in '/', not in the image's WORKDIR)"
+_RELATIVE_HINT = "write a full path into ENTRYPOINT of the Dockerfile, or entrypoint = false"
 _FOREIGN_WORDS = " (the image is for a different processor than this node's)"
 _KIND_HINT = "name a destination of the same kind, or one that the image does not have"
 # how a Go program that crashes begins its output; a stack trace follows
@@ -156,8 +158,15 @@ def _meaning(cause: str) -> tuple[str, str, str | None]:
         return _BELOW_WORDS, "mount-destination", "choose another destination"
     if _is_of_another_kind(cause):
         return _KIND_WORDS, "mount-destination", _KIND_HINT
+    return _of_program(cause)
+
+
+def _of_program(cause: str) -> tuple[str, str, str | None]:
+    """Return what it means that the first program, the image's entrypoint, was not executed."""
     if "xec format error" in cause:
         return _FOREIGN_WORDS, "image-architecture", None
+    if _is_of_relative_program(cause):
+        return _RELATIVE_WORDS, "creation-failed", _RELATIVE_HINT
     return "", "creation-failed", None
 
 
@@ -168,6 +177,12 @@ def _of_no_space(cause: str) -> tuple[str, str, str | None]:
     if cause.startswith("mount `"):
         return f" ({_MOUNTS_WORDS})", "proc-covered", None
     return _SPACE_WORDS, "container-space", None
+
+
+def _is_of_relative_program(cause: str) -> bool:
+    """Check for a relative path that was not found; only an image's entrypoint can be one."""
+    program = cause.partition("executable file ")[2].partition(" not found")[0].strip("`'\"")
+    return "/" in program and not program.startswith("/")
 
 
 def _is_of_another_kind(cause: str) -> bool:
