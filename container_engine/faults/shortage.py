@@ -5,12 +5,14 @@ Imported only after a failure. Pure.
 
 from __future__ import annotations
 
-from errno import EAGAIN, EDQUOT, EFBIG, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
+from errno import EAGAIN, EDQUOT, EFBIG, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS, ETOOMANYREFS
 
 CODE = "limit-reached"
 _RETRY_ELSEWHERE = "report the host; until it is repaired, use another (srun --exclude=NODE)"
 _HINTS = {
     EMFILE: "raise your limit of open files in the shell or script: ulimit -n 1024",
+    # descriptors that are on their way through sockets, of all programs of the user on this host
+    ETOOMANYREFS: "raise your limit of open files in the shell or script: ulimit -n 1024",
     ENFILE: f"no program on the host can open files (sysctl fs.file-max): {_RETRY_ELSEWHERE}",
     EFBIG: "raise your limit of the size of files in the shell or script: ulimit -f unlimited",
     EAGAIN: "you may have no more processes (ulimit -u): end some, or start fewer at once",
@@ -22,6 +24,7 @@ _HINTS = {
 # crun's and Podman's words for them
 _WORDS = {
     "too many open files": EMFILE,
+    "too many references": ETOOMANYREFS,
     "resource temporarily unavailable": EAGAIN,
     "cannot allocate memory": ENOMEM,
 }

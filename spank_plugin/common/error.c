@@ -52,8 +52,12 @@ int ce_fail_below(struct ce_error *err, const char *below, const char *format, .
 
 const char *ce_start_help(int number)
 {
-	int is_limit = number == EMFILE || number == ENFILE || number == EAGAIN || number == ENOMEM;
+	/* with ETOOMANYREFS, descriptors that are on their way through sockets */
+	static const int limits[] = { EMFILE, ENFILE, EAGAIN, ENOMEM, ETOOMANYREFS };
+	int is_limit = 0;
 
+	for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+		is_limit |= number == limits[i];
 	return is_limit ? CE_HELP_LIMIT_REACHED : CE_HELP_PLUGIN_CONFIGURATION;
 }
 

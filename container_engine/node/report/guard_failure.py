@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EPERM, _EIO, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 5, 13, 2, 28, 19
-_EAGAIN, _ENOMEM, _ENFILE, _EMFILE = 11, 12, 23, 24
+_EAGAIN, _ENOMEM, _ENFILE, _EMFILE, _ETOOMANYREFS = 11, 12, 23, 24, 109
 # limits of the user or of the host are reported as such, whatever the operation was
-_LIMITS = (_EAGAIN, _ENOMEM, _ENFILE, _EMFILE)
+_LIMITS = (_EAGAIN, _ENOMEM, _ENFILE, _EMFILE, _ETOOMANYREFS)
 
 _MOUNTS_WORDS = "no more mounts on this node (sysctl fs.mount-max)"
 # (operation of the guard, errno) -> the meaning of the kernel's error here, and its code in faults/

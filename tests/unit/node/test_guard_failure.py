@@ -73,6 +73,8 @@ def test_misleading_words_of_the_kernel_are_translated(stage: str, number: int, 
         ("start\n11\ncannot start the process that guards the container", "ulimit -u"),
         ("session\n12\ncannot mount", "--mem"),
         ("crun\n0\ncrun ended\nerror opening file `/proc/1`: Too many open files", "ulimit -n"),
+        ("crun\n0\ncrun ended\nsendmsg: Too many references: cannot splice", "ulimit -n"),
+        ("start\n109\ncannot send", "ulimit -n"),
         ("crun\n0\ncrun ended\nfork: Resource temporarily unavailable", "ulimit -u"),
     ],
 )
