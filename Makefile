@@ -114,12 +114,14 @@ $(REQUIRED): $(ROOT)/.interpreter
 	@$(PIP) --python $(INTERPRETER) install -qq $(call requirements)
 	@rm -f $(ROOT)/.required-* && touch $@
 
-# A copy is built, so that neither the sources nor another build are in the way.
+# A copy is built, so that neither the sources nor another build are in the way. Where an installation was broken off,
+# bin/ce leads nowhere, at which pip fails.
 $(PACKAGE): $(REQUIRED)
 	@set -e; mkdir -p build; copy=$$(mktemp -d build/package.XXXXXX); \
 		trap 'rm -rf "$$copy"' EXIT; \
 		cp -r container_engine pyproject.toml LICENSE README.md "$$copy"; \
 		$(PIP) wheel -qq --no-deps --no-build-isolation -w "$$copy/wheel" "$$copy"; \
+		[ -e $(ROOT)/bin/ce ] || rm -f $(ROOT)/bin/ce; \
 		$(PIP) --python $(INTERPRETER) install -qq --no-deps --force-reinstall \
 			"$$copy"/wheel/*.whl
 	@# nothing of the user's environment must decide which Python or which modules `ce` gets
