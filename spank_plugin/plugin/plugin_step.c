@@ -36,7 +36,7 @@ static int wants_session(spank_t spank, int is_prepared)
 	return step != SLURM_EXTERN_CONT && step != SLURM_PENDING_STEP;
 }
 
-static void forget_plan(spank_t spank, size_t size)
+static void forget_carried(spank_t spank, size_t size)
 {
 	char name[64];
 
@@ -45,14 +45,14 @@ static void forget_plan(spank_t spank, size_t size)
 		spank_unsetenv(spank, name);
 	}
 	spank_unsetenv(spank, CE_CARRY_COUNT);
+	spank_unsetenv(spank, CE_CARRY_PROLOG);
+	spank_unsetenv(spank, CE_CARRY_CHDIR);
 }
 
-/* Remove the facts that come with a plan. The launcher gets some of them in its environment, the tasks
- * none. */
+/* Remove the facts that come with a plan for the launcher, which no task must see. */
 static void forget_facts(spank_t spank)
 {
-	static const char *const names[] = { CE_CARRY_PROLOG, CE_CARRY_CHDIR, CE_CARRY_TIMES,
-					     CE_CARRY_IMAGE,  CE_CARRY_KEPT,  CE_CARRY_MPI };
+	static const char *const names[] = { CE_CARRY_TIMES, CE_CARRY_IMAGE, CE_CARRY_KEPT, CE_CARRY_MPI };
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		spank_unsetenv(spank, names[i]);
@@ -153,7 +153,7 @@ static int obey_planner(struct ce_step *step, spank_t spank)
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
 	ce_prolog_unmark(spank, environment);
-	forget_plan(spank, strlen(text));
+	forget_carried(spank, strlen(text));
 	if (word == CE_SAYS_HOST) {
 		step->session_wanted = 0; /* image = "": explicitly no container */
 		return 0;
