@@ -60,6 +60,11 @@ class User:
         """Return the time until a command prints its first line."""
         return self._seconds("ready", argv=list(argv), env=dict(env or {}))
 
+    def ready_at_once(self, argv: Sequence[str], count: int) -> list[float]:
+        """Return when each of `count` commands, started at once, had printed its first line."""
+        times: list[float] = self._ask("ready_at_once", argv=list(argv), count=count)["times"]
+        return times
+
     def launch(self, node: Path, plan: str, prefix: Sequence[str] = ()) -> float:
         """Return the time our launcher takes from the plugin's fork to its answer."""
         return self._seconds("launch", node=str(node), plan=plan, prefix=list(prefix))

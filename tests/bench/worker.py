@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _ENOUGH_S = 60
@@ -69,6 +69,30 @@ def ready(request: dict[str, Any]) -> dict[str, Any]:
     _out, error = process.communicate(timeout=_ENOUGH_S)
     code = process.returncode if line else process.returncode or 1
     return {"seconds": seconds, "code": code, "output": error.decode(errors="replace")}
+
+
+def ready_at_once(request: dict[str, Any]) -> dict[str, Any]:
+    """Start a command `count` times at once; return when each had printed its first line."""
+    begin = time.perf_counter()
+    processes = [
+        subprocess.Popen(
+            request["argv"],
+            env=_environment(request),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(request["count"])
+    ]
+    outputs = {each.stdout.fileno(): each.stdout for each in processes if each.stdout}
+    times, silent = [], 0
+    for fd, now in _as_they_answer(outputs):
+        times.append(now - begin)
+        silent += not outputs[fd].readline()
+    for process in processes:
+        process.communicate(timeout=_ENOUGH_S)
+    output = f"{silent} of {len(processes)} printed nothing" if silent else ""
+    return {"seconds": times[-1], "code": int(silent > 0), "output": output, "times": times}
 
 
 def launch(request: dict[str, Any]) -> dict[str, Any]:
@@ -140,18 +164,11 @@ def many(request: dict[str, Any]) -> dict[str, Any]:
         _check(_ask(asks, pidfd))
         taken.append(time.perf_counter() - begin)
     begin = time.perf_counter()
-    poll = select.poll()
-    waiting = {}
-    for _pid, pidfd in tasks[single:-1]:
-        asked = _ask(asks, pidfd)
-        waiting[asked.fileno()] = asked
-        poll.register(asked, select.POLLIN)
+    asked = {each.fileno(): each for each in (_ask(asks, task[1]) for task in tasks[single:-1])}
     times = []
-    while waiting:
-        for fd, _event in poll.poll(_ENOUGH_S * 1000):
-            times.append(time.perf_counter() - begin)
-            poll.unregister(fd)
-            _check(waiting.pop(fd))
+    for fd, seconds in _as_they_answer(asked):
+        times.append(seconds - begin)
+        _check(asked[fd])
     return {"seconds": times[-1], "code": 0, "output": "", "single": taken, "at_once": times}
 
 
@@ -164,6 +181,19 @@ def ended(_request: dict[str, Any]) -> dict[str, Any]:
         while os.waitpid(-1, 0)[0]:
             pass
     return {"seconds": time.perf_counter() - begin, "code": 0, "output": ""}
+
+
+def _as_they_answer(fds: Iterable[int]) -> Iterator[tuple[int, float]]:
+    """Yield each descriptor once, when it becomes readable, and the time at which it did."""
+    poll = select.poll()
+    waiting = set(fds)
+    for fd in waiting:
+        poll.register(fd, select.POLLIN)
+    while waiting:
+        for fd, _event in poll.poll(_ENOUGH_S * 1000):
+            poll.unregister(fd)
+            waiting.remove(fd)
+            yield fd, time.perf_counter()
 
 
 def _sleeping() -> tuple[int, int]:
@@ -232,7 +262,7 @@ def settle(_request: dict[str, Any]) -> dict[str, Any]:
 
 
 _OPERATIONS = {"run": run, "ready": ready, "launch": launch, "settle": settle}
-_OPERATIONS |= {"many": many, "ended": ended}
+_OPERATIONS |= {"ready_at_once": ready_at_once, "many": many, "ended": ended}
 
 
 def main() -> None:
