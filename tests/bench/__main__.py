@@ -13,6 +13,7 @@ from ce_sandbox.layout import from_environment
 from tests.bench import (
     footprint,
     hooks,
+    job_steps,
     many,
     mpi,
     node_starts,
@@ -45,6 +46,7 @@ def _measure(rounds: int) -> list[results.Row]:
                 *node_starts.measure(user, here, rounds),
                 *planning.measure(user, here, rounds),
                 *tasks.measure(user, rounds),
+                *job_steps.measure(user, here, rounds),
                 *footprint.measure(user, here),
                 *hooks.measure(user, here, rounds),
                 *mpi.measure(user, here, from_environment(os.environ), rounds),
