@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine.images.pack import fakeroot  # noqa: E402 - found through sys.path
+from container_engine.images.confine import fakeroot  # noqa: E402 - found through sys.path
 
 HEADER = ROOT / "spank_plugin/common/fakeroot_code.h"
 
@@ -26,7 +26,8 @@ def header() -> str:
         parts.append("".join(f"{line} \\\n" for line in lines.splitlines())[: -len(" \\\n")] + "\n")
         begin = "#elif"
     return (
-        "/* The filter of container_engine/images/pack/fakeroot.py. Made by docs/fakeroot.py. */\n"
+        "/* The filter of container_engine/images/confine/fakeroot.py."
+        " Made by docs/fakeroot.py. */\n"
         "#ifndef CE_FAKEROOT_CODE_H\n#define CE_FAKEROOT_CODE_H\n\n"
         f"{''.join(parts)}#endif\n\n#endif\n"
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from container_engine.images.fetch.listener import Listener
+    from container_engine.images.listener import Listener
 
     Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.errors import UserError
-from container_engine.images.pack import free_space
+from container_engine.images import free_space
 from container_engine.images.store import lease
 from container_engine.process import reason
 

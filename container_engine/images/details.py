@@ -7,9 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from container_engine.errors import UserError
-from container_engine.images import image_config
-from container_engine.images.pack import squashfs
-from container_engine.images.store import files_beside
+from container_engine.images import files_beside, image_config, squashfs
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.model import Excerpt, MisfitError
 

@@ -16,7 +16,7 @@ from msgspec import field
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
-from container_engine.images.pack.squashfs import unsquashfs
+from container_engine.images.squashfs import unsquashfs
 from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ import os
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.pack import squashfs
+from container_engine.files import publish
+from container_engine.images import files_beside as beside_file
+from container_engine.images import identity, squashfs
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.store import files_beside as beside_file
-from container_engine.images.store import identity
-from container_engine.images.store.files import publish
 from container_engine.model import END, MisfitError, Model, about
 from container_engine.process import reason
 

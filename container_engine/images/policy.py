@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.pack.budget import Budget
+from container_engine.images.budget import Budget
 from container_engine.images.reference import FileImage, LocalImage, plain_host, plain_name
 from container_engine.site import Policy
 from container_engine.toml_positions import place_of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import SiteError
-from container_engine.images.pack.namespaces import OWN_NAMESPACES
-from container_engine.images.store.files import publish
-from container_engine.images.store.files_beside import content
+from container_engine.files import publish
+from container_engine.images.confine.namespaces import OWN_NAMESPACES
+from container_engine.images.files_beside import content
 from container_engine.images.store.store import CLOCKS_S
 from container_engine.model import Excerpt, MisfitError
 from container_engine.ownership import fault

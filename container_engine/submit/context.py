@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.fetch.listener import Quiet
+from container_engine.images.listener import Quiet
 from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from container_engine.images.fetch.listener import Listener
+    from container_engine.images.listener import Listener
     from container_engine.images.store.void_store import VoidStore
     from container_engine.site.load import Configuration
 

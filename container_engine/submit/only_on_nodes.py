@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from container_engine.edf.pyxis_names import PREFIX
 from container_engine.errors import UserError
+from container_engine.images import squashfs
 from container_engine.images.image_config import DEFAULT_PATH
-from container_engine.images.pack import squashfs
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import Resolved
 from container_engine.plan.model import Image

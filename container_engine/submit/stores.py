@@ -7,21 +7,21 @@ import os
 from typing import TYPE_CHECKING
 
 from container_engine.errors import LaunchError, SiteError, UserError
-from container_engine.images.fetch.listener import Quiet
+from container_engine.images.files_beside import owner
+from container_engine.images.listener import Quiet
 from container_engine.images.policy import Rules
 from container_engine.images.pull_policy import Pull
-from container_engine.images.store.files_beside import owner
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.submit.site import configuration, node_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from container_engine.images.fetch.importing import Importer
-    from container_engine.images.fetch.listener import Listener
     from container_engine.images.fetch.registry import Skopeo
+    from container_engine.images.importing.adopt import Adopter
+    from container_engine.images.importing.importer import Importer
+    from container_engine.images.listener import Listener
     from container_engine.images.reference import Imported
-    from container_engine.images.store.adopt import Adopter
     from container_engine.images.store.void_store import VoidStore
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
@@ -47,7 +47,7 @@ def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -
 
 def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:
     """Return an importer that reports to the context's listener, unless `quiet` is set."""
-    from container_engine.images.fetch.importing import Importer, Limits
+    from container_engine.images.importing.importer import Importer, Limits
 
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     listener, wanted = _listener(context, quiet=quiet), rules(context, settings)
@@ -77,7 +77,7 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 
     It reports to the context's listener, unless `quiet` is set.
     """
-    from container_engine.images.store.adopt import Adopter
+    from container_engine.images.importing.adopt import Adopter
 
     listener = _listener(context, quiet=quiet)
     return Adopter(context.env, owner(context.uid), settings.import_timeout_s, listener)

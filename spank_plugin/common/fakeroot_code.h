@@ -1,4 +1,4 @@
-/* The filter of container_engine/images/pack/fakeroot.py. Made by docs/fakeroot.py. */
+/* The filter of container_engine/images/confine/fakeroot.py. Made by docs/fakeroot.py. */
 #ifndef CE_FAKEROOT_CODE_H
 #define CE_FAKEROOT_CODE_H
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from container_engine.images.fetch.importing import Importer, Limits
+from container_engine.images.importing.importer import Importer, Limits
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store.store import Store, Stores, architecture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import CeError
-from container_engine.images.fetch.importing import Importer, Limits
+from container_engine.images.importing.importer import Importer, Limits
 from container_engine.images.reference import RegistryImage
 from container_engine.images.store.store import Stores
 from tests.integration.faulty import ALL, BLOBS, MANIFESTS, Fault, Front, front

@@ -142,7 +142,7 @@ def test_an_image_is_imported_although_its_layers_are_somebody_elses(
     def refuse(_path: str) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("container_engine.images.pack.convert.os.utime", refuse)
+    monkeypatch.setattr("container_engine.images.importing.convert.os.utime", refuse)
     assert listing(person.get(image)) == {"/a", "/b", "/c"}
 
 
@@ -159,7 +159,7 @@ def test_a_layer_that_goes_while_it_is_wanted_is_downloaded_again(
             gone.append(path)
             os.unlink(path)  # as another process's ce gc --layers does
 
-    monkeypatch.setattr("container_engine.images.pack.convert.os.utime", tidy_up)
+    monkeypatch.setattr("container_engine.images.importing.convert.os.utime", tidy_up)
     assert listing(person.get(image)) == {"/a", "/b", "/c"}
     assert len(gone) == 1
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.images.store import identity
+from container_engine.images import identity
 from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member

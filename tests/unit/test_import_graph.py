@@ -30,7 +30,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
             *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
             *("deferred_operators", "slurm_conf", "slurm_variables"),
         ),
-        ("remove_tree", "private_files"),
+        ("remove_tree", "private_files", "files"),
         ("mountinfo", "mount_target"),
     ),
     "container_engine.cli": (

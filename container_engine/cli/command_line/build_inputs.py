@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
 from container_engine.errors import UserError
-from container_engine.images.pack.build import Recipe, find_containerfile
-from container_engine.images.pack.build_base import Base
-from container_engine.images.pack.containerfile_lines import (
+from container_engine.images import identity
+from container_engine.images.building.base import Base
+from container_engine.images.building.build import Recipe, find_containerfile
+from container_engine.images.building.containerfile_lines import (
     INSTRUCTIONS,
     UNKNOWN,
     bases_of,
@@ -19,7 +20,6 @@ from container_engine.images.pack.containerfile_lines import (
 )
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration
-from container_engine.images.store import identity
 from container_engine.process import reason
 from container_engine.submit.short_name import candidates
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Container, Mapping, Sequence
 
-    from container_engine.images.pack.containerfile_lines import From
+    from container_engine.images.building.containerfile_lines import From
     from container_engine.images.store.store import Stores
     from container_engine.submit.context import Context
 

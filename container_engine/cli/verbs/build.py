@@ -10,9 +10,9 @@ from container_engine.cli.command_line.build_inputs import read, recipe_of, refu
 from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
-from container_engine.images.fetch.importing import unusable
-from container_engine.images.pack.build import Builder
-from container_engine.images.pack.containerfile_lines import entrypoint_of, without_effect
+from container_engine.images.building.build import Builder
+from container_engine.images.building.containerfile_lines import entrypoint_of, without_effect
+from container_engine.images.importing.importer import unusable
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     LOCAL_REGISTRY,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.images.pack.build import Recipe
-    from container_engine.images.pack.containerfile_lines import From
+    from container_engine.images.building.build import Recipe
+    from container_engine.images.building.containerfile_lines import From
     from container_engine.images.store.store import Stores
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context

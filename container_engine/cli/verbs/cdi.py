@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.printing import output
 from container_engine.errors import UserError
-from container_engine.images.store.files import replace
+from container_engine.files import replace
 from container_engine.node.devices.cdi_generate import MAKERS
 from container_engine.process import reason
 

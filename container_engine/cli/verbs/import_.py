@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from container_engine import process
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
+from container_engine.images.importing.adopt import to_file
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     PODMAN,
@@ -21,7 +22,6 @@ from container_engine.images.reference import (
     parse_source,
     without_tag,
 )
-from container_engine.images.store.adopt import to_file
 from container_engine.images.store.store import architecture
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config

@@ -10,10 +10,9 @@ from container_engine import __version__
 from container_engine.cli.command_line.image_argument import environment_of
 from container_engine.cli.printing import output
 from container_engine.errors import UserError
-from container_engine.images import lock
+from container_engine.files import size_text
+from container_engine.images import identity, lock
 from container_engine.images.reference import FileImage, parse
-from container_engine.images.store import identity
-from container_engine.images.store.files import size_text
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offer_here
 from container_engine.submit.lock_state import declared

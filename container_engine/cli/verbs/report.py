@@ -10,8 +10,8 @@ from container_engine.cli.jobs.running_steps import trace_directory
 from container_engine.cli.printing import output
 from container_engine.cli.texts import report_parts
 from container_engine.errors import CeError, UserError
-from container_engine.images.fetch.listener import Quiet
-from container_engine.images.store.files import replace
+from container_engine.files import replace
+from container_engine.images.listener import Quiet
 from container_engine.node.report import error_log
 from container_engine.process import reason
 from container_engine.submit.refused import RefusedError

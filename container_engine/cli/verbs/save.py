@@ -13,13 +13,13 @@ from container_engine.cli.printing import messages, output
 from container_engine.cli.printing.progress import listener
 from container_engine.edf.locate import is_path
 from container_engine.errors import UserError
-from container_engine.images.fetch.importing import unusable
-from container_engine.images.pack import session_files
-from container_engine.images.pack.free_space import FULL
+from container_engine.files import size_text
+from container_engine.images import identity
+from container_engine.images.free_space import FULL
+from container_engine.images.importing.importer import unusable
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
-from container_engine.images.store import drafts, identity
-from container_engine.images.store.files import size_text
+from container_engine.images.saving import drafts, session_files
 from container_engine.images.store.publish import install
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks

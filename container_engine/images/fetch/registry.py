@@ -14,8 +14,8 @@ from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import short_names
+from container_engine.images.files_beside import MOST, small
 from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
-from container_engine.images.store.files_beside import MOST, small
 from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:

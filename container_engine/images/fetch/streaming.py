@@ -14,9 +14,9 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.errors import CeError
-from container_engine.images.fetch.blobs import widen
 from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError
-from container_engine.images.pack.free_space import FULL
+from container_engine.images.free_space import FULL
+from container_engine.images.pack.blobs import widen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ from container_engine.images.pack.tar_stream import Entry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.images.pack.budget import Account
+    from container_engine.images.budget import Account
     from container_engine.images.pack.merge_rules import Paths, Visible
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING
 
 from container_engine import process
 from container_engine.errors import CeError, UserError
-from container_engine.images.fetch import blobs
-from container_engine.images.pack import chunks, merge_seek, merge_stream, squashfs, tar_stream
-from container_engine.images.pack.budget import UNLIMITED, Budget
+from container_engine.images import squashfs
+from container_engine.images.budget import UNLIMITED, Budget
+from container_engine.images.pack import blobs, chunks, merge_seek, merge_stream, tar_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

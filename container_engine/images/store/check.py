@@ -8,11 +8,10 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import image_config
-from container_engine.images.pack import squashfs
-from container_engine.images.store import identity, inventory, lease
-from container_engine.images.store.files import files_of, is_older, now_at, publish, sha256
-from container_engine.images.store.files_beside import small
+from container_engine.files import files_of, is_older, now_at, publish, sha256
+from container_engine.images import identity, image_config, squashfs
+from container_engine.images.files_beside import small
+from container_engine.images.store import inventory, lease
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name

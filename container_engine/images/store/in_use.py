@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import slurm
 from container_engine.errors import CeError
-from container_engine.images.store.files import now_at
+from container_engine.files import now_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

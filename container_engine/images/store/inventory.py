@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
+from container_engine.files import duration_text, files_of, is_older, now_at
 from container_engine.images import image_config
+from container_engine.images.files_beside import small
 from container_engine.images.store import publish
-from container_engine.images.store.files import duration_text, files_of, is_older, now_at
-from container_engine.images.store.files_beside import small
 from container_engine.images.store.publish import Use, belongings
 from container_engine.images.store.store import CLOCKS_S, Ref, read_ref, ref_name
 

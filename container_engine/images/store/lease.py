@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from container_engine.errors import UserError
-from container_engine.images.store.files import files_of, is_older, now_at
+from container_engine.files import files_of, is_older, now_at
 from container_engine.model import Excerpt, MisfitError
 from container_engine.process import reason
 

@@ -9,10 +9,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images import image_config
-from container_engine.images.store import identity
-from container_engine.images.store.files import publish
-from container_engine.images.store.files_beside import small
+from container_engine.files import publish
+from container_engine.images import identity, image_config
+from container_engine.images.files_beside import small
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

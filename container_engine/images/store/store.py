@@ -22,9 +22,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from container_engine.errors import UserError
+from container_engine.files import publish
+from container_engine.images import files_beside
 from container_engine.images.reference import ARCHITECTURES
-from container_engine.images.store import files_beside
-from container_engine.images.store.files import publish
 from container_engine.model import END, Excerpt, MisfitError
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ class Session(NamedTuple):
     namespace. `kept` is the directory of a container that lives with its job, else "". `images` are
     the paths of the images, the base first. `places` are the container's mount points, the user's
     homes, and all directories above them; `lines` are the lines that the engine has added to files
-    of the image, by file (both as in images/pack/container_archive.py).
+    of the image, by file (both as in images/saving/container_archive.py).
     """
 
     guard: int

@@ -25,7 +25,7 @@ _SEE = "container-save"
 # the first letter of the answer to the plugin
 _SAVED, _FAILED = "S", "F"
 _LONGEST = 8 * 1024
-# endings of the files beside an image (images/image_config.py, images/store/identity.py)
+# endings of the files beside an image (images/image_config.py, images/identity.py)
 _BESIDE = (".json", ".sha256")
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from container_engine.cli.printing import messages, progress
-from container_engine.images.fetch.listener import Quiet
+from container_engine.images.listener import Quiet
 
 HALF = ("tools:1", "downloading", 5 << 20, 10 << 20)
 

@@ -102,7 +102,7 @@ def test_no_variable_chooses_a_library_of_ce_and_all_reach_the_command(
 
 
 # It becomes a program of a build, which gets the environment of its process.
-_OF_BUILDS = "images/pack/fakeroot.py"
+_OF_BUILDS = "images/confine/fakeroot.py"
 
 
 def test_what_becomes_another_program_names_its_environment() -> None:

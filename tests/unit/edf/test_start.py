@@ -34,7 +34,7 @@ def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
     loaded = set(done.stdout.decode().split())
     assert "container_engine.submit.prepare" in loaded
-    fetching = {"container_engine.images.fetch.importing", "container_engine.images.scanning"}
+    fetching = {"container_engine.images.importing.importer", "container_engine.images.scanning"}
     slow = {"hashlib", "shutil", "socket", "subprocess", "tempfile", "threading", "traceback"}
     assert not loaded & {*fetching, *slow}
 

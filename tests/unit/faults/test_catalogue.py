@@ -20,7 +20,7 @@ ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
 LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
-    *("images/pack/session_files.py", "node/devices/cdi_generate.py"),
+    *("images/saving/session_files.py", "node/devices/cdi_generate.py"),
     *("node/inside/tasks.py", "node/start/ce_run.py"),
 }
 

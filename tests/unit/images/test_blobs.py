@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.fetch import blobs
+from container_engine.images.pack import blobs
 
 
 def read(path: Path) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.images.pack.build_failure import Output, failure
+from container_engine.images.building.failure import Output, failure
 from container_engine.process import CommandError
 
 _RECIPE = """\

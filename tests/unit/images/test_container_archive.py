@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.pack import container_archive
-from container_engine.images.pack.container_archive import Roots, Selection
+from container_engine.images.saving import container_archive
+from container_engine.images.saving.container_archive import Roots, Selection
 
 Saved = dict[str, tarfile.TarInfo]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.pack import apt
-from container_engine.images.pack.containerfile_lines import (
+from container_engine.images.building import apt
+from container_engine.images.building.containerfile_lines import (
     Mistake,
     bases_of,
     entrypoint_of,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.store import drafts, lease
+from container_engine.images.saving import drafts
+from container_engine.images.store import lease
 
 
 def left(place: Path, name: str = "", **owner: object) -> Path:
@@ -32,7 +33,7 @@ def remains(place: Path) -> set[str]:
 
 def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     text = """import os, sys
-from container_engine.images.store import drafts
+from container_engine.images.saving import drafts
 with drafts.directory(sys.argv[1], 60):
     os.kill(os.getpid(), 9)
 """

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from container_engine.images.pack import fakeroot
+from container_engine.images.confine import fakeroot
 
 ROOT = Path(__file__).parents[3]
 _SCRIPT = """

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images import lock
+from container_engine.images import files_beside, identity, lock
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.images.resolve import from_file
-from container_engine.images.store import files_beside, identity
 from container_engine.images.store.store import Store, Stores
 from tests.unit import squashfs
 

@@ -5,7 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from container_engine.images.store import identity, publish
+from container_engine.images import identity
+from container_engine.images.store import publish
 
 
 def test_a_digest_is_known_until_the_file_changes(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from container_engine.errors import UserError
-from container_engine.images import lock
+from container_engine.images import identity, lock
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import identity
 from tests.unit import squashfs
 
 _DIGEST = "sha256:" + "a" * 64

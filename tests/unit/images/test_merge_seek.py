@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.pack.budget import UNLIMITED
+from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack.merge_seek import write_merged
 from tests.unit.images.oci import (
     COMPRESSORS,

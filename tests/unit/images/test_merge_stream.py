@@ -11,9 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from container_engine.errors import UserError
-from container_engine.images.fetch import blobs
-from container_engine.images.pack import merge_seek, merge_stream, tar_stream
-from container_engine.images.pack.budget import UNLIMITED
+from container_engine.images.budget import UNLIMITED
+from container_engine.images.pack import blobs, merge_seek, merge_stream, tar_stream
 from container_engine.images.pack.chunks import Stream
 from container_engine.images.pack.tar_stream import UnusualError
 from tests.unit.images import oci

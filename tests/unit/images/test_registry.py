@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import CeError, UserError
+from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
-from container_engine.images.fetch.blobs import LayerFile
 from container_engine.images.fetch.registry import (
     Remote,
     Skopeo,
@@ -19,7 +19,7 @@ from container_engine.images.fetch.registry import (
     small_blob,
 )
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
-from container_engine.images.pack.budget import Budget
+from container_engine.images.pack.blobs import LayerFile
 from container_engine.images.pack.pack import Packer
 from container_engine.images.policy import NO_RULES, Rules
 from container_engine.images.reference import LocalImage, RegistryImage, parse
@@ -178,7 +178,7 @@ def test_what_unpacks_to_far_more_than_the_site_allows_is_refused(
 def test_endless_names_are_refused(
     tmp_path: Path, slowly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("container_engine.images.pack.budget._ENTRIES", 10)
+    monkeypatch.setattr("container_engine.images.budget._ENTRIES", 10)
     members = [Member(f"f{number}") for number in range(20)]
     with pytest.raises(UserError, match="its layers have more than 10 files"):
         pack(tmp_path, members, Budget(10_000, UserError), slowly=slowly)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images.pack.squashfs import check, parse
+from container_engine.images.squashfs import check, parse
 from tests.unit import squashfs
 
 SIZE = 4096

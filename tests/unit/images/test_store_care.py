@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from container_engine.errors import UserError
-from container_engine.images.fetch.listener import Quiet
+from container_engine.images.importing.adopt import Adopter
+from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store import check, inventory, lease, publish, void_store
-from container_engine.images.store.adopt import Adopter
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.store import Store
 from tests.unit import squashfs

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import SiteError, UserError
+from container_engine.files import publish, sha256
+from container_engine.images import confine
+from container_engine.images.building import apt
+from container_engine.images.building.base import write_layout
+from container_engine.images.building.containerfile_lines import with_after_from
+from container_engine.images.building.failure import Output, failure
+from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.fetch.enroot_logins import auth_files
-from container_engine.images.pack import apt
-from container_engine.images.pack.build_base import write_layout
-from container_engine.images.pack.build_failure import Output, failure
-from container_engine.images.pack.containerfile_lines import with_after_from
-from container_engine.images.pack.namespaces import OWN_NAMESPACES
-from container_engine.images.store.files import publish, sha256
 from container_engine.ownership import fault
 from container_engine.process import reason
 from container_engine.secrecy import is_secret_name
@@ -35,15 +36,15 @@ from container_engine.secrecy import is_secret_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.images.pack.build_base import Base
+    from container_engine.images.building.base import Base
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
 # Podman's working directory, for files that must not outlive its processes. It needs a path that is
 # short and always the same: Podman is process 1 of its namespace.
 _RUN = "/proc/1/cwd"
 _RESULTS = f"{_RUN}/results"
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_SMALLROOT, _FAKEROOT = (os.path.join(_HERE, name) for name in ("smallroot.sh", "fakeroot.py"))
+_CONFINE = os.path.dirname(os.path.abspath(confine.__file__))
+_SMALLROOT, _FAKEROOT = (os.path.join(_CONFINE, name) for name in ("smallroot.sh", "fakeroot.py"))
 # with SYS_CHROOT a step could leave its chroot; the others have no use in the build's namespaces
 _NO_CAPABILITIES = ("SYS_CHROOT", "MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
 # Files that Podman reads: those below ~/.config/containers, except logins; those that variables
@@ -290,7 +291,7 @@ def _file(recipe: Recipe, directory: str) -> str:
 def _programs(env: Mapping[str, str]) -> list[str]:
     """Return the directories, outside of /usr, of the programs that run in the build's root."""
     podman = shutil.which("podman", path=env.get("PATH")) or "/usr/bin/podman"
-    own = [sys.prefix, sys.base_prefix, _HERE, os.path.dirname(os.path.realpath(podman))]
+    own = [sys.prefix, sys.base_prefix, _CONFINE, os.path.dirname(os.path.realpath(podman))]
     return [path for path in own if not path.startswith("/usr")]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.pack import confine
-from container_engine.images.pack.squashfs import unsquashfs
+from container_engine.images.confine import cage
+from container_engine.images.squashfs import unsquashfs
 from container_engine.process import CommandError
 from tests.unit import squashfs
 
@@ -64,7 +64,7 @@ def test_in_the_cage_files_can_be_read_and_nothing_else_can_be_done(
     (tmp_path / "file").write_text("content")
     argv = [sys.executable, "-I", "-c", _PROBE, str(tmp_path), str(victim)]
     done = subprocess.run(
-        argv, preexec_fn=confine.Cage().close, capture_output=True, text=True, timeout=60
+        argv, preexec_fn=cage.Cage().close, capture_output=True, text=True, timeout=60
     )
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert said.pop("read") == "done", done.stderr
@@ -79,7 +79,7 @@ def test_in_the_cage_files_can_be_read_and_nothing_else_can_be_done(
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "riscv64"])
 def test_the_filter_of_each_machine_is_one_that_the_kernel_takes(machine: str) -> None:
-    code = confine.program(machine)
+    code = cage.program(machine)
     assert (len(code) % 8, len(code) // 8 <= 4096) == (0, True)
 
 

@@ -8,7 +8,7 @@ import os
 import tempfile
 
 from container_engine.errors import UserError
-from container_engine.images.store.files import size_text
+from container_engine.files import size_text
 from container_engine.mountinfo import mounts
 from container_engine.process import reason
 

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.images import image_config
-from container_engine.images.fetch.importing import Waiting, unusable
+from container_engine.files import fresh_directory, sha256, size_text
+from container_engine.images import free_space, image_config, squashfs
 from container_engine.images.fetch.registry import check_platform
-from container_engine.images.pack import free_space, squashfs
+from container_engine.images.files_beside import read as read_beside
+from container_engine.images.importing.importer import Waiting, unusable
 from container_engine.images.pack.pack import Packer
 from container_engine.images.reference import LocalImage, plain_name
-from container_engine.images.store.files import fresh_directory, sha256, size_text
-from container_engine.images.store.files_beside import read as read_beside
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from container_engine.images.fetch.listener import Listener
+    from container_engine.images.listener import Listener
     from container_engine.images.store.store import Store
 
 _PIECE = 1 << 24

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.images.pack.confine import Cage
+from container_engine.images.confine.cage import Cage
 from container_engine.images.store.store import architecture
 
 if TYPE_CHECKING:

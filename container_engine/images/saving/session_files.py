@@ -12,7 +12,7 @@ import os
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError
-from container_engine.images.pack import container_archive
+from container_engine.images.saving import container_archive
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

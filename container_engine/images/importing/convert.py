@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, UserError
-from container_engine.images.fetch import blobs
 from container_engine.images.fetch.registry import check_platform, small_blob
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
+from container_engine.images.pack import blobs
 from container_engine.images.reference import RegistryImage
 
 if TYPE_CHECKING:

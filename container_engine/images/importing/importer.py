@@ -10,14 +10,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, SiteError, UserError
+from container_engine.files import fresh_directory, sha256, size_text
+from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.fetch.registry import Skopeo
-from container_engine.images.pack import free_space
 from container_engine.images.policy import NO_RULES
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
-from container_engine.images.store.files import fresh_directory, sha256, size_text
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import (
     install,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from container_engine.images.fetch.listener import Listener
     from container_engine.images.fetch.registry import Fetched, Remote
-    from container_engine.images.pack.convert import Maker, Place
+    from container_engine.images.importing.convert import Maker, Place
+    from container_engine.images.listener import Listener
     from container_engine.images.policy import Rules
     from container_engine.images.reference import Imported
     from container_engine.images.store.lease import Holder, Lease
@@ -131,7 +131,7 @@ class Importer:
     def _made_for(self, image: Imported) -> Iterator[Maker]:
         """Yield the maker with the login for the image's registry."""
         # not imported by launches whose image is there already
-        from container_engine.images.pack.convert import Maker
+        from container_engine.images.importing.convert import Maker
         from container_engine.images.pack.pack import Packer
 
         skopeo = self._skopeo

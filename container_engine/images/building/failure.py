@@ -11,14 +11,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from container_engine.errors import UserError
-from container_engine.images.fetch.registry import explained
-from container_engine.images.pack import apt
-from container_engine.images.pack.containerfile_lines import (
+from container_engine.images.building import apt
+from container_engine.images.building.containerfile_lines import (
     INSTRUCTIONS,
     line_of,
     line_of_complaint,
     shortened,
 )
+from container_engine.images.fetch.registry import explained
 from container_engine.images.reference import parse
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from container_engine import process
 from container_engine.errors import UserError
+from container_engine.files import sha256
 from container_engine.images.pack.chunks import Ahead, Stream
-from container_engine.images.store.files import sha256
 
 _InflateError: type[Exception]
 try:

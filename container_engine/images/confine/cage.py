@@ -16,7 +16,7 @@ import resource
 import struct
 from typing import NamedTuple
 
-from container_engine.images.pack import fakeroot
+from container_engine.images.confine import fakeroot
 
 _LOAD, _BITS, _EQUAL, _RETURN = 0x20, 0x45, 0x15, 0x06  # of classic BPF, as in linux/bpf_common.h
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO

@@ -119,7 +119,7 @@ def unsquashfs(
     It is confined, because the file may be anybody's. It runs with one thread: with one for each
     processor of a large host, it would exceed the limit on its memory.
     """
-    from container_engine.images.pack.confine import Cage  # only for images without a description
+    from container_engine.images.confine.cage import Cage  # only for images without a description
 
     argv = ["unsquashfs", "-processors", "1", *words]
     return process.output(argv, env, timeout_s, most, Cage().close)

@@ -11,8 +11,8 @@ import os
 from typing import NamedTuple
 
 from container_engine.errors import UserError
-from container_engine.images.store import files_beside
-from container_engine.images.store.files import publish, sha256
+from container_engine.files import publish, sha256
+from container_engine.images import files_beside
 
 SUFFIX = ".sha256"
 _NONE = "-"

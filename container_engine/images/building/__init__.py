@@ -1,0 +1,1 @@
+"""Build images from Containerfiles, for `ce build`."""

@@ -1,0 +1,1 @@
+"""Confine programs that read images of others, or build them."""

@@ -1,0 +1,1 @@
+"""Import images into stores and files: from registries, and from this host."""

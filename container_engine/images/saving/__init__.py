@@ -1,0 +1,1 @@
+"""Save running containers as images, for `ce save`."""
