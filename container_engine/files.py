@@ -1,4 +1,4 @@
-"""Write files atomically, make temporary directories, and read sizes and ages."""
+"""Write files atomically, make temporary directories, and read digests and ages."""
 
 from __future__ import annotations
 
@@ -74,23 +74,6 @@ def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | N
                 return None
             digest.update(data)
     return digest.hexdigest()
-
-
-def size_text(size: float) -> str:
-    with contextlib.suppress(StopIteration):
-        limit, unit = next(
-            (n, u) for n, u in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1024, "KiB")) if size >= n
-        )
-        return f"{size / limit:.{1 if size < 10 * limit else 0}f} {unit}"
-    return f"{size:.0f} B"
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has two; a negative one as 0 seconds."""
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 def files_of(directory: str) -> list[str]:

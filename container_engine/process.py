@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PIPE, _NOTHING = -1, -3
 _LOOK_S = 0.25
 _PIECE = 1 << 16
+_WIDE = 1 << 20
 
 
 class CommandError(CeError):
@@ -285,6 +286,14 @@ def running(
     ):
         yield
         child.kill()
+
+
+def widen(pipe: int) -> None:
+    """Enlarge a pipe's buffer for speed. Errors are ignored: users have a limit for it."""
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WIDE)
 
 
 class _Start(NamedTuple):

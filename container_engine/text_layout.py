@@ -1,4 +1,7 @@
-"""Wraps text at words to the width of a terminal; None stands for no limit. Pure."""
+"""Lay out text: sizes, durations, tables, lines wrapped at words. Pure.
+
+`columns` is the width of a terminal; None stands for no limit.
+"""
 
 from __future__ import annotations
 
@@ -125,6 +128,22 @@ def shortened(text: str, width: int) -> str:
         return text
     head = (width - 1) // 2
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes in the largest unit of which it has one."""
+    for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1024)):
+        if size >= length:
+            return f"{size / length:.{1 if size < 10 * length else 0}f} {unit}"
+    return f"{size:.0f} B"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has two; a negative one as 0 seconds."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def natural(name: str) -> list[tuple[int, str]]:

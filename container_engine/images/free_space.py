@@ -1,4 +1,4 @@
-"""Check, before work is done, that a file system has room for its result."""
+"""Check that a file system has room for a result before work is done, and explain its errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 import tempfile
 
 from container_engine.errors import UserError
-from container_engine.files import size_text
 from container_engine.mountinfo import mounts
 from container_engine.process import reason
+from container_engine.text_layout import size_text
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -37,6 +37,13 @@ def check(directory: str, wanted: int) -> None:
             raise UserError(
                 f"{reason(error)}: {needs}", _HINT, "store-full", name=directory
             ) from None
+
+
+def unusable(directory: str, error: OSError) -> UserError:
+    """Return the user's form of an error while something was written below `directory`."""
+    where = os.fspath(error.filename) if error.filename else directory
+    see = "store-full" if error.errno in FULL else "store-unusable"
+    return UserError(reason(error), see=see, name=where)
 
 
 def _reserve(directory: str, size: int) -> None:

@@ -12,7 +12,7 @@ from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
 from container_engine.images.building.build import Builder
 from container_engine.images.building.containerfile_lines import entrypoint_of, without_effect
-from container_engine.images.importing.importer import unusable
+from container_engine.images.free_space import unusable
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     LOCAL_REGISTRY,

@@ -14,7 +14,7 @@ from container_engine import process
 from container_engine.cli.printing import messages
 from container_engine.errors import SiteError, UserError
 from container_engine.images.fetch.registry import skopeos_words
-from container_engine.images.importing.importer import unusable
+from container_engine.images.free_space import unusable
 
 if TYPE_CHECKING:
     import argparse

@@ -13,10 +13,8 @@ from container_engine.cli.printing import messages, output
 from container_engine.cli.printing.progress import listener
 from container_engine.edf.locate import is_path
 from container_engine.errors import UserError
-from container_engine.files import size_text
 from container_engine.images import identity
-from container_engine.images.free_space import FULL
-from container_engine.images.importing.importer import unusable
+from container_engine.images.free_space import FULL, unusable
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
 from container_engine.images.saving import drafts, session_files
@@ -25,6 +23,7 @@ from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config
+from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

@@ -4,7 +4,7 @@ It is for builds in a user namespace with a single user. Changing an owner, beco
 and making a device fail there, which aborts package managers. A seccomp filter, which all children
 inherit, makes them succeed without an effect. In an image all files belong to root anyway.
 
-Standard library only; not imported by the rest of the package.
+Standard library only, because it also runs by its path.
 """
 
 import ctypes

@@ -1,1 +1,1 @@
-"""Fetch images from registries: names, logins, blobs, imports."""
+"""Fetch images from registries: names, logins, manifests, blobs."""

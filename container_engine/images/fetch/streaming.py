@@ -13,10 +13,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from container_engine import process
 from container_engine.errors import CeError
 from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError
 from container_engine.images.free_space import FULL
-from container_engine.images.pack.blobs import widen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ class Arrival:
         draft = self.draft(wanted)
         try:
             with open(draft, "wb", buffering=0) as file, proxy.blob(wanted.name, wanted.size) as fd:
-                widen(fd)
+                process.widen(fd)
                 self._receive(fd, file.fileno(), wanted)
             os.replace(draft, self.path(wanted))
         except BaseException as error:

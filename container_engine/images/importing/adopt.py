@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import process
 from container_engine.errors import UserError
-from container_engine.files import fresh_directory, sha256, size_text
+from container_engine.files import fresh_directory, sha256
 from container_engine.images import free_space, image_config, squashfs
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.files_beside import read as read_beside
-from container_engine.images.importing.importer import Waiting, unusable
+from container_engine.images.importing.importer import Waiting
+from container_engine.images.pack.directory import pack
 from container_engine.images.pack.pack import Packer
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
+from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from container_engine.images.listener import Listener
     from container_engine.images.store.store import Store
@@ -66,7 +68,7 @@ class Adopter(NamedTuple):
                 took = time.monotonic() - began
                 self.listener.say(f"{called}: imported, {size_text(size)} in {took:.1f} s")
         except OSError as error:
-            raise unusable(store.root, error) from None
+            raise free_space.unusable(store.root, error) from None
         return store.image(digest)
 
     def make(self, path: str, made: str, arch: str) -> bytes:
@@ -111,41 +113,7 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
             made = os.path.join(work, "image")
             install(made, adopter.make(source, made, arch), path)
     except OSError as error:
-        raise unusable(directory, error) from None
-
-
-def pack(
-    directory: str, target: str, packer: Packer, listener: Listener, *more: str
-) -> squashfs.Superblock:
-    """Pack a directory into `target` and report the progress. Raise CeError or OSError."""
-    total = sum(_sizes(directory))
-
-    def on_read(done: int) -> None:
-        listener.far(directory, "packing", min(done, total), total)
-
-    try:
-        return packer.pack_directory(directory, target, on_read, *more)
-    except process.CommandError as error:
-        # the reason precedes the line that reports the exit
-        said = [line.strip() for line in error.stderr.splitlines() if line.strip()]
-        message = "; ".join(said[-2:]) or error.message
-        text = f"mksquashfs: {message}"
-        raise UserError(text, see="image-format", details=error.details, name=directory) from None
-
-
-def _sizes(directory: str) -> Iterator[int]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    seen = set()
-    for where, _directories, names in os.walk(directory, onerror=fail):
-        for name in names:
-            status = os.lstat(os.path.join(where, name))
-            if status.st_nlink == 1:
-                yield status.st_size
-            elif status.st_ino not in seen:
-                seen.add(status.st_ino)
-                yield status.st_size
+        raise free_space.unusable(directory, error) from None
 
 
 def _check_tables(path: str, env: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, SiteError, UserError
-from container_engine.files import fresh_directory, sha256, size_text
+from container_engine.files import fresh_directory, sha256
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.fetch.registry import Skopeo
@@ -27,6 +27,7 @@ from container_engine.images.store.publish import (
     refuse_changed,
 )
 from container_engine.process import reason
+from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +108,7 @@ class Importer:
         try:
             return self._look_up(image, stores, own, pull, found)
         except OSError as error:
-            raise unusable(own.root, error) from None
+            raise free_space.unusable(own.root, error) from None
 
     def to_file(self, image: Imported, path: str, arch: str) -> str:
         """Write `path` and the configuration beside it; return the digest. Raise CeError."""
@@ -124,7 +125,7 @@ class Importer:
                 fetched = self._build(_Import(maker, image, remote, arch), (), place)
                 install(os.path.join(work, "image"), fetched.config, path)
         except OSError as error:
-            raise unusable(directory, error) from None
+            raise free_space.unusable(directory, error) from None
         return remote.digest
 
     @contextlib.contextmanager
@@ -356,9 +357,3 @@ def _check_room(directory: str, remote: Remote, place: Place) -> None:
     """Check the free space before anything is downloaded, as far as the sizes are known."""
     there = sum(blob.size for blob in remote.blobs if place.has(blob))
     free_space.check(directory, int(remote.size * (1 + _SPARE)) - there)
-
-
-def unusable(directory: str, error: OSError) -> UserError:
-    where = os.fspath(error.filename) if error.filename else directory
-    see = "store-full" if error.errno in free_space.FULL else "store-unusable"
-    return UserError(reason(error), see=see, name=where)

@@ -1,1 +1,1 @@
-"""Pack SquashFS files: merge layers, build Containerfiles, limit what archives unpack to."""
+"""Pack layers, or a directory, into SquashFS files."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import zlib
@@ -153,7 +152,7 @@ def _by_zstd(
 ) -> Iterator[Iterator[bytes]]:
     """Decompress data with zstd, which reads from a pipe that a thread fills."""
     end, start = os.pipe2(os.O_CLOEXEC)
-    widen(end)
+    process.widen(end)
     failed: list[Exception] = []
 
     def run() -> None:
@@ -170,7 +169,7 @@ def _by_zstd(
         thread.start()
         try:
             with process.reading(["zstd", "-dcq"], env, _TIMEOUT_S, compressed) as stream:
-                widen(stream.fileno())
+                process.widen(stream.fileno())
                 yield iter(lambda: os.read(stream.fileno(), _BUFFER), b"")
         finally:
             compressed.close()
@@ -178,12 +177,6 @@ def _by_zstd(
             thread.join()
             if failed:
                 raise failed[0]
-
-
-def widen(pipe: int) -> None:
-    """Enlarge a pipe's buffer for speed. Errors are ignored: users have a limit for it."""
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BUFFER)
 
 
 class Verification:

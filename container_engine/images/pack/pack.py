@@ -119,7 +119,7 @@ class Packer:
     def _merge(
         self, stack: Sequence[blobs.Layer], out: IO[bytes], on_read: Callable[[int], None]
     ) -> None:
-        blobs.widen(out.fileno())
+        process.widen(out.fileno())
         gather = chunks.Gather(out.fileno())
         merger = merge_stream.Merger(gather)
         account = self._budget.account()
