@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.errors import CeError, UserError
 from container_engine.images.fetch.registry import check_platform, small_blob
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
-from container_engine.images.pack import blobs
+from container_engine.images.pack import layers
 from container_engine.images.reference import RegistryImage
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Maker(NamedTuple):
         )
         check_platform(image, fetched.config, arch)
         self._pack(
-            [blobs.LayerFile(path) for path in fetched.layers], place, partial(far, "packing")
+            [layers.LayerFile(path) for path in fetched.layers], place, partial(far, "packing")
         )
         return fetched
 
@@ -82,8 +82,8 @@ class Maker(NamedTuple):
         # a silent registry must not delay the import beyond its overall limit
         silence_s = min(skopeo.look_up_s, skopeo.copy_s)
         arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, silence_s)
-        stack: list[blobs.Layer] = [
-            arrival.layer(blob) if blob in wanted else blobs.LayerFile(place.path(blob))
+        stack: list[layers.Layer] = [
+            arrival.layer(blob) if blob in wanted else layers.LayerFile(place.path(blob))
             for blob in remote.blobs
         ]
         try:
@@ -109,7 +109,7 @@ class Maker(NamedTuple):
         finally:
             arrival.close()
 
-    def _pack(self, stack: list[blobs.Layer], place: Place, packed: Callable[[int], None]) -> None:
+    def _pack(self, stack: list[layers.Layer], place: Place, packed: Callable[[int], None]) -> None:
         """Write `place.made`; `packed` is called with the bytes done."""
         done = 0
 

@@ -11,7 +11,7 @@ from container_engine import process
 from container_engine.errors import CeError, UserError
 from container_engine.images import squashfs
 from container_engine.images.budget import UNLIMITED, Budget
-from container_engine.images.pack import blobs, chunks, merge_seek, merge_stream, tar_stream
+from container_engine.images.pack import chunks, layers, merge_seek, merge_stream, tar_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,13 +54,15 @@ class Packer:
         self._budget = budget
 
     def pack(
-        self, stack: Sequence[blobs.Layer], target: str, on_read: Callable[[int], None]
+        self, stack: Sequence[layers.Layer], target: str, on_read: Callable[[int], None]
     ) -> squashfs.Superblock:
         """Pack layers, the lowest first, into `target`.
 
         `on_read` is called with the size of each piece that was read.
         """
-        check = blobs.Verification([one.path for one in stack if isinstance(one, blobs.LayerFile)])
+        check = layers.Verification(
+            [one.path for one in stack if isinstance(one, layers.LayerFile)]
+        )
         try:
             try:
                 self._feed(target, lambda out: self._merge(stack, out, on_read))
@@ -117,14 +119,14 @@ class Packer:
         return [*_TAR2SQFS, *queue, "--force", target]
 
     def _merge(
-        self, stack: Sequence[blobs.Layer], out: IO[bytes], on_read: Callable[[int], None]
+        self, stack: Sequence[layers.Layer], out: IO[bytes], on_read: Callable[[int], None]
     ) -> None:
         process.widen(out.fileno())
         gather = chunks.Gather(out.fileno())
         merger = merge_stream.Merger(gather)
         account = self._budget.account()
         for number, layer in reversed(list(enumerate(stack))):
-            with blobs.plain(layer, self._env, on_read, account.take) as stream:
+            with layers.plain(layer, self._env, on_read, account.take) as stream:
                 _add(merger, number, layer.path, tar_stream.Reader(stream, account.enter), stream)
         merger.finish()
         gather.flush()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from container_engine.errors import UserError
 from container_engine.images.budget import UNLIMITED
-from container_engine.images.pack import blobs, merge_seek, merge_stream, tar_stream
+from container_engine.images.pack import layers, merge_seek, merge_stream, tar_stream
 from container_engine.images.pack.chunks import Stream
 from container_engine.images.pack.tar_stream import UnusualError
 from tests.unit.images import oci
@@ -199,7 +199,7 @@ def test_layers_are_uncompressed_as_they_are_read(
     parts = [content[n::pieces] for n in range(pieces)]
     (tmp_path / "l").write_bytes(b"".join(map(oci.COMPRESSORS[compressor][1], parts)))
     read: list[int] = []
-    with blobs.plain(blobs.LayerFile(str(tmp_path / "l")), os.environ, read.append) as stream:
+    with layers.plain(layers.LayerFile(str(tmp_path / "l")), os.environ, read.append) as stream:
         assert stream.take(1 << 30) == b"".join(parts)
     assert sum(read) == (tmp_path / "l").stat().st_size
 
@@ -213,7 +213,7 @@ def test_a_layer_that_is_cut_short_is_named(
     (tmp_path / "l").write_bytes(whole[: len(whole) // 2])
     with (
         pytest.raises(UserError, match=f"^layer {tmp_path}/l: damaged: "),
-        blobs.plain(blobs.LayerFile(str(tmp_path / "l")), os.environ, lambda _n: None) as stream,
+        layers.plain(layers.LayerFile(str(tmp_path / "l")), os.environ, lambda _n: None) as stream,
     ):
         stream.drain()
 
@@ -222,5 +222,5 @@ def test_a_layer_with_another_content_than_its_name_says_is_removed(tmp_path: Pa
     wrong = tmp_path / ("0" * 64)
     wrong.write_bytes(b"x")
     with pytest.raises(UserError, match="does not match its digest"):
-        blobs.Verification([str(wrong)]).finish()
+        layers.Verification([str(wrong)]).finish()
     assert not wrong.exists()

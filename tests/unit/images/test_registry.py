@@ -19,7 +19,7 @@ from container_engine.images.fetch.registry import (
     small_blob,
 )
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
-from container_engine.images.pack.blobs import LayerFile
+from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer
 from container_engine.images.policy import NO_RULES, Rules
 from container_engine.images.reference import LocalImage, RegistryImage, parse

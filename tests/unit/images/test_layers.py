@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.pack import blobs
+from container_engine.images.pack import layers
 
 
 def read(path: Path) -> list[bytes]:
     found = []
-    with blobs.plain(blobs.LayerFile(str(path)), os.environ, lambda _size: None) as stream:
+    with layers.plain(layers.LayerFile(str(path)), os.environ, lambda _size: None) as stream:
         while piece := stream.some(1 << 30):
             found.append(bytes(piece))
     return found
