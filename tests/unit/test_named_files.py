@@ -19,8 +19,9 @@ PATH = re.compile(
 )
 # A part in capitals stands for several names.
 PLACEHOLDER = re.compile(r"[A-Z]{4}")
+# In Python, strings that name a test count, too; other strings name files that tests make.
 COMMENTS = {
-    ".py": re.compile(r'"""[\s\S]*?"""|#.*'),
+    ".py": re.compile(r'"""[\s\S]*?"""|#.*|"tests/[\w./-]*"'),
     ".c": re.compile(r"/\*[\s\S]*?\*/"),
     ".h": re.compile(r"/\*[\s\S]*?\*/"),
     "": re.compile(r"^\s*#.*", re.MULTILINE),
@@ -65,3 +66,8 @@ def test_a_name_of_no_file_is_found(suffix: str) -> None:
     }[suffix]
     assert missing(text, suffix) == {"container_engine/gone.py"}
     assert missing(text.replace("gone", "errors"), suffix) == set()
+
+
+def test_a_string_that_names_no_test_is_found() -> None:
+    assert missing('run("tests/unit/gone.py")\n', ".py") == {"tests/unit/gone.py"}
+    assert missing('run("tests/unit/test_errors.py")\n', ".py") == set()
