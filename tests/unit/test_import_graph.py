@@ -52,6 +52,16 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("hook_conditions", "plan_json"),
         ("pattern", "plan_types", "node_name", "file_signatures", "memo_directory"),
     ),
+    "container_engine.images": (
+        ("importing", "building", "saving", "scanning", "details"),
+        ("store", "fetch", "pack"),
+        ("describe_image",),
+        ("resolve", "lock"),
+        ("identity", "image_config", "policy"),
+        ("squashfs", "files_beside"),
+        ("confine",),
+        ("reference", "pull_policy", "budget", "free_space", "listener"),
+    ),
 }
 LEVELS = {
     package: {room: level for level, rooms in enumerate(rows) for room in rooms}
