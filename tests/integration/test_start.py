@@ -94,12 +94,48 @@ def test_an_entrypoint_that_is_missing_is_named(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("way", ["crun", "podman"])
-def test_an_entrypoint_below_the_working_directory_is_answered(engine: Engine, way: str) -> None:
-    config = {"Entrypoint": ["./entry.sh"], "WorkingDir": "/bin", "Env": ["PATH=/bin"]}
+@pytest.mark.parametrize("workdir", ["/bin", "/made/for/it", "/"])
+def test_an_entrypoint_starts_in_the_images_working_directory(
+    engine: Engine, way: str, workdir: str
+) -> None:
+    """Tasks start where the EDF says."""
+    program = "./sh" if workdir == "/bin" else "/bin/sh"
+    entrypoint = [program, "-c", 'export AT="$(pwd)"; exec "$@"', "entry"]
+    config = {"Entrypoint": entrypoint, "WorkingDir": workdir, "Env": ["PATH=/bin"]}
     image = engine.linked_image(config)
-    settings = f'entrypoint = true\n[annotations]\n"com.ce.start" = "{way}"'
-    message = engine.refusal(engine.edf(settings, image))
-    assert message.endswith("(entrypoints start in '/', not in the image's WORKDIR)")
+    edf = engine.edf(f'entrypoint = true\nworkdir = "/etc"\n{_started_by(way)}', image)
+    assert engine.output(edf, "sh", "-c", 'echo "$AT $(pwd)"') == f"{workdir} /etc\n"
+
+
+@pytest.mark.parametrize("way", ["crun", "podman"])
+@pytest.mark.parametrize(("flag", "has_it"), [("", False), (":ro", False), (":ro", True)])
+def test_the_images_working_directory_is_not_made_in_what_is_mounted(
+    engine: Engine, way: str, flag: str, *, has_it: bool
+) -> None:
+    mounted = engine.scratch / "mounted"
+    (mounted / "app" if has_it else mounted).mkdir(parents=True)
+    mounted.chmod(0o777)
+    entrypoint = ["/bin/sh", "-c", 'export AT="$(pwd)"; exec "$@"', "entry"]
+    config = {"Entrypoint": entrypoint, "WorkingDir": "/mnt/app", "Env": ["PATH=/bin"]}
+    settings = f'entrypoint = true\nworkdir = "/etc"\nmounts = ["{mounted}:/mnt{flag}"]'
+    edf = engine.edf(f"{settings}\n{_started_by(way)}", engine.linked_image(config))
+    assert engine.output(edf, "sh", "-c", "echo $AT") == f"{'/mnt/app' if has_it else '/'}\n"
+    assert [path.name for path in mounted.iterdir()] == ["app"] * has_it
+
+
+@pytest.mark.parametrize("way", ["crun", "podman"])
+def test_an_entrypoint_that_is_not_below_the_working_directory_is_answered(
+    engine: Engine, way: str
+) -> None:
+    config = {"Entrypoint": ["./entry.sh"], "WorkingDir": "/bin", "Env": ["PATH=/bin"]}
+    message = engine.refusal(
+        engine.edf(f"entrypoint = true\n{_started_by(way)}", engine.linked_image(config))
+    )
+    assert message.endswith("(entrypoints start in the image's WORKDIR)")
+
+
+def _started_by(way: str) -> str:
+    return f'[annotations]\n"com.ce.start" = "{way}"'
 
 
 def test_an_entrypoint_that_never_goes_on_is_given_up(engine: Engine) -> None:

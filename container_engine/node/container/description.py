@@ -176,6 +176,7 @@ class Container:
         ids: tuple[int, int],
         writable: bool,
         entrypoint: Sequence[str],
+        workdir: str,
         mounts: Sequence[NodeMount],
         devices: Sequence[str],
         annotations: Mapping[str, str],
@@ -185,6 +186,8 @@ class Container:
         self.uid, self.gid = ids
         self.writable = writable
         self.entrypoint = entrypoint
+        # of the entrypoint, as the image has it; that of tasks is theirs
+        self.workdir = workdir
         self.mounts = mounts
         self.devices = devices
         self.annotations = annotations

@@ -109,7 +109,7 @@ def _isolation(container: Container) -> list[str]:
         "--security-opt=label=disable",
         "--security-opt=apparmor=unconfined",
         "--security-opt=unmask=ALL",
-        "--workdir=/",
+        f"--workdir={container.workdir}",
         *([] if container.writable else ["--read-only"]),
     ]
 

@@ -59,7 +59,7 @@ _CGROUP_WORDS = (
 )
 _BELOW_WORDS = " (a mount's destination would be below a file of the image)"
 _KIND_WORDS = " (only a file can be mounted on a file of the image, a directory on a directory)"
-_RELATIVE_WORDS = " (entrypoints start in '/', not in the image's WORKDIR)"
+_RELATIVE_WORDS = " (entrypoints start in the image's WORKDIR)"
 _RELATIVE_HINT = "write a full path into ENTRYPOINT of the Dockerfile, or entrypoint = false"
 _FOREIGN_WORDS = " (the image is for a different processor than this node's)"
 _KIND_HINT = "name a destination of the same kind, or one that the image does not have"

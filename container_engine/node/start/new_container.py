@@ -11,6 +11,7 @@ import os
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_image,
+    entrypoints_workdir,
     resolve_devices,
     resolve_mounts,
     site_programs,
@@ -199,12 +200,14 @@ class NewContainer:
 
 def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
     """Return the plan's container; add an error to `lacks` for each thing that the node lacks."""
+    mounts = resolve_mounts(plan, node, lacks)
     return Container(
         # being root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
         writable=plan["writable"],
         entrypoint=plan["entrypoint"],
-        mounts=resolve_mounts(plan, node, lacks),
+        workdir=entrypoints_workdir(plan, mounts),
+        mounts=mounts,
         devices=resolve_devices(plan, node, lacks),
         annotations=plan["annotations"],
         unshared=plan["settings"].get("unshare", ()),

@@ -66,6 +66,7 @@ def container(
         ids=ids,
         writable=writable,
         entrypoint=entrypoint,
+        workdir="/",
         mounts=mounts,
         devices=devices,
         annotations=annotations or {},
