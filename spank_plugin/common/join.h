@@ -9,15 +9,7 @@
 #include <stddef.h>
 
 #include "error.h"
-
-/* The most namespaces that a container can have of its own besides the user and mount namespaces: network,
- * IPC, UTS, PID. */
-#define CE_MAX_UNSHARED 4
-
-/* A guard's report that a container is ready begins with one of these letters and has the guard's pidfd at
- * this index of its descriptors. CE_REPORT_OF_TASKS: each task has a container of its own; this report is
- * about the first of them, and its last descriptor is the socket at which tasks ask for theirs. */
-enum { CE_REPORT_OF_NODE = 'R', CE_REPORT_OF_TASKS = 'T', CE_REPORTED_GUARD = 3 };
+#include "protocol.h"
 
 /* A container that a process can join, with what is known of its session. */
 struct ce_container {

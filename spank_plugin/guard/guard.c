@@ -1,9 +1,8 @@
 /*
  * ce-guard: process 1 of a PID namespace in which everything a container owns lives.
  *
- * ce-guard CONTROL WATCH LIFE SPECIFICATION [USER_NS]     (open descriptors; LIFE may be -1)
- *
- * USER_NS is that of a guard whose container this step joins (guard_kept.c).
+ * Its arguments are descriptors (enum ce_guard_arg). A guard that is started with a user namespace joins
+ * another one's container (guard_kept.c).
  *
  * Runs as the user, never with a privilege. The process that the launcher starts makes the
  * namespaces; its child, process 1, does the rest. Cleanup is a property, not a procedure: when
@@ -210,14 +209,15 @@ int main(int argc, char **argv)
 {
 	struct guard guard = GUARD_INIT;
 
-	if (argc != 5 && argc != 6) {
+	if (argc != 1 + CE_GUARD_LEAST && argc != 1 + CE_GUARD_MOST) {
 		fprintf(stderr, "ce-guard: started by the container engine's launcher only\n");
 		return CE_EXIT_ENGINE;
 	}
-	guard.control = ce_descriptor(argv[1]);
-	guard.watch = ce_descriptor(argv[2]);
-	guard.life = ce_descriptor(argv[3]);
-	int specification = ce_descriptor(argv[4]), user_ns = argc == 6 ? ce_descriptor(argv[5]) : -1;
+	guard.control = ce_descriptor(argv[1 + CE_GUARD_CONTROL]);
+	guard.watch = ce_descriptor(argv[1 + CE_GUARD_WATCH]);
+	guard.life = ce_descriptor(argv[1 + CE_GUARD_LIFE]);
+	int specification = ce_descriptor(argv[1 + CE_GUARD_SPECIFICATION]);
+	int user_ns = argc == 1 + CE_GUARD_MOST ? ce_descriptor(argv[1 + CE_GUARD_USER_NS]) : -1;
 	if (guard.control < 0 || guard.watch < 0 || specification < 0)
 		return CE_EXIT_ENGINE;
 	return run(&guard, specification, user_ns);

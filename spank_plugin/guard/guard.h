@@ -25,11 +25,11 @@
 
 #include "common/error.h"
 #include "common/io.h"
-#include "common/join.h"
+#include "common/protocol.h"
 
 /* GUARD_MAX_STAMPS is in bytes: the stamps have a line for each kind of operation, far fewer than would
  * fit */
-enum { GUARD_MAX_CONTAINER = 4 + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
+enum { GUARD_MAX_CONTAINER = CE_AT_UNSHARED + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
@@ -52,8 +52,7 @@ struct guard {
 		char *door;    /* the path of the socket that other steps come to, on the heap */
 		int listening; /* that socket, -1 until the container is ready */
 		int has_mounts; /* whether this guard has joined a container and made a mount namespace */
-		/* its user namespace, mount namespace, environment, mountinfo, other namespaces of its own */
-		int container[GUARD_MAX_CONTAINER];
+		int container[GUARD_MAX_CONTAINER]; /* enum ce_container_fd */
 		size_t count; /* of these, 0 until they are known */
 	} kept;
 	struct guard_tasks {

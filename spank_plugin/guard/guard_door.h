@@ -18,10 +18,9 @@ void guard_keep_root(struct guard *guard, const char *path);
 void guard_open_door(struct guard *guard);
 
 /* Answer a process of this user that has connected to the door. The first packet has the descriptors of the
- * guard's user namespace, of the container's user and mount namespaces, of its environment, of its mountinfo,
- * and of its other namespaces. Then one for each image has its path and its server's FUSE device, and the
- * one of "." a mount of the container's root, unless another guard has mounted that. A packet of one NUL
- * shows that nothing is missing. */
+ * guard's user namespace and of the container (enum ce_container_fd). Then one for each image has its path
+ * and its server's FUSE device, and the one of "." a mount of the container's root, unless another guard has
+ * mounted that. A packet of one NUL shows that nothing is missing. */
 void guard_answer_door(struct guard *guard);
 
 #endif

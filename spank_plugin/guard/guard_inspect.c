@@ -49,7 +49,7 @@ int guard_op_note(struct guard *guard, char **args)
 	packet = malloc(length + 1);
 	if (packet == NULL)
 		return guard_fail(guard, "out of memory");
-	packet[0] = 'N';
+	packet[0] = CE_REPORT_NOTE;
 	memcpy(packet + 1, args[0], length);
 	if (ce_send(guard->control, packet, length + 1, NULL, 0) < 0)
 		return guard_fail(guard, "cannot report to the launcher");

@@ -38,7 +38,7 @@ static const struct operation {
 	{ "fuse-again", 3, guard_op_fuse_again },
 	{ "root-again", 2, guard_op_root_again },
 	{ "bind-inside", 2, guard_op_bind_inside },
-	{ "joined", 4, guard_op_joined },
+	{ "joined", CE_AT_UNSHARED, guard_op_joined },
 	{ "each", 2, guard_op_each },
 };
 

@@ -74,8 +74,7 @@ guard_operation guard_op_root_again;
  * step's MPI. MOUNT_NS is a descriptor, which stays open. */
 guard_operation guard_op_bind_inside;
 
-/* joined USER_NS MOUNT_NS ENVIRONMENT MOUNTINFO [NAMESPACE…]: report the container of another guard, by
- * descriptors. */
+/* joined DESCRIPTOR…: report the container of another guard (enum ce_container_fd). */
 guard_operation guard_op_joined;
 
 /* each SIZE DIR: report a container that the operations after this one make, with a tmpfs of its own over

@@ -40,8 +40,8 @@ void guard_report_failure(struct guard *guard)
 	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, MAX_LOG, &size);
 	CE_AUTO_FREE char *report = NULL;
 	const char *tail = log != NULL && size > MAX_REPORT ? log + size - MAX_REPORT : log;
-	int length = asprintf(&report, "E%s\n%d\n%s\n%s%s%s", guard->stage, guard->stage_errno,
-			      ce_error_text(&guard->err), tail != NULL ? tail : "",
+	int length = asprintf(&report, "%c%s\n%d\n%s\n%s%s%s", CE_REPORT_FAILED, guard->stage,
+			      guard->stage_errno, ce_error_text(&guard->err), tail != NULL ? tail : "",
 			      hooks != NULL ? "\f" : "", hooks != NULL ? hooks : "");
 
 	if (length > 0)
@@ -55,7 +55,7 @@ void guard_stamp(struct guard *guard, const char *name)
 	struct timespec now;
 
 	if (guard->stamps_size == 0)
-		guard->stamps[guard->stamps_size++] = 'R';
+		guard->stamps[guard->stamps_size++] = CE_REPORT_OF_NODE;
 	if (guard->last_stamp != NULL && strcmp(guard->last_stamp, name) == 0)
 		return;
 	size_t room = sizeof guard->stamps - guard->stamps_size;
@@ -156,12 +156,17 @@ int guard_report_ready(struct guard *guard, int process_dir)
 	CE_AUTO_FD mounts = open_in(guard, process_dir, "mountinfo");
 	if (mounts < 0)
 		return -1;
-	int container[GUARD_MAX_CONTAINER] = { user_ns, mount_ns, environment, mounts };
-	size_t count = 4;
+	int container[GUARD_MAX_CONTAINER] = {
+		[CE_AT_USER_NS] = user_ns,
+		[CE_AT_MOUNT_NS] = mount_ns,
+		[CE_AT_ENVIRONMENT] = environment,
+		[CE_AT_MOUNTS] = mounts,
+	};
+	size_t count = CE_AT_UNSHARED;
 	int rc = open_all_unshared(guard, process_dir, container, &count);
 	if (rc == 0)
 		rc = guard_report_container(guard, container, count);
-	while (count > 4)
+	while (count > CE_AT_UNSHARED)
 		close(container[--count]);
 	return rc;
 }
@@ -173,9 +178,10 @@ int guard_report_container(struct guard *guard, const int container[], size_t co
 
 	if (self < 0)
 		return guard_fail(guard, "cannot open a descriptor of the guard");
-	memcpy(fds, container, 3 * sizeof *fds);
-	fds[3] = self;
-	memcpy(fds + 4, container + 3, (count - 3) * sizeof *fds);
+	const size_t before = CE_REPORTED_GUARD;
+	memcpy(fds, container, before * sizeof *fds);
+	fds[CE_REPORTED_GUARD] = self;
+	memcpy(fds + before + 1, container + before, (count - before) * sizeof *fds);
 	guard_stamp(guard, "ready");
 	if (send_ready(guard, fds, count + 1) < 0)
 		return guard_fail(guard, "cannot answer the launcher");

@@ -8,14 +8,12 @@
  * of one kind count as one. */
 void guard_stamp(struct guard *guard, const char *name);
 
-/* Report that the container is ready whose first process has this /proc directory: the stamps, the end of our
- * children's output, descriptors of its user and mount namespaces and its environment, a pidfd of this
- * process, and descriptors of its mountinfo and its other namespaces. Return 0, or -1 after guard_fail. */
+/* Report that the container is ready whose first process has this /proc directory (enum ce_reported_fd), with
+ * the stamps and the end of our children's output. Return 0, or -1 after guard_fail. */
 int guard_report_ready(struct guard *guard, int process_dir);
 
-/* Send the same report for a container of these descriptors: its user and mount namespaces, its environment,
- * its mountinfo, and its other namespaces, which remain the caller's. Keep copies for later steps
- * (guard_keep_container). */
+/* Send the same report for a container of these descriptors (enum ce_container_fd), which remain the
+ * caller's. Keep copies for later steps (guard_keep_container). */
 int guard_report_container(struct guard *guard, const int container[], size_t count);
 
 /* Report the failure: the current operation, the errno and the message of guard_fail, the end of our

@@ -24,10 +24,8 @@
 #include "guard_report.h"
 
 enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
-/* WANTED: a task's packet to process 1, with one end of a socket pair and the task's pidfd; and process 1's
- * packet to the first keeper, with the pidfd alone. ENDED: the packet of a keeper whose container has ended,
- * with the cause */
-#define WANTED "J"
+/* The packet of a keeper whose container has ended, with the cause. CE_ASK is also process 1's packet to the
+ * first keeper, with the task's pidfd alone. */
 #define ENDED "X"
 
 /* ---- a keeper ---------------------------------------------------------------------------------- */
@@ -155,12 +153,12 @@ static int await_first(struct guard *guard)
 		ssize_t n = ce_receive(keeper, 0, text, MAX_PACKET, fds);
 		if (n <= 0)
 			return guard_fail(guard, "the process that makes a task's container ended");
-		if (text[0] == 'R')
+		if (text[0] == CE_REPORT_OF_NODE)
 			return report_first(guard, text, (size_t)n, fds);
 		ce_close_all(fds);
 		(void)ce_send(guard->control, text, (size_t)n, NULL, 0);
 		/* a failure: the launcher explains it */
-		if (text[0] == 'E')
+		if (text[0] == CE_REPORT_FAILED)
 			_exit(CE_EXIT_ENGINE);
 	}
 }
@@ -177,8 +175,10 @@ static void give_first(struct guard *guard, int visitor, int task)
 {
 	struct guard_tasks *tasks = &guard->tasks;
 
-	(void)ce_send(visitor, "R", 1, tasks->first, ce_count_fds(tasks->first));
-	(void)ce_send(tasks->first_keeper, WANTED, 1, &task, 1);
+	const char report = CE_REPORT_OF_NODE;
+
+	(void)ce_send(visitor, &report, 1, tasks->first, ce_count_fds(tasks->first));
+	(void)ce_send(tasks->first_keeper, CE_ASK, 1, &task, 1);
 	ce_close_all(tasks->first);
 	ce_close_fd(&tasks->first_keeper);
 }
@@ -195,11 +195,11 @@ static int answer_task(struct guard *guard)
 	if (text[0] == ENDED[0]) {
 		errno = 0;
 		rc = guard_fail(guard, "of a task's container: %s", text + 1);
-	} else if (text[0] == WANTED[0] && fds[0] >= 0 && fds[1] >= 0) {
+	} else if (text[0] == CE_ASK[0] && fds[CE_ASKED_COUNT - 1] >= 0) {
 		if (guard->tasks.first_keeper >= 0)
-			give_first(guard, fds[0], fds[1]);
+			give_first(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
 		else
-			rc = start_keeper(guard, fds[0], fds[1]);
+			rc = start_keeper(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
 	}
 	ce_close_all(fds);
 	return rc;

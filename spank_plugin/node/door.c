@@ -39,7 +39,7 @@ static int take_container(struct ce_visit *visit, int fds[CE_MAX_FDS])
 	visit->guards_ns = fds[0];
 	for (size_t i = 1; i < CE_MAX_FDS && fds[i] >= 0; i++)
 		visit->container[visit->count++] = fds[i];
-	return visit->count >= CE_LEAST_CONTAINER ? 0 : -1;
+	return visit->count >= CE_AT_UNSHARED ? 0 : -1;
 }
 
 /* Keep the FUSE device of an image's server. Close the mount of the container's root: only a step that starts

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "common/io.h"
+#include "common/protocol.h"
 #include "join_memo.h"
 
 /* CE_DOOR_CONTAINER: the most descriptors of the container; the guard's user namespace precedes them in the
@@ -16,14 +17,12 @@ enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 1
  * close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the guard's user namespace */
-	int container[CE_DOOR_CONTAINER]; /* user and mount namespaces, environment, mountinfo, others */
+	int container[CE_DOOR_CONTAINER]; /* enum ce_container_fd */
 	size_t count;
 	char *images[CE_DOOR_IMAGES]; /* paths, on the heap */
 	int devices[CE_DOOR_IMAGES];  /* FUSE devices of their servers */
 	size_t image_count;
 };
-
-enum { CE_AT_ENVIRONMENT = 2, CE_LEAST_CONTAINER = 4 };
 
 /* Ask at the doors in a container's directory, one after the other, until there is a guard at one. Return 0,
  * or -1 if there is none, if it does not answer in time, and if anything in its answer is doubtful. Call

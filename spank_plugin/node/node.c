@@ -8,7 +8,7 @@
  *  - A step starts a container of its own (start_memo.h), and nothing that the launcher looked at has
  * changed. The guard makes its namespaces meanwhile, also where Python starts.
  *
- * node REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN, as plugin/launcher.c calls it
+ * Its arguments are those of enum ce_launcher_arg, up to the time at which it was started.
  *
  * If anything is doubtful it undoes what it did and becomes the launcher, which does the same, or explains
  * why not. Runs as the user. Exit code: 0 after an answer, 125 for a failure of the engine.
@@ -33,6 +33,7 @@
 #include "common/error.h"
 #include "common/io.h"
 #include "common/planner_output.h"
+#include "common/protocol.h"
 #include "door.h"
 #include "join_memo.h"
 #include "memo_directory.h"
@@ -45,12 +46,9 @@
 #define NODE_NAME "SLURMD_NODENAME" /* set by the plugin, from the environment of the first task */
 
 enum { MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
-enum { GUARD_ARGS = 5, EARLY = 3 };
-/* the descriptors of the command line, in their order */
-enum { REPLY, PLAN, ENVIRONMENT, WATCH, LIFE, GIVEN };
 
 struct start {
-	int given[GIVEN];
+	int given[CE_ARG_FDS];
 	int64_t begun;
 	const char *prefix, *node;
 	struct ce_step_env env;
@@ -71,14 +69,12 @@ struct start {
 
 /* ---- becoming the launcher --------------------------------------------------------------------- */
 
-static int fail(int reply, const char *what)
+/* Report to the plugin that a program cannot be started. Return the exit code. */
+static int fail(int reply, const char *program)
 {
-	char answer[PATH_MAX + 512];
-	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
-			      CE_EXIT_ENGINE, what, strerror(errno), ce_start_help(errno));
+	int number = errno;
 
-	if (length > 0 && (size_t)length < sizeof answer)
-		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+	ce_answer_not_started(reply, program, strerror(number), ce_start_help(number));
 	return CE_EXIT_ENGINE;
 }
 
@@ -86,25 +82,30 @@ static int fail(int reply, const char *what)
  * if one was. On failure answer the plugin, and return the exit code. */
 static int become_launcher(const struct start *start, char **given)
 {
-	char program[PATH_MAX + 64], numbers[EARLY][16];
-	char *argv[GIVEN + EARLY + 3] = { program };
-	const int early[EARLY] = { start->early.control, start->early.specification, (int)start->early.pid };
-	int count = 1;
+	char program[PATH_MAX + 64], numbers[CE_ARG_MOST][16];
+	char *argv[1 + CE_ARG_MOST + 1] = { program };
+	const int early[CE_ARG_MOST] = {
+		[CE_ARG_CONTROL] = start->early.control,
+		[CE_ARG_PIPE] = start->early.specification,
+		[CE_ARG_PID] = (int)start->early.pid,
+	};
 
 	snprintf(program, sizeof program, "%s/libexec/container-engine/launcher", start->prefix);
-	for (; count < GIVEN + 2; count++)
-		argv[count] = given[count];
-	for (int i = 0; i < EARLY && start->early.pid > 0; i++) {
+	for (int i = 0; i < CE_ARG_COUNT; i++)
+		argv[1 + i] = given[1 + i];
+	for (int i = CE_ARG_COUNT; i < CE_ARG_MOST && start->early.pid > 0; i++) {
 		snprintf(numbers[i], sizeof numbers[i], "%d", early[i]);
-		argv[count++] = numbers[i];
+		argv[1 + i] = numbers[i];
 	}
-	for (int i = 0; i < GIVEN; i++)
+	for (int i = 0; i < CE_ARG_FDS; i++)
 		(void)fcntl(start->given[i], F_SETFD, 0);
-	for (int i = 0; i < EARLY - 1 && start->early.pid > 0; i++)
-		(void)fcntl(early[i], F_SETFD, 0);
+	if (start->early.pid > 0) {
+		(void)fcntl(start->early.control, F_SETFD, 0);
+		(void)fcntl(start->early.specification, F_SETFD, 0);
+	}
 	unsetenv(NODE_NAME);
 	execv(program, argv);
-	return fail(start->given[REPLY], program);
+	return fail(start->given[CE_ARG_REPLY], program);
 }
 
 /* ---- what there is ----------------------------------------------------------------------------- */
@@ -155,7 +156,7 @@ static int find_memo(struct start *start)
 
 static int read_environment(struct start *start)
 {
-	start->environment = ce_read_file_at(start->given[ENVIRONMENT], MAX_TEXT, &start->env.size);
+	start->environment = ce_read_file_at(start->given[CE_ARG_ENVIRONMENT], MAX_TEXT, &start->env.size);
 	start->env.text = start->environment;
 	return start->environment != NULL ? 0 : -1;
 }
@@ -164,7 +165,7 @@ static int read_plan(struct start *start)
 {
 	size_t size = 0;
 
-	start->plan = ce_read_file_at(start->given[PLAN], MAX_TEXT, &size);
+	start->plan = ce_read_file_at(start->given[CE_ARG_PLAN], MAX_TEXT, &size);
 	return start->plan != NULL && strlen(start->plan) == size ? 0 : -1;
 }
 
@@ -281,14 +282,14 @@ static void set_inherited(const int fds[], size_t count, int inherited)
 static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[],
 			 size_t more_count)
 {
-	char program[PATH_MAX + 64], numbers[GUARD_ARGS][16];
-	char *argv[GUARD_ARGS + 2] = { program }, *none[] = { NULL };
+	char program[PATH_MAX + 64], numbers[CE_GUARD_MOST][16];
+	char *argv[1 + CE_GUARD_MOST + 1] = { program }, *none[] = { NULL };
 	pid_t pid;
 
 	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", prefix);
 	for (size_t i = 0; i < arg_count; i++) {
 		snprintf(numbers[i], sizeof numbers[i], "%d", args[i]);
-		argv[i + 1] = numbers[i];
+		argv[1 + i] = numbers[i];
 	}
 	set_inherited(args, arg_count, 1);
 	set_inherited(more, more_count, 1);
@@ -314,8 +315,14 @@ static int start_guard(struct start *start)
 		more[count++] = visit->container[i];
 	for (size_t i = 0; i < visit->image_count; i++)
 		more[count++] = visit->devices[i];
-	const int args[] = { ends[1], start->given[WATCH], start->given[LIFE], file, visit->guards_ns };
-	pid_t pid = spawn_guard(start->prefix, args, 5, more, count);
+	const int args[] = {
+		[CE_GUARD_CONTROL] = ends[1],
+		[CE_GUARD_WATCH] = start->given[CE_ARG_WATCH],
+		[CE_GUARD_LIFE] = start->given[CE_ARG_LIFE],
+		[CE_GUARD_SPECIFICATION] = file,
+		[CE_GUARD_USER_NS] = visit->guards_ns,
+	};
+	pid_t pid = spawn_guard(start->prefix, args, CE_GUARD_MOST, more, count);
 	close(ends[1]);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
@@ -332,8 +339,13 @@ static void start_early(struct start *start)
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
-		const int args[] = { ends[1], start->given[WATCH], start->given[LIFE], pipes[0] };
-		start->early.pid = spawn_guard(start->prefix, args, 4, NULL, 0);
+		const int args[] = {
+			[CE_GUARD_CONTROL] = ends[1],
+			[CE_GUARD_WATCH] = start->given[CE_ARG_WATCH],
+			[CE_GUARD_LIFE] = start->given[CE_ARG_LIFE],
+			[CE_GUARD_SPECIFICATION] = pipes[0],
+		};
+		start->early.pid = spawn_guard(start->prefix, args, CE_GUARD_LEAST, NULL, 0);
 		close(ends[1]);
 		start->early.control = ends[0];
 	}
@@ -360,10 +372,10 @@ static struct ce_report *await(struct start *start, long long timeout_ms)
 static int answer(struct start *start, struct ce_report *report, const struct ce_ready *ready)
 {
 	start->moments.answer = ce_time_ns();
-	int rc = ce_reply_ready(start->given[REPLY], &start->given[LIFE], report, ready);
+	int rc = ce_reply_ready(start->given[CE_ARG_REPLY], &start->given[CE_ARG_LIFE], report, ready);
 	if (rc == 0) {
 		/* if the guard has ended, the plugin has noticed */
-		(void)ce_send(start->control, "K", 1, NULL, 0);
+		(void)ce_send(start->control, CE_GO_ON, 1, NULL, 0);
 		start->moments.end = ce_time_ns();
 		ce_step_trace_write(&start->trace, &start->env, &start->moments);
 	}
@@ -508,21 +520,22 @@ int main(int argc, char **argv)
 		.moments.prepare = ce_time_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1
 	};
 
-	if (argc != GIVEN + 2) {
+	if (argc != 1 + CE_ARG_COUNT) {
 		dprintf(2, "ce-node: started by the container engine's plugin only\n");
 		return CE_EXIT_ENGINE;
 	}
-	for (int i = 0; i < GIVEN; i++) {
-		start.given[i] = ce_descriptor(argv[i + 1]);
+	for (int i = 0; i < CE_ARG_FDS; i++) {
+		start.given[i] = ce_descriptor(argv[1 + i]);
 		if (start.given[i] < 0)
 			return CE_EXIT_ENGINE;
 	}
 	start.trace = (struct ce_step_trace){ -1, -1, NULL };
 	start.prefix = find_prefix();
 	start.node = getenv(NODE_NAME);
-	start.moments.launch = ce_is_number(argv[GIVEN + 1]) ? atoll(argv[GIVEN + 1]) : 0;
+	const char *begun = argv[1 + CE_ARG_BEGUN];
+	start.moments.launch = ce_is_number(begun) ? atoll(begun) : 0;
 	if (start.prefix == NULL)
-		return fail(start.given[REPLY], argv[0]);
+		return fail(start.given[CE_ARG_REPLY], argv[0]);
 	int rc = start_without_python(&start);
 	if (rc >= 0)
 		_exit(rc == 0 ? 0 : CE_EXIT_ENGINE);

@@ -6,19 +6,17 @@
 #include <stdint.h>
 
 #include "common/io.h"
+#include "common/protocol.h"
 
 enum { CE_REPORT_TEXT = 64 * 1024 };
 
-/* A guard's report. It owns its descriptors: user and mount namespaces, environment, the guard's pidfd,
- * mountinfo, the container's other namespaces. */
+/* A guard's report (enum ce_report_kind). It owns its descriptors. */
 struct ce_report {
 	int fds[CE_MAX_FDS];
 	int unshared; /* how many other namespaces there are */
 	int is_of_tasks; /* whether the socket at which tasks ask for a container follows them */
-	char text[CE_REPORT_TEXT + 1]; /* "R", the guard's times, and after a NUL what its children printed */
+	char text[CE_REPORT_TEXT + 1];
 };
-
-enum { CE_REPORTED_ENVIRONMENT = 2 };
 
 /* The parts of the answer that are not in the guard's report. */
 struct ce_ready {
@@ -32,7 +30,7 @@ struct ce_ready {
  * container; then no descriptor is left open. */
 int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report);
 
-/* Close *life and answer as the launcher does (plugin/launcher_reply.c). This process must end soon
+/* Close *life and answer as the launcher does (enum ce_answer_kind). This process must end soon
  * afterwards, because the plugin waits for that. Return 0, 1 if the plugin does not take the answer, -1 if
  * anything fails before that, with *life open. */
 int ce_reply_ready(int reply, int *life, const struct ce_report *report, const struct ce_ready *ready);

@@ -19,25 +19,23 @@
 #include "carry.h"
 #include "common/error.h"
 #include "common/io.h"
+#include "common/protocol.h"
 #include "common/say.h"
 #include "limits.h"
 
-/* The descriptors that are passed to the launcher, in the order of its arguments. */
-enum { PASS_REPLY, PASS_PLAN, PASS_ENVIRONMENT, PASS_WATCH, PASS_LIFE, PASS_COUNT };
-/* The descriptor that stays with the task: the other end of struct ce_launcher's `process`. */
-enum { KEEP_PROCESS = PASS_COUNT, START_COUNT };
-_Static_assert(START_COUNT == sizeof((struct ce_launcher *)NULL)->start / sizeof(int),
-	       "a place for each descriptor");
+/* places in struct ce_launcher's `start`, after those of the launcher's descriptors */
+enum { KEEP_PROCESS = CE_ARG_FDS, START_COUNT };
 
-/* Answer in place of the launcher, in its format (launcher_reply.c). */
+static void refuse(int reply, const char *what)
+{
+	int number = errno;
+
+	ce_answer_not_started(reply, what, strerror(number), ce_start_help(number));
+}
+
 static __attribute__((noreturn)) void die(int reply, const char *what)
 {
-	char answer[PATH_MAX + 512];
-
-	int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: %s: %s\n%s",
-			      CE_EXIT_ENGINE, what, strerror(errno), ce_start_help(errno));
-	if (length > 0 && (size_t)length < sizeof answer)
-		(void)ce_send(reply, answer, (size_t)length, NULL, 0);
+	refuse(reply, what);
 	_exit(CE_EXIT_ENGINE);
 }
 
@@ -73,13 +71,13 @@ static pid_t spawn(int reply, const char *program, const char *const argv[], con
 static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_config *config, char **job,
 							       const int pass[START_COUNT])
 {
-	char numbers[PASS_COUNT][16], begun[32], name[CE_NODE_SIZE + sizeof CE_NODE];
-	const char *argv[PASS_COUNT + 3] = { config->node };
+	char numbers[CE_ARG_FDS][16], begun[32], name[CE_NODE_SIZE + sizeof CE_NODE];
+	const char *argv[1 + CE_ARG_COUNT + 1] = { config->node };
 	const char *node = ce_variable(job, CE_NODE);
 	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
 					    node != NULL ? name : NULL, NULL };
 
-	int reply = pass[PASS_REPLY];
+	int reply = pass[CE_ARG_REPLY];
 	ce_default_signals();
 	ce_ignore_step_signals();
 	umask(022);
@@ -90,16 +88,15 @@ static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_c
 	/* slurmstepd's own descriptors must not reach the launcher */
 	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
 		die(reply, "close_range");
-	for (int i = 0; i < PASS_COUNT; i++) {
+	for (int i = 0; i < CE_ARG_FDS; i++) {
 		if (fcntl(pass[i], F_SETFD, 0) < 0)
 			die(reply, "fcntl");
 		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
-		argv[i + 1] = numbers[i];
+		argv[1 + i] = numbers[i];
 	}
 	snprintf(name, sizeof name, CE_NODE "=%s", node != NULL ? node : "");
 	snprintf(begun, sizeof begun, "%lld", (long long)ce_now_ns());
-	argv[PASS_COUNT + 1] = begun;
-	argv[PASS_COUNT + 2] = NULL;
+	argv[1 + CE_ARG_BEGUN] = begun;
 	/* slurmstepd closes a step's output only when no process holds it open any more: even a launcher
 	 * stopped by its user must not hold it. */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -121,12 +118,8 @@ static void fork_launcher(const struct ce_config *config, char **job, const int 
 
 	if (pid == 0)
 		start_launcher(config, job, pass);
-	if (pid < 0) {
-		char answer[256];
-		int length = snprintf(answer, sizeof answer, "F%d\ncannot start the launcher: fork: %s\n%s",
-				      CE_EXIT_ENGINE, strerror(errno), ce_start_help(errno));
-		(void)ce_send(pass[PASS_REPLY], answer, (size_t)length, NULL, 0);
-	}
+	if (pid < 0)
+		refuse(pass[CE_ARG_REPLY], "fork");
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }
@@ -195,15 +188,15 @@ int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **e
 	launcher->shared = ce_shared_make();
 	if (launcher->shared == NULL)
 		return ce_fail(err, "cannot get memory for the step: %s", strerror(errno));
-	if (make_socket(&launcher->reply, &start[PASS_REPLY], err) < 0 ||
-	    make_socket(&launcher->life, &start[PASS_LIFE], err) < 0 ||
+	if (make_socket(&launcher->reply, &start[CE_ARG_REPLY], err) < 0 ||
+	    make_socket(&launcher->life, &start[CE_ARG_LIFE], err) < 0 ||
 	    make_socket(&launcher->process, &start[KEEP_PROCESS], err) < 0)
 		return -1;
-	start[PASS_PLAN] = ce_memory_file("ce-plan", plan, strlen(plan));
-	start[PASS_ENVIRONMENT] = environment_file(environment, facts);
+	start[CE_ARG_PLAN] = ce_memory_file("ce-plan", plan, strlen(plan));
+	start[CE_ARG_ENVIRONMENT] = environment_file(environment, facts);
 	/* slurmstepd, which the session must not outlive */
-	start[PASS_WATCH] = ce_pidfd_open(getpid());
-	if (start[PASS_PLAN] < 0 || start[PASS_ENVIRONMENT] < 0 || start[PASS_WATCH] < 0)
+	start[CE_ARG_WATCH] = ce_pidfd_open(getpid());
+	if (start[CE_ARG_PLAN] < 0 || start[CE_ARG_ENVIRONMENT] < 0 || start[CE_ARG_WATCH] < 0)
 		return ce_fail(err, "cannot hand over the plan: %s", strerror(errno));
 	return 0;
 }

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "common/protocol.h"
 #include "config.h"
 #include "step_shared.h"
 
@@ -15,7 +16,9 @@ struct ce_launcher {
 	int reply;   /* socket with one packet, which every task peeks at; -1 before ce_launcher_prepare */
 	int life;    /* socket to the guard; -1 before ce_launcher_prepare */
 	int process; /* socket with one packet, a pidfd of the launcher; -1 before ce_launcher_prepare */
-	int start[6]; /* what a start needs (launcher.c); -1 once it is not needed here */
+	/* what a start needs: the launcher's descriptors, and the other end of `process`, which stays with
+	 * the task; -1 once they are not needed here */
+	int start[CE_ARG_FDS + 1];
 	uid_t uid;   /* the user's ids, under which the launcher and the whole session run */
 	gid_t gid;
 	struct ce_shared *shared; /* NULL before ce_launcher_prepare */

@@ -7,10 +7,11 @@
 
 #include "common/help.h"
 #include "common/io.h"
+#include "common/protocol.h"
 
 enum { MAX_ANSWER = 64 * 1024 };
 
-/* "F<exit code>\n<message>": the launcher could not start the container. */
+/* The launcher could not start the container. */
 static int failure(const char *answer, struct ce_error *err)
 {
 	const char *message = strchr(answer, '\n');
@@ -29,39 +30,41 @@ static const char *next_string(const char *text, const char *end)
 	return next < end ? next + 1 : next;
 }
 
-/* "R[n]<workdir>\0<notices>\0<output>\0<kept>\0<saved>\0<tasks>", where all strings but the first may be
- * absent. n, a digit, is the number of the container's other namespaces. The descriptors, in this order: user
- * namespace, mount namespace, environment, guard, launcher, attended; n other namespaces; with <tasks>, the
- * socket at which tasks ask; trace and marks, both of which may be absent. */
+/* Return a string of an answer, which begin at `first`. Its buffer is longer than any packet and filled with
+ * NULs. */
+static const char *find_text(const char *first, const char *end, enum ce_answer_text place)
+{
+	for (int i = 0; i < (int)place; i++)
+		first = next_string(first, end);
+	return first;
+}
+
 static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 		 struct ce_container *container, struct ce_error *err)
 {
-	/* the buffer is longer than any packet and filled with NULs */
-	const char *end = answer + size;
-	const char *notices = next_string(answer, end), *output = next_string(notices, end);
-	const char *kept = next_string(output, end), *saved = next_string(kept, end);
-	int is_of_tasks = *next_string(saved, end) != '\0';
-
 	int unshared = answer[1] >= '1' && answer[1] <= '0' + CE_MAX_UNSHARED ? answer[1] - '0' : 0;
+	const char *first = answer + 1 + (unshared > 0), *end = answer + size;
+	int next = CE_ANSWER_UNSHARED;
 
+	container->user_ns = fds[CE_ANSWER_USER_NS];
+	container->mount_ns = fds[CE_ANSWER_MOUNT_NS];
+	container->environment = fds[CE_ANSWER_ENVIRONMENT];
+	container->guard = fds[CE_ANSWER_GUARD];
+	container->launcher = fds[CE_ANSWER_LAUNCHER];
+	container->attended = fds[CE_ANSWER_ATTENDED];
 	for (int i = 0; i < unshared; i++)
-		container->unshared[i] = fds[6 + i];
-	container->user_ns = fds[0];
-	container->mount_ns = fds[1];
-	container->environment = fds[2];
-	container->guard = fds[3];
-	container->launcher = fds[4];
-	container->attended = fds[5];
-	if (is_of_tasks)
-		container->tasks = fds[6 + unshared];
-	container->trace = fds[6 + unshared + is_of_tasks];
-	container->marks = fds[7 + unshared + is_of_tasks];
-	container->workdir = strdup(answer + 1 + (unshared > 0));
-	container->notices = strdup(notices);
-	container->entrypoint_output = strdup(output);
-	container->is_kept = *kept != '\0';
-	container->is_saved = *saved != '\0';
-	if (fds[5 + unshared + is_of_tasks] < 0 || container->workdir == NULL || container->notices == NULL ||
+		container->unshared[i] = fds[next++];
+	if (*find_text(first, end, CE_TEXT_TASKS) != '\0')
+		container->tasks = fds[next++];
+	int last = fds[next - 1];
+	container->trace = fds[next++];
+	container->marks = fds[next];
+	container->workdir = strdup(find_text(first, end, CE_TEXT_WORKDIR));
+	container->notices = strdup(find_text(first, end, CE_TEXT_NOTICES));
+	container->entrypoint_output = strdup(find_text(first, end, CE_TEXT_OUTPUT));
+	container->is_kept = *find_text(first, end, CE_TEXT_KEPT) != '\0';
+	container->is_saved = *find_text(first, end, CE_TEXT_SAVED) != '\0';
+	if (last < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->entrypoint_output == NULL)
 		return ce_fail(err, "the launcher's answer is not complete");
 	return 0;
@@ -77,7 +80,7 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
 	ssize_t n = ce_receive(reply, MSG_PEEK | MSG_DONTWAIT, answer, MAX_ANSWER, fds);
 	if (n < 0)
 		return ce_fail(err, "cannot read the launcher's answer: %s", strerror(errno));
-	if (n > 0 && answer[0] == 'R')
+	if (n > 0 && answer[0] == CE_ANSWER_READY)
 		return ready(answer, (size_t)n, fds, container, err);
 	ce_close_all(fds);
 	if (n == 0)
@@ -96,12 +99,12 @@ int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text
 	(void)ce_wait_either(reply, launcher, deadline_ms);
 	ssize_t n = recv(reply, text, size - 1, MSG_DONTWAIT);
 	text[n > 0 ? n : 0] = '\0';
-	return n > 0 && text[0] == 'S';
+	return n > 0 && text[0] == CE_ANSWER_SAVED;
 }
 
 int ce_reply_is_ready(int reply)
 {
 	char kind;
 
-	return ce_look(reply, MSG_DONTWAIT, &kind, 1) > 0 && kind == 'R';
+	return ce_look(reply, MSG_DONTWAIT, &kind, 1) > 0 && kind == CE_ANSWER_READY;
 }

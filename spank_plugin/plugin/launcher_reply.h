@@ -1,7 +1,7 @@
 /*
  * The launcher's answer: one packet on a socket that all tasks of the node share. The launcher is the user's
- * process, so the answer is untrusted: text and descriptors may be anything. Its forms are described in
- * launcher_reply.c. They are written by container_engine/node/start/launcher.py, node/reply.c and, where no
+ * process, so the answer is untrusted: text and descriptors may be anything. Its form is in
+ * common/protocol.h. It is written by container_engine/node/start/launcher.py, node/reply.c and, where no
  * launcher could be started, plugin/launcher.c and node/node.c.
  */
 #ifndef CE_LAUNCHER_REPLY_H

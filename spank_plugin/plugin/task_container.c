@@ -9,34 +9,32 @@
 
 #include "common/help.h"
 #include "common/io.h"
+#include "common/protocol.h"
 
-enum { MAX_REPORT = 64 * 1024, LEAST_REPORTED = 5 };
-/* first letters of packets that are not a container: making it failed; a note, which is for the launcher */
-enum { FAILED = 'E', NOTE = 'N' };
+enum { MAX_REPORT = 64 * 1024 };
 
 /* Put the namespaces of the report in place of the container's. The report's other descriptors are not
  * needed: the environment, the keeper's pidfd, the mounts. Return 0, or -1 with the error. */
 static int take(int fds[CE_MAX_FDS], struct ce_container *container, struct ce_error *err)
 {
-	if (fds[LEAST_REPORTED - 1] < 0 || fds[LEAST_REPORTED + CE_MAX_UNSHARED] >= 0) {
+	if (fds[CE_REPORTED_UNSHARED - 1] < 0 || fds[CE_REPORTED_UNSHARED + CE_MAX_UNSHARED] >= 0) {
 		ce_close_all(fds);
 		return ce_fail(err, "the report of the task's container is not complete");
 	}
 	ce_close_fd(&container->user_ns);
 	ce_close_fd(&container->mount_ns);
-	container->user_ns = fds[0];
-	container->mount_ns = fds[1];
-	for (int i = 2; i < LEAST_REPORTED; i++)
-		close(fds[i]);
+	container->user_ns = ce_release_fd(&fds[CE_REPORTED_USER_NS]);
+	container->mount_ns = ce_release_fd(&fds[CE_REPORTED_MOUNT_NS]);
 	for (int i = 0; i < CE_MAX_UNSHARED; i++) {
 		ce_close_fd(&container->unshared[i]);
-		container->unshared[i] = fds[LEAST_REPORTED + i];
+		container->unshared[i] = ce_release_fd(&fds[CE_REPORTED_UNSHARED + i]);
 	}
+	ce_close_all(fds);
 	return 0;
 }
 
-/* "E<stage>\n<errno>\n<message>\n<output>". The first container was made with the same plan, so this failure
- * is about a limit of the node or the user, which the message or the last line of the output names. */
+/* The first container was made with the same plan, so this failure is about a limit of the node or the user,
+ * which the message or the last line of the output names. */
 static int fail(char *report, struct ce_error *err)
 {
 	char *rest = report + 1, *stage = strsep(&rest, "\n"), *message, *last = NULL, *line;
@@ -72,9 +70,9 @@ static int await(const struct ce_launcher *launcher, int guard, int64_t deadline
 		if (report[0] == CE_REPORT_OF_NODE)
 			return take(fds, container, err);
 		ce_close_all(fds);
-		if (report[0] == FAILED)
+		if (report[0] == CE_REPORT_FAILED)
 			return fail(report, err);
-		if (report[0] != NOTE)
+		if (report[0] != CE_REPORT_NOTE)
 			return ce_fail(err, "the report of the task's container cannot be read");
 	}
 }
@@ -91,8 +89,8 @@ int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct 
 	if (self < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return ce_fail(err, "cannot ask for the task's container: %s", strerror(errno));
 	CE_AUTO_FD guard = ends[0];
-	const int fds[] = { ends[1], self };
-	int rc = ce_send(container->tasks, "J", 1, fds, 2);
+	const int fds[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = self };
+	int rc = ce_send(container->tasks, CE_ASK, 1, fds, CE_ASKED_COUNT);
 	close(ends[1]);
 	ce_close_fd(&container->tasks);
 	if (rc < 0)

@@ -25,12 +25,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* the launcher's arguments; the last one is the time of the start */
-enum { REPLY = 1, PLAN, ENVIRONMENT, WATCH, LIFE, ARGUMENTS };
+#include "common/protocol.h"
 
 extern char **environ;
 
-static int fds[ARGUMENTS];
+static int fds[CE_ARG_FDS];
 
 static void need(int holds, const char *what)
 {
@@ -43,7 +42,7 @@ static void need(int holds, const char *what)
 static void answer(const char *text, const int *passed, size_t count)
 {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int) * 6)];
+		char bytes[CMSG_SPACE(sizeof(int) * CE_ANSWER_UNSHARED)];
 		struct cmsghdr align;
 	} control = { .bytes = { 0 } };
 	struct iovec part = { .iov_base = (char *)text, .iov_len = strlen(text) };
@@ -57,7 +56,7 @@ static void answer(const char *text, const int *passed, size_t count)
 		control.align.cmsg_len = CMSG_LEN(sizeof(int) * count);
 		memcpy(CMSG_DATA(&control.align), passed, sizeof(int) * count);
 	}
-	need(sendmsg(fds[REPLY], &message, 0) > 0, "sendmsg");
+	need(sendmsg(fds[CE_ARG_REPLY], &message, 0) > 0, "sendmsg");
 }
 
 static char *contents(int fd)
@@ -83,7 +82,7 @@ static void report_files(FILE *out)
 	need(dir != NULL, "opendir");
 	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
 		int number = atoi(entry->d_name), known = number < 3 || number == dirfd(dir);
-		for (int i = REPLY; i < ARGUMENTS; i++)
+		for (int i = 0; i < CE_ARG_FDS; i++)
 			known = known || number == fds[i];
 		extra += !known;
 	}
@@ -129,10 +128,10 @@ static void report(void)
 	report_signals(out);
 	fprintf(out, "umask=%03o\ncwd=%s\n", mask, directory);
 	fprintf(out, "parent_watched=%d\n",
-		(int)syscall(SYS_pidfd_send_signal, fds[WATCH], 0, NULL, 0));
+		(int)syscall(SYS_pidfd_send_signal, fds[CE_ARG_WATCH], 0, NULL, 0));
 	for (char **entry = environ; *entry != NULL; entry++)
 		fprintf(out, "env:%s\n", *entry);
-	fprintf(out, "job:%s\n", contents(fds[ENVIRONMENT]));
+	fprintf(out, "job:%s\n", contents(fds[CE_ARG_ENVIRONMENT]));
 	fclose(out);
 	answer(text, NULL, 0);
 	free(text);
@@ -161,10 +160,10 @@ static void be_container(int ready)
 	write_file("/proc/self/uid_map", map);
 	snprintf(map, sizeof map, "%u %u 1", gid, gid);
 	write_file("/proc/self/gid_map", map);
-	close(fds[REPLY]);
+	close(fds[CE_ARG_REPLY]);
 	need(write(ready, "x", 1) == 1, "write");
 	close(ready);
-	while (recv(fds[LIFE], &byte, 1, 0) > 0)
+	while (recv(fds[CE_ARG_LIFE], &byte, 1, 0) > 0)
 		;
 	_exit(0);
 }
@@ -192,23 +191,28 @@ static void start_container(void)
 		be_container(ready[1]);
 	close(ready[1]);
 	/* only the guard must hold this: the end of this process must not be mistaken for the guard's */
-	close(fds[LIFE]);
+	close(fds[CE_ARG_LIFE]);
 	need(read(ready[0], &byte, 1) == 1, "the container");
 	int environment = memfd_create("records", MFD_CLOEXEC);
 	need(environment >= 0 && write(environment, records, sizeof records) > 0, "memfd");
-	int passed[] = { open_of(pid, "ns/user"), open_of(pid, "ns/mnt"), environment,
-			 (int)syscall(SYS_pidfd_open, pid, 0),
-			 (int)syscall(SYS_pidfd_open, getpid(), 0), environment };
-	answer("R/usr", passed, 6);
+	int passed[] = {
+		[CE_ANSWER_USER_NS] = open_of(pid, "ns/user"),
+		[CE_ANSWER_MOUNT_NS] = open_of(pid, "ns/mnt"),
+		[CE_ANSWER_ENVIRONMENT] = environment,
+		[CE_ANSWER_GUARD] = (int)syscall(SYS_pidfd_open, pid, 0),
+		[CE_ANSWER_LAUNCHER] = (int)syscall(SYS_pidfd_open, getpid(), 0),
+		[CE_ANSWER_ATTENDED] = environment,
+	};
+	answer("R/usr", passed, CE_ANSWER_UNSHARED);
 }
 
 int main(int argc, char **argv)
 {
-	if (argc != ARGUMENTS + 1 || atoll(argv[ARGUMENTS]) <= 0)
+	if (argc != 1 + CE_ARG_COUNT || atoll(argv[1 + CE_ARG_BEGUN]) <= 0)
 		return 98;
-	for (int i = REPLY; i < ARGUMENTS; i++)
-		fds[i] = atoi(argv[i]);
-	const char *plan = contents(fds[PLAN]);
+	for (int i = 0; i < CE_ARG_FDS; i++)
+		fds[i] = atoi(argv[1 + i]);
+	const char *plan = contents(fds[CE_ARG_PLAN]);
 	if (strcmp(plan, "report") == 0)
 		report();
 	else if (strcmp(plan, "ready") == 0)

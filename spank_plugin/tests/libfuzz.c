@@ -280,7 +280,7 @@ static void read_door(char *text, size_t size)
 			break;
 	}
 	close(ends[1]);
-	if (ce_door_read(ends[0], &visit) == 0 && visit.count < CE_LEAST_CONTAINER)
+	if (ce_door_read(ends[0], &visit) == 0 && visit.count < CE_AT_UNSHARED)
 		abort();
 	ce_door_close(&visit);
 	close(ends[0]);

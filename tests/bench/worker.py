@@ -19,9 +19,10 @@ from typing import Any
 
 _ENOUGH_S = 60
 _POLL_S = 0.005
-# Indices in the launcher's answer: of the first word about tasks, and of the descriptor at which
-# tasks ask for their containers; and the most descriptors that it has.
-_ASKS, _TASKS, _MOST_FDS = 5, 6, 16
+# Indices in the launcher's answer (spank_plugin/common/protocol.h): of the word about tasks, of the
+# guard's descriptor, and of the one at which tasks ask for their containers; and the most
+# descriptors that it has.
+ASKS, GUARD, TASKS, _MOST_FDS = 5, 3, 6, 16
 
 
 def _environment(request: dict[str, Any]) -> dict[str, str]:
@@ -123,6 +124,7 @@ def _launched(request: dict[str, Any]) -> tuple[str, list[int], Callable[[], Non
     their_reply.close()
     their_life.close()
     answer, fds = _receive(reply)
+    reply.close()
 
     def end() -> None:
         # The launcher ends by itself; strace stays as long as any process that it follows.
@@ -130,7 +132,7 @@ def _launched(request: dict[str, Any]) -> tuple[str, list[int], Callable[[], Non
             process.wait(_ENOUGH_S)
         life.close()
         process.wait(_ENOUGH_S)
-        for fd in fds[3:4]:
+        for fd in fds[GUARD : GUARD + 1]:
             _wait_for_end(fd)
         for fd in (*fds, *passed[1:4]):
             os.close(fd)
@@ -151,12 +153,12 @@ def many(request: dict[str, Any]) -> dict[str, Any]:
     answer, fds, end = _launched(request)
     _held.append(end)
     words = answer.split("\0")
-    if not answer.startswith("R") or words[_ASKS:] != ["tasks"] * len(words[_ASKS:]):
+    if not answer.startswith("R") or words[ASKS:] != ["tasks"] * len(words[ASKS:]):
         return {"seconds": 0, "code": 1, "output": answer}
     single, count = request["single"], request["count"]
     tasks = [_sleeping() for _ in range(single + count + 1)]
     _held.append(lambda: _kill(tasks))
-    asks = socket.socket(fileno=os.dup(fds[_TASKS]))
+    asks = socket.socket(fileno=os.dup(fds[TASKS]))
     _ask(asks, tasks[-1][1]).recv(65536)  # the launcher has made this container already
     taken = []
     for _pid, pidfd in tasks[:single]:

@@ -29,11 +29,9 @@ _MAX_NOTICES = 4 * 1024
 
 
 def main(argv: Sequence[str], libexec: str) -> int:
-    """Run as launcher REPLY PLAN ENVIRONMENT WATCH LIFE BEGUN [CONTROL PIPE PID].
+    """Run with the arguments of enum ce_launcher_arg in spank_plugin/common/protocol.h.
 
-    All are open descriptors except BEGUN, the time at which the plugin started this program (in ns
-    since 1970), and PID. The last three belong to a guard that ce-node has started. Return the exit
-    code.
+    Return the exit code.
     """
     reply_fd, plan_fd, environment_fd, process, life, begun, *early = map(int, argv)
     for fd in (reply_fd, plan_fd, environment_fd, process, life, *early[:2]):
@@ -126,7 +124,7 @@ def _answer_ready(
     *,
     saves: bool,
 ) -> None:
-    """Send what tasks need to join; spank_plugin/plugin/launcher_reply.c has the format."""
+    """Send what tasks need to join, in the order of spank_plugin/common/protocol.h."""
     notices = _notices(session.warnings, plan, node, recorded) if session.warnings else ""
     place = trace.open_directory(recorded)
     # this process has work left after its reply, and the end of the session waits for that

@@ -254,8 +254,8 @@ TEST("a container that runs is reported with its namespaces and environment")
 	/* the stamps: when each operation began */
 	CHECK_INT(strncmp(data, "Rcontainer ", strlen("Rcontainer ")), 0);
 	CHECK_CONTAINS(data, "\nready ");
-	CHECK(fds[3] >= 0);
-	char *environment = ce_read_file_at(fds[2], 1 << 20, &size);
+	CHECK(fds[CE_REPORTED_GUARD] >= 0);
+	char *environment = ce_read_file_at(fds[CE_REPORTED_ENVIRONMENT], 1 << 20, &size);
 	CHECK(environment != NULL && memmem(environment, size, "CE_KEY=value\n=", 15) != NULL);
 	free(environment);
 	kill(pid, SIGKILL);

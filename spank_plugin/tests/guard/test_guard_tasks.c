@@ -19,7 +19,8 @@
 #include "guard/guard_report.h"
 #include "harness.h"
 
-enum { MOUNT_NS = 1, LAST_OF_ONE = 4, TASKS = 5 };
+/* where this test's containers have the socket for tasks: they have no other namespaces of their own */
+enum { TASKS = CE_REPORTED_UNSHARED };
 
 static struct guard guard = GUARD_INIT;
 
@@ -105,7 +106,7 @@ static int await_first(int control)
 	next(control, text, fds);
 	CHECK_TEXT(text, "Nof hooks");
 	next(control, text, fds);
-	CHECK_INT(text[0], 'T');
+	CHECK_INT(text[0], CE_REPORT_OF_TASKS);
 	CHECK(fds[TASKS] >= 0 && fds[TASKS + 1] < 0);
 	int tasks = fds[TASKS];
 	fds[TASKS] = -1;
@@ -122,15 +123,15 @@ static ino_t ask(int tasks, pid_t task)
 	CE_AUTO_FD pidfd = ce_pidfd_open(task);
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	const int sent[] = { ends[1], pidfd };
-	CHECK_INT(ce_send(tasks, "J", 1, sent, 2), 0);
+	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd };
+	CHECK_INT(ce_send(tasks, CE_ASK, 1, sent, CE_ASKED_COUNT), 0);
 	close(ends[1]);
 	do {
 		CHECK(next(ends[0], text, fds) > 0);
-	} while (text[0] == 'N');
-	CHECK_INT(text[0], 'R');
-	CHECK(fds[LAST_OF_ONE] >= 0 && fds[LAST_OF_ONE + 1] < 0);
-	CHECK_INT(fstat(fds[MOUNT_NS], &found), 0);
+	} while (text[0] == CE_REPORT_NOTE);
+	CHECK_INT(text[0], CE_REPORT_OF_NODE);
+	CHECK(fds[CE_REPORTED_UNSHARED - 1] >= 0 && fds[CE_REPORTED_UNSHARED] < 0);
+	CHECK_INT(fstat(fds[CE_REPORTED_MOUNT_NS], &found), 0);
 	ce_close_all(fds);
 	close(ends[0]);
 	return found.st_ino;
@@ -240,8 +241,8 @@ TEST("a task whose container cannot be made gets the error, and the others get t
 	ino_t mount_ns = ask(tasks, task);
 	test_file(test_directory(), "second", "", 0644);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	const int sent[] = { ends[1], pidfd };
-	CHECK_INT(ce_send(tasks, "J", 1, sent, 2), 0);
+	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd };
+	CHECK_INT(ce_send(tasks, CE_ASK, 1, sent, CE_ASKED_COUNT), 0);
 	close(ends[1]);
 	next(ends[0], text, fds);
 	next(ends[0], text, fds);

@@ -282,9 +282,9 @@ TEST("a job without environment and a plan of 1 MiB are handed over whole")
 	memset(plan, 'x', 1 << 20);
 	plan[1 << 20] = '\0';
 	CHECK_INT(ce_launcher_prepare(&launcher, plan, none, NULL, getuid(), getgid(), &err), 0);
-	CHECK_INT(fstat(launcher.start[1], &file), 0);
+	CHECK_INT(fstat(launcher.start[CE_ARG_PLAN], &file), 0);
 	CHECK_INT(file.st_size, 1 << 20);
-	CHECK_INT(fstat(launcher.start[2], &file), 0);
+	CHECK_INT(fstat(launcher.start[CE_ARG_ENVIRONMENT], &file), 0);
 	CHECK_INT(file.st_size, 0);
 	free(plan);
 }

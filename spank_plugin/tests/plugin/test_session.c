@@ -344,10 +344,12 @@ TEST("the end of a session that never started waits for nothing")
 static void answer_and_end_with(int guard, int container_ns, int launcher_process)
 {
 	CE_AUTO_FD done = ce_memory_file("readable", "", 0);
-	int fds[] = { STDIN_FILENO, container_ns, STDIN_FILENO, guard, launcher_process, done };
+	int fds[CE_ANSWER_UNSHARED] = { STDIN_FILENO };
 
-	if (launcher_process < 0)
-		fds[4] = done;
+	fds[CE_ANSWER_MOUNT_NS] = container_ns;
+	fds[CE_ANSWER_GUARD] = guard;
+	fds[CE_ANSWER_LAUNCHER] = launcher_process < 0 ? done : launcher_process;
+	fds[CE_ANSWER_ATTENDED] = done;
 	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
 	ce_session_end(&launcher);
 }
@@ -384,7 +386,9 @@ TEST("work after the guard's end is waited for, for seconds at most")
 	connect_launcher();
 	CHECK_INT(pipe2(attended, O_CLOEXEC), 0);
 	CE_AUTO_FD ended = ce_memory_file("readable", "", 0);
-	int fds[] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, ended, ended, attended[0] };
+	int fds[CE_ANSWER_UNSHARED] = { STDIN_FILENO };
+	fds[CE_ANSWER_GUARD] = fds[CE_ANSWER_LAUNCHER] = ended;
+	fds[CE_ANSWER_ATTENDED] = attended[0];
 	CHECK_INT(ce_send(their_reply, "R/", 2, fds, 6), 0);
 	pid_t pid = fork();
 	CHECK(pid >= 0);

@@ -22,15 +22,36 @@ from typing import Any, NamedTuple, Self
 from container_engine.node.container.guard import memory_file
 from container_engine.node.kept import enter, join_memo
 from container_engine.node.start import launcher
+from tests.c_header import constants, in_order
 from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
 # Without the virtual environment, as the launcher is started.
 PYTHON: str = getattr(sys, "_base_executable", sys.executable)
 ANEW = b"F125\nthe launcher"
+C = constants("common/protocol.h")
+# files of a process that stand for a container's; "" is its environment
+_INSIDE = in_order(
+    {
+        "CE_AT_USER_NS": "ns/user",
+        "CE_AT_MOUNT_NS": "ns/mnt",
+        "CE_AT_ENVIRONMENT": "",
+        "CE_AT_MOUNTS": "mountinfo",
+    },
+    C,
+)
+_OTHERS = ("ns/net", "ns/ipc", "ns/uts", "ns/pid", "ns/cgroup")
 _GUARD = """#!{python} -ISE
 import array, json, os, socket, sys, time
-control, watch, life, spec, *user_ns = map(int, sys.argv[1:])
+control = int(sys.argv[1 + {CE_GUARD_CONTROL}])
+spec = int(sys.argv[1 + {CE_GUARD_SPECIFICATION}])
+joins = len(sys.argv) == 1 + {CE_GUARD_MOST}
+assert joins or len(sys.argv) == 1 + {CE_GUARD_LEAST}
+for place, link in (
+    ({CE_GUARD_WATCH}, "anon_inode:[pidfd]"), ({CE_GUARD_LIFE}, "socket:"),
+    *([({CE_GUARD_USER_NS}, "user:")] if joins else []),
+):
+    assert os.readlink("/proc/self/fd/" + sys.argv[1 + place]).startswith(link)
 if os.fork():
     os._exit(0)
 answers = socket.socket(fileno=control)
@@ -58,7 +79,7 @@ def meant(word):
     return os.readlink(link) if word.isdigit() and os.path.lexists(link) else word
 open("{prefix}/told", "w").write(json.dumps([[o[0], *map(meant, o[1:])] for o in told]))
 stamps = "Rkeep 1\\njoined 2\\n\\0"
-if user_ns:
+if joins:
     inside = list(map(int, told[-1][1:]))
 else:
     names = ("session", "file", "crun", "container")
@@ -66,19 +87,19 @@ else:
     environ = os.memfd_create("environ")
     os.write(environ, open("{prefix}/environ", "rb").read())
     os.lseek(environ, 0, os.SEEK_SET)
-    names = ("ns/user", "ns/mnt", "", "mountinfo")
-    inside = [os.open("/proc/self/" + name, os.O_RDONLY) if name else environ for name in names]
-fds = array.array("i", [*inside[:3], os.pidfd_open(os.getpid()), *inside[3:]])
+    inside = [os.open("/proc/self/" + name, os.O_RDONLY) if name else environ for name in {inside}]
+inside.insert({CE_REPORTED_GUARD}, os.pidfd_open(os.getpid()))
+fds = array.array("i", inside)
 answers.sendmsg([stamps.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 open("{prefix}/last_packet", "wb").write(answers.recv(10))
 """
 _LAUNCHER = """#!{python} -ISE
 import os, socket, sys
-fds = list(map(int, sys.argv[1:]))[:5]
+fds = list(map(int, sys.argv[1:]))[:{CE_ARG_FDS}]
 assert all(os.fstat(fd) for fd in fds)
 open("{prefix}/argc", "w").write(str(len(sys.argv)))
 assert "SLURMD_NODENAME" not in os.environ
-socket.socket(fileno=fds[0]).send({anew!r})
+socket.socket(fileno=fds[{CE_ARG_REPLY}]).send({anew!r})
 """
 
 
@@ -172,7 +193,7 @@ class Stage:
         shutil.copy(program, place / "ce-node")
         (place / "node").symlink_to("ce-node")
         for name, text in (("ce-guard", _GUARD), ("launcher", _LAUNCHER)):
-            values = {"python": PYTHON, "prefix": self.prefix, "anew": ANEW}
+            values = {"python": PYTHON, "prefix": self.prefix, "anew": ANEW, "inside": _INSIDE, **C}
             (place / name).write_text(text.format(**values))
             (place / name).chmod(0o755)
         (self.prefix / "environ").touch()
@@ -243,10 +264,10 @@ class Stage:
             except OSError:
                 return
             environment = memory_file("environ", self.block)
-            names = ["ns/user", "ns/user", "ns/mnt", "", "mountinfo", "ns/net", "ns/ipc"]
-            names += ("ns/uts", "ns/pid", "ns/cgroup")
-            opened = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
-            opened[3] = environment
+            opened = [
+                os.open(f"/proc/self/{name}", os.O_RDONLY) if name else environment
+                for name in ("ns/user", *_INSIDE, *_OTHERS)
+            ]
             with visitor:
                 for data, count in (*self.hands, *self.last):
                     try:
@@ -265,15 +286,14 @@ class Stage:
         facts = {"SLURM_CE_KEPT": wanted["key"] + wanted["directory"]} if wanted else {}
         environment = b"".join(f"{k}={v}\0".encode() for k, v in {**self.node, **facts}.items())
         with ours, theirs, life, guards_life:
-            fds = [
-                theirs.fileno(),
-                memory_file("plan", self.text.encode() + self.after),
-                memory_file("env", environment),
-                os.pidfd_open(os.getpid()),
-                guards_life.fileno(),
-            ]
-            self._run(fds, by_python=by_python)
-            for fd in fds[1:4]:
+            made = {
+                "CE_ARG_PLAN": memory_file("plan", self.text.encode() + self.after),
+                "CE_ARG_ENVIRONMENT": memory_file("env", environment),
+                "CE_ARG_WATCH": os.pidfd_open(os.getpid()),
+            }
+            ends = {"CE_ARG_REPLY": theirs.fileno(), "CE_ARG_LIFE": guards_life.fileno()}
+            self._run(in_order({**made, **ends}, C), by_python=by_python)
+            for fd in made.values():
                 os.close(fd)
             theirs.close()
             return self._read(ours)
@@ -297,7 +317,7 @@ class Stage:
         if data == ANEW:
             return None
         assert data[:1] == b"R", data
-        with open(os.dup(fds[2]), "rb") as file:
+        with open(os.dup(fds[C["CE_ANSWER_ENVIRONMENT"]]), "rb") as file:
             records = file.read()
         links = [re.sub(r"pipe:.*|\d+", "N", os.readlink(f"/proc/self/fd/{fd}")) for fd in fds]
         for fd in fds:

@@ -13,6 +13,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.container import guard
 from container_engine.node.container.description import person_of
 from container_engine.node.start import begin, launcher
+from tests.c_header import constants, in_order
 from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
@@ -95,11 +96,16 @@ def answer_to(the_plan: bytes, pair: tuple[socket.socket, socket.socket]) -> tup
         "from container_engine.node.start.launcher import main; sys.exit(main(sys.argv[1:],"
         " '/libexec'))"
     )
-    life, watch = os.dup(theirs.fileno()), os.pidfd_open(os.getpid())
-    fds = [theirs.fileno(), memory_file(the_plan), memory_file(b"A=1\0"), watch, life]
+    made = {
+        "CE_ARG_PLAN": memory_file(the_plan),
+        "CE_ARG_ENVIRONMENT": memory_file(b"A=1\0"),
+        "CE_ARG_WATCH": os.pidfd_open(os.getpid()),
+        "CE_ARG_LIFE": os.dup(theirs.fileno()),
+    }
+    fds = in_order({"CE_ARG_REPLY": theirs.fileno(), **made}, constants("common/protocol.h"))
     argv = [PYTHON, "-ISE", "-c", script, str(PACKAGE), *map(str, fds), "1"]
     done = subprocess.run(argv, pass_fds=fds, capture_output=True, text=True)
-    for fd in fds[1:]:
+    for fd in made.values():
         os.close(fd)
     assert done.stderr == ""
     return done.returncode, ours.recv(65536)
