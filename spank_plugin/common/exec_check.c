@@ -239,3 +239,13 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	CE_AUTO_FD interpreter = open_head(name, head, &size);
 	return is_foreign(interpreter, head, size, why);
 }
+
+void ce_not_started(const char *path, int number, char why[CE_WHY_SIZE])
+{
+	char end[CE_LOADER_SIZE];
+
+	if (ce_leads_nowhere(path, end))
+		snprintf(why, CE_WHY_SIZE, "it is a link to '%s', which does not exist", end);
+	else if (ce_cannot_start(path, why) == 0)
+		snprintf(why, CE_WHY_SIZE, "%s", strerror(number));
+}

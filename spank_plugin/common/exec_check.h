@@ -21,4 +21,8 @@ int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE]);
  * or interpreter as if the program itself did not exist. */
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE]);
 
+/* Write to `why` the reason for which the program could not be executed, where execve has failed with the
+ * errno `number`: what the file itself lacks, if that is found, else the errno's own words. */
+void ce_not_started(const char *path, int number, char why[CE_WHY_SIZE]);
+
 #endif

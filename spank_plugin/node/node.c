@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/exec_check.h"
 #include "common/io.h"
 #include "common/planner_output.h"
 #include "common/protocol.h"
@@ -73,8 +74,10 @@ struct start {
 static int fail(int reply, const char *program)
 {
 	int number = errno;
+	char why[CE_WHY_SIZE];
 
-	ce_answer_not_started(reply, program, strerror(number), ce_start_help(number));
+	ce_not_started(program, number, why);
+	ce_answer_not_started(reply, program, why, ce_start_help(number));
 	return CE_EXIT_ENGINE;
 }
 

@@ -24,6 +24,7 @@
 
 #include "common/base_name.h"
 #include "common/error.h"
+#include "common/exec_check.h"
 #include "common/io.h"
 #include "plan_memo.h"
 
@@ -108,7 +109,7 @@ static char *find_prefix(void)
 static int become(const struct start *start, const char *prefix, const char *const first[MAX_FIRST + 1],
 		  char **rest)
 {
-	char python[PATH_MAX + 32], script[PATH_MAX + 64];
+	char python[PATH_MAX + 32], script[PATH_MAX + 64], why[CE_WHY_SIZE];
 	int argc = 0, count = 0;
 
 	while (rest[argc] != NULL)
@@ -128,7 +129,8 @@ static int become(const struct start *start, const char *prefix, const char *con
 	for (int i = 0; i < argc; i++)
 		words[count++] = rest[i];
 	execv(python, (char *const *)words);
-	return fail(python, strerror(errno));
+	ce_not_started(python, errno, why);
+	return fail(python, why);
 }
 
 /* ---- as `plan` --------------------------------------------------------------------------------- */

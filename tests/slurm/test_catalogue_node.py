@@ -128,6 +128,23 @@ def test_a_node_without_the_engine(
     ErrorBlock(done, "plugin-configuration", cause, node=n2)
 
 
+def test_a_node_without_the_interpreter_of_the_launcher_names_it(
+    cluster: Cluster, provoked: Provoked, n2: str, shared: Path
+) -> None:
+    installed = cluster.prefix / "libexec/container-engine/launcher"
+    first, end, rest = installed.read_text().partition("\n")
+    python, gone = first.removeprefix("#!").split()[0], shared / "python3"
+    gone.symlink_to("/gone/python3.11")
+    launcher = shared / "launcher"
+    launcher.write_text(f"{first.replace(python, str(gone))}{end}{rest}")
+    launcher.chmod(0o755)
+    with mounted_on(n2, str(launcher), str(installed)):
+        done = provoked.srun(provoked.edf(""), *_only_on(n2))
+    reason = f"it needs '{gone}', a link to '/gone/python3.11', which does not exist"
+    cause = f"cannot start the launcher: {installed}: {reason}"
+    ErrorBlock(done, "plugin-configuration", cause, node=n2)
+
+
 def test_a_node_without_python_joins_containers_that_run_and_starts_none(
     cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str, shared: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -113,3 +114,17 @@ def test_what_becomes_another_program_names_its_environment() -> None:
             r"\bos\.(?:execv|execvp|execlp?|spawn\w+|system|popen)\(", file.read_text()
         )
         assert not without or file.match(_OF_BUILDS), file
+
+
+@pytest.mark.parametrize("program", ["ce-start", "plan-anew"])
+def test_a_host_without_the_python_of_ce_is_told_which_one_is_missing(
+    tmp_path: Path, ce_start: Path, program: str
+) -> None:
+    place = tmp_path / "libexec/container-engine"
+    place.mkdir(parents=True)
+    shutil.copy(ce_start, place / "ce-start")
+    (place / "plan-anew").symlink_to("ce-start")
+    (python := tmp_path / "libexec/python3").symlink_to("/gone/python3.11")
+    done = subprocess.run([place / program], capture_output=True, text=True)
+    reason = "it is a link to '/gone/python3.11', which does not exist"
+    assert (done.returncode, done.stderr) == (125, f"ce: error: {python}: {reason}\n")
