@@ -8,6 +8,9 @@ struct ce_error {
 	char *message; /* on the heap, owned by the error; NULL without a failure, or without memory */
 	int exit_code; /* of the task or program: one of CE_EXIT_*, or what the launcher has answered */
 	const char *below; /* static lines to print below the message (help.h); NULL for none */
+	/* whether the message is the launcher's: it has the lines below it in itself, and is empty if another
+	 * node of the step has printed it */
+	int is_of_launcher;
 };
 
 #define CE_ERROR_INIT { .message = NULL, .exit_code = CE_EXIT_ENGINE }

@@ -162,7 +162,7 @@ static int is_of_image(int fd)
 }
 
 /* Return CE_FOREIGN and the reason if the file belongs to the image and is for another processor than the
- * node's, 1 and the reason if it is another file of that kind, else 0. */
+ * node's, CE_UNFIT and the reason if it is another file of that kind, else 0. */
 static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SIZE])
 {
 	Elf64_Ehdr file;
@@ -179,7 +179,7 @@ static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SI
 	name_machine(&__ehdr_start, here);
 	snprintf(why, CE_WHY_SIZE, "%s for %s, the node is %s", of_image ? "the image is" : "it is", its,
 		 here);
-	return of_image ? CE_FOREIGN : 1;
+	return of_image ? CE_FOREIGN : CE_UNFIT;
 }
 
 /* ---- the check ----------------------------------------------------------------------------------- */
@@ -217,7 +217,7 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	/* a file that is executable but not readable is fine; a damaged image or disk is not */
 	if (size < 0 && errno == EIO) {
 		snprintf(why, CE_WHY_SIZE, "it cannot be read: %s", strerror(EIO));
-		return is_of_image(fd) ? CE_DAMAGED : 1;
+		return is_of_image(fd) ? CE_DAMAGED : CE_UNFIT;
 	}
 	int is_script = size >= 2 && head[0] == '#' && head[1] == '!';
 	int rc = is_foreign(fd, head, size, why);
@@ -233,7 +233,7 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 	if (is_script && has_return(head, name, why))
 		return CE_RETURNS;
 	if (is_missing(name, why))
-		return is_script ? CE_NO_INTERPRETER : 1;
+		return is_script ? CE_NO_INTERPRETER : CE_UNFIT;
 	if (!is_script)
 		return 0;
 	CE_AUTO_FD interpreter = open_head(name, head, &size);

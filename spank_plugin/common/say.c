@@ -108,9 +108,7 @@ void ce_say_error(const char *node, const char *message, const char *below)
 
 	if (line == NULL)
 		return;
-	/* with nothing below it, the message is the launcher's, which has lines of its own */
-	if (below[0] != '\0')
-		ce_make_one_line(line);
+	ce_make_one_line(line);
 	if (asprintf(&whole, "%s\n%s", line, below) < 0)
 		whole = NULL;
 	ce_say(node, "error", whole != NULL ? whole : line);

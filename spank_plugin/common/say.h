@@ -25,8 +25,7 @@ void ce_say(const char *node, const char *kind, const char *text);
 void ce_make_one_line(char *text);
 
 /* Write an error and the lines below it (help.h), as ce_say does. Control characters in the message become
- * blanks, so that names in an image cannot add lines. A message with `below` "" comes from the launcher and
- * keeps its lines. */
+ * blanks, so that names in an image cannot add lines. */
 void ce_say_error(const char *node, const char *message, const char *below);
 
 /* Write a message of this kind and the lines below it without a node, for programs that a user starts on this

@@ -43,7 +43,7 @@ enum { STOP_MS = 1500 };
  * services are stopped then. */
 static void stop_services(int attendant)
 {
-	if (attendant == 0)
+	if (attendant < 0)
 		return;
 	shutdown(attendant, SHUT_WR);
 	ce_wait_readable(attendant, ce_now_ms() + STOP_MS);
@@ -85,7 +85,7 @@ static int wait_for_launcher(struct guard *guard)
 	for (;;) {
 		ssize_t n = ce_receive(guard->control, MSG_DONTWAIT, &word, 1, fds);
 		if (n == 1) {
-			if (fds[0] > 0)
+			if (fds[0] >= 0)
 				atomic_store(&guard->attendant, fds[0]);
 			ce_close_fd(&guard->control);
 			return 0;

@@ -40,7 +40,7 @@ struct guard {
 	int life;
 	int signals;	   /* signalfd for SIGCHLD */
 	int log;	   /* memory file with the output of our children */
-	_Atomic int attendant; /* socket to ce-attend, which stops services; 0 if there are none to stop */
+	_Atomic int attendant; /* socket to ce-attend, which stops services; -1 if there are none */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
@@ -84,7 +84,7 @@ struct guard {
 };
 
 #define GUARD_INIT                                                                          \
-	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1,     \
+	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1, .attendant = -1,    \
 	  .init = -1, .kept = { .lock = -1, .listening = -1 },                               \
 	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }

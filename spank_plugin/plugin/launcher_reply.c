@@ -17,7 +17,7 @@ static int failure(const char *answer, struct ce_error *err)
 	const char *message = strchr(answer, '\n');
 	int code = atoi(answer + 1);
 
-	err->below = ""; /* already part of the launcher's message */
+	err->is_of_launcher = 1;
 	return ce_fail_code(err, code > 0 && code < 256 ? code : CE_EXIT_ENGINE, "%s",
 			    message != NULL ? message + 1 : answer + 1);
 }

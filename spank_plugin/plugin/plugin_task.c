@@ -115,15 +115,15 @@ static void say_once(spank_t spank, const char *kind, const char *text)
 		ce_say(task_variable(spank, CE_NODE), kind, text);
 }
 
-/* Print the error, unless another node has printed it. An error of the launcher's, with nothing below it, has
- * been checked for that already. */
+/* Print the error, unless another node has printed it. */
 static void say_error(const struct ce_step *step, spank_t spank, const struct ce_error *err, int marks)
 {
-	const char *message = ce_error_text(err), *below = ce_error_below(err, CE_HELP_TASK_JOIN);
+	const char *message = ce_error_text(err);
 
-	if (message[0] != '\0' && is_first_task(spank) &&
-	    (below[0] == '\0' || ce_claim_message(marks, step->planned, message)))
-		ce_say_error(task_variable(spank, CE_NODE), message, below);
+	if (err->is_of_launcher)
+		say_once(spank, "error", message);
+	else if (is_first_task(spank) && ce_claim_message(marks, step->planned, message))
+		ce_say_error(task_variable(spank, CE_NODE), message, ce_error_below(err, CE_HELP_TASK_JOIN));
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */

@@ -218,7 +218,8 @@ int main(int argc, char **argv)
 	else if (strcmp(plan, "ready") == 0)
 		start_container();
 	else if (strcmp(plan, "fail") == 0)
-		answer("F126\n/etc/edf/x.toml:3: mount source '/nothing': does not exist", NULL, 0);
+		answer("F126\n/etc/edf/x.toml:3: mount source '/nothing': does not exist\nce: hint: make it",
+		       NULL, 0);
 	else if (strcmp(plan, "hang") == 0) {
 		alarm(60); /* as long as the harness lets a test run, so that no process stays */
 		pause();

@@ -109,8 +109,3 @@ TEST("a name in a message adds neither lines nor control characters")
 		   "ce: error: workdir '/ ]0;t  ce: hint: run this'\nce: hint: a\nce: see: b\n");
 	CHECK_TEXT(printed(say_here, "x\ny", ""), "ce: error: x y\n");
 }
-
-TEST("the launcher's message has its own lines")
-{
-	CHECK_TEXT(printed(say_error, "x\nce: hint: y", ""), "ce: error: n1: x\nce: hint: y\n");
-}

@@ -15,7 +15,7 @@
 
 #define ENTRY "me:x:1000:1000::/home/me:/bin/sh"
 
-static struct guard guard = { .err = CE_ERROR_INIT };
+static struct guard guard = GUARD_INIT;
 
 /* Make an image's root with a directory /etc, change to the directory above it, and return its path. */
 static const char *make_root(void)

@@ -375,7 +375,8 @@ TEST("what the launcher refuses fails the tasks with its words and its exit code
 {
 	begin_step("fail");
 	task_fails(126,
-		   "ce: error: nid7: /etc/edf/x.toml:3: mount source '/nothing': does not exist\n");
+		   "ce: error: nid7: /etc/edf/x.toml:3: mount source '/nothing': does not exist\n"
+		   "ce: hint: make it\n");
 	fake_job.task = 1;
 	task_fails(126, "");
 	end_step();
