@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "help.h"
+#include "shell_plain.h"
 
 #define NOT_FOUND(hint) "ce: hint: " hint "\nce: see: ce help command-not-found"
 #define OWN_FILES "mounts = [\"${PWD}\"] and workdir = \"${PWD}\""
@@ -155,13 +156,11 @@ const char *ce_not_found_help(const char *command)
 /* Write the words of a command, or only the first one if a shell would not take all of them as they are. */
 static void write_command(char *const *argv, char *text, size_t size)
 {
-	static const char plain[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=,:+-@%";
 	size_t length = 0;
 
 	for (size_t i = 0; argv[i] != NULL; i++) {
 		size_t more = strlen(argv[i]);
-		if (more == 0 || strspn(argv[i], plain) != more || length + more + 2 > size) {
+		if (more == 0 || strspn(argv[i], CE_SHELL_PLAIN) != more || length + more + 2 > size) {
 			snprintf(text, size, "%s", argv[0]);
 			return;
 		}

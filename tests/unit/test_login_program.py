@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "hooks/ssh/programs/login.c"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "hooks/ssh/programs/login.c"
 OWN = "opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> Path:
     made = tmp_path_factory.mktemp("login") / "ce-login"
-    command = [need_tool("gcc"), "-std=gnu11", "-O1", "-static", "-o", str(made), str(SOURCE)]
-    subprocess.run(command, check=True)
+    options = ["-std=gnu11", "-O1", "-static", f"-I{ROOT}/spank_plugin", "-o", str(made)]
+    subprocess.run([need_tool("gcc"), *options, str(SOURCE)], check=True)
     return made
 
 

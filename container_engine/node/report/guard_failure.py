@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
+from errno import (
+    EACCES,
+    EAGAIN,
+    EIO,
+    EMFILE,
+    ENFILE,
+    ENODEV,
+    ENOENT,
+    ENOMEM,
+    ENOSPC,
+    EPERM,
+    ETOOMANYREFS,
+)
+
 from container_engine.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EPERM, _EIO, _EACCES, _ENOENT, _ENOSPC, _ENODEV = 1, 5, 13, 2, 28, 19
-_EAGAIN, _ENOMEM, _ENFILE, _EMFILE, _ETOOMANYREFS = 11, 12, 23, 24, 109
-# limits of the user or of the host are reported as such, whatever the operation was
-_LIMITS = (_EAGAIN, _ENOMEM, _ENFILE, _EMFILE, _ETOOMANYREFS)
+# limits of the user or of the host are reported as such, whatever the operation was; ce_start_help
+# (spank_plugin/common/error.c) has the same
+LIMITS = (EAGAIN, ENOMEM, ENFILE, EMFILE, ETOOMANYREFS)
 
 _MOUNTS_WORDS = "no more mounts on this node (sysctl fs.mount-max)"
 # (operation of the guard, errno) -> the meaning of the kernel's error here, and its code in faults/
 _KERNEL_WORDS = {
-    ("namespaces", _EPERM): (
+    ("namespaces", EPERM): (
         "user namespaces are not permitted on this node "
         "(sysctl kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns)",
         "user-namespaces",
     ),
-    ("namespaces", _EACCES): (
+    ("namespaces", EACCES): (
         "AppArmor or another security module of this node refuses user namespaces "
         "(the engine has a profile for AppArmor, which allows them)",
         "user-namespaces",
     ),
-    ("namespaces", _ENOSPC): (
+    ("namespaces", ENOSPC): (
         "no more user namespaces on this node (sysctl user.max_user_namespaces)",
         "user-namespaces",
     ),
-    ("process-namespace", _ENOSPC): (
+    ("process-namespace", ENOSPC): (
         "no more PID namespaces on this node (sysctl user.max_pid_namespaces)",
         "user-namespaces",
     ),
-    ("mount-namespace", _ENOSPC): (
+    ("mount-namespace", ENOSPC): (
         "no more mount namespaces on this node (sysctl user.max_mnt_namespaces)",
         "user-namespaces",
     ),
-    ("session", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
-    ("fuse", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
-    ("overlay", _ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
-    ("fuse", _EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
-    ("fuse", _ENOENT): (
+    ("session", ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
+    ("fuse", ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
+    ("overlay", ENOSPC): (_MOUNTS_WORDS, "proc-covered"),
+    ("fuse", EACCES): ("/dev/fuse may not be opened (it must have mode 0666)", "fuse-unavailable"),
+    ("fuse", ENOENT): (
         "/dev/fuse does not exist (load the kernel module fuse)",
         "fuse-unavailable",
     ),
-    ("fuse", _ENODEV): ("the kernel has no FUSE (load the module fuse)", "fuse-unavailable"),
-    ("session", _EPERM): (
+    ("fuse", ENODEV): ("the kernel has no FUSE (load the module fuse)", "fuse-unavailable"),
+    ("session", EPERM): (
         "the kernel refuses to mount /proc or a tmpfs in a user namespace "
         "(do other mounts cover parts of /proc on this node?)",
         "proc-covered",
@@ -86,13 +99,13 @@ def explain(report: str) -> LaunchError:
     reason = f": {_strerror(errno)}" if errno else ""
     last = _last_line(without_id(log))
     # EIO is the image's: it is the only file system of a new container that is not in memory
-    found = {_ENOSPC: "container-space", _EIO: "image-damaged"}.get(errno)
+    found = {ENOSPC: "container-space", EIO: "image-damaged"}.get(errno)
     see, hint = found or _SEE.get(stage, _OTHER), None
-    if errno in _LIMITS:
+    if errno in LIMITS:
         from container_engine.faults import shortage
 
         see, hint = shortage.CODE, shortage.hint(errno)
-    words = _SPACE_WORDS if errno == _ENOSPC else ""
+    words = _SPACE_WORDS if errno == ENOSPC else ""
     message = f"{what}{reason}{words}" + (f" ({last})" if last else "")
     return LaunchError(message, hint, see, details=log)
 
@@ -132,12 +145,12 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     if cause.startswith("exit status"):
         # a program that Podman ran has failed, and has printed the reason before
         cause = _last_line(log.rpartition("\nError: ")[0]) or cause
-    if not cause and creator == "crun" and what.endswith(f" {_ENOSPC}"):
+    if not cause and creator == "crun" and what.endswith(f" {ENOSPC}"):
         # crun copies itself first; if that fails, its exit code is the only information
         cause = "no space left on device"
     cause = cause.replace(_DATABASE_FULL, "no space left on device")
     words, see, hint = _meaning(cause)
-    if not words and errno == _ENOENT:
+    if not words and errno == ENOENT:
         see = "program-missing"
     elif not words:
         from container_engine.faults import shortage

@@ -20,12 +20,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/shell_plain.h"
+
 #define JOB "/opt/oci-hooks/ssh/job"
 #define SELF "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 #define SFTP_SERVER "/opt/oci-hooks/ssh/dropbear/libexec/sftp-server"
-
-/* characters that mean nothing to a shell within a word */
-#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_:=,@%+-"
 
 enum { MAX_SIZE = 16 << 20, NOT_STARTED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
@@ -218,7 +217,7 @@ static int run_words(char *command)
 
 	if (command != NULL && strncmp(command, "exec ", 5) == 0)
 		command += 5;
-	if (command == NULL || command[strspn(command, PLAIN " ")] != '\0') {
+	if (command == NULL || command[strspn(command, CE_SHELL_PLAIN " ")] != '\0') {
 		dprintf(2, "ce: error: hook ssh: this image has no shell\n");
 		return NOT_FOUND;
 	}
@@ -259,7 +258,8 @@ static int is_sftp_server(const char *command)
 {
 	const char *name = command != NULL && command[0] == '/' ? strrchr(command, '/') : NULL;
 
-	return name != NULL && strcmp(name, "/sftp-server") == 0 && command[strspn(command, PLAIN)] == '\0';
+	return name != NULL && strcmp(name, "/sftp-server") == 0 &&
+	       command[strspn(command, CE_SHELL_PLAIN)] == '\0';
 }
 
 static int log_in(char *command)

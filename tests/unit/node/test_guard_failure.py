@@ -1,11 +1,15 @@
 """The guard's report as one line for the user."""
 
+import errno
+import re
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from container_engine.faults.catalogue import FAULTS
-from container_engine.node.report.guard_failure import explain, of_entrypoint
+from container_engine.node.report.guard_failure import LIMITS, explain, of_entrypoint
+from tests.c_header import SPANK_PLUGIN
 
 
 def said(report: str) -> str:
@@ -82,6 +86,12 @@ def test_a_limit_that_is_reached_is_no_fault_of_the_node(report: str, remedy: st
     error = explain(report)
     assert error.see == "limit-reached"
     assert remedy in (error.hint or "")
+
+
+def test_a_limit_is_one_for_programs_in_c_too() -> None:
+    text = (SPANK_PLUGIN / "common/error.c").read_text(encoding="utf-8")
+    [names] = re.findall(r"limits\[\] = \{ (.*) \};", text)
+    assert {getattr(errno, name) for name in names.split(", ")} == {*LIMITS}
 
 
 def test_mounts_that_are_used_up_are_no_lack_of_space() -> None:
