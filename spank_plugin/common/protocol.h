@@ -6,6 +6,7 @@
  *
  *   plugin to ce-node, ce-node to the launcher    arguments            enum ce_launcher_arg
  *   ce-node and the launcher to ce-guard          arguments            enum ce_guard_arg
+ *   Python to ce-exec                             arguments            enum ce_exec_arg
  *   guard to ce-node, the launcher and tasks      a report             enum ce_report_kind, ce_reported_fd
  *   guard to ce-node and the launcher             a running container  enum ce_container_fd
  *   ce-node and the launcher to the plugin        the answer           enum ce_answer_kind, _text and _fd
@@ -47,6 +48,15 @@ enum ce_guard_arg {
 	CE_GUARD_LEAST,
 	CE_GUARD_USER_NS = CE_GUARD_LEAST, /* only of a guard whose container this step joins */
 	CE_GUARD_MOST
+};
+
+/* The arguments of ce-exec, after the program's name. */
+enum ce_exec_arg {
+	CE_EXEC_NAMESPACES, /* descriptors with a comma between them: the user namespace, then any others */
+	CE_EXEC_MOUNT_NS,
+	CE_EXEC_ENVIRONMENT, /* records (join.h) */
+	CE_EXEC_WORKDIR,
+	CE_EXEC_COMMAND /* and its own arguments */
 };
 
 /* ---- the guard's reports ----------------------------------------------------------------------- */

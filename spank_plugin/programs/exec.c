@@ -2,7 +2,7 @@
  * ce-exec: `ce run` becomes this program, which joins the container and becomes the command, so that
  * terminal, signals and exit code are the command's own.
  *
- * ce-exec USER_NS[,NS…] MOUNT_NS ENVIRONMENT WORKDIR COMMAND [ARG…]     (open descriptors)
+ * ce-exec …               its arguments are those of enum ce_exec_arg
  * ce-join [ARG…]          the same for a Slurm task that has run its prologs (join_after_prolog.h)
  * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
@@ -209,20 +209,21 @@ int main(int argc, char **argv)
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	if (argc < 6) {
+	if (argc <= 1 + CE_EXEC_COMMAND) {
 		fprintf(stderr, "ce: error: ce-exec is started by `ce run`\n");
 		return CE_EXIT_ENGINE;
 	}
-	int is_bad = take_namespaces(argv[1], &container) < 0;
+	char **args = argv + 1;
+	int is_bad = take_namespaces(args[CE_EXEC_NAMESPACES], &container) < 0;
 
-	container.mount_ns = ce_descriptor(argv[2]);
-	container.environment = ce_descriptor(argv[3]);
-	container.workdir = argv[4];
+	container.mount_ns = ce_descriptor(args[CE_EXEC_MOUNT_NS]);
+	container.environment = ce_descriptor(args[CE_EXEC_ENVIRONMENT]);
+	container.workdir = args[CE_EXEC_WORKDIR];
 	if (is_bad || container.mount_ns < 0 || container.environment < 0) {
 		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}
-	become(&container, argc - 5, argv + 5, &err);
+	become(&container, argc - 1 - CE_EXEC_COMMAND, args + CE_EXEC_COMMAND, &err);
 	ce_say_here("error", ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

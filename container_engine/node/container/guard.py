@@ -191,9 +191,19 @@ def receive(connection: socket) -> tuple[bytes, list[int]]:
     return data, fds
 
 
-def joined(namespaces: Sequence[int]) -> str:
-    """Return the argument of ce-exec that names these descriptors, the user namespace first."""
-    return ",".join(map(str, namespaces))
+def entering(
+    libexec: str, namespaces: Sequence[int], mount_ns: int, records: int, workdir: str
+) -> list[str]:
+    """Return the words before a command that run it in a container, and let it inherit these.
+
+    `namespaces` are the container's user namespace, which comes first, and its other namespaces
+    except the mount namespace. `records` change the environment (spank_plugin/common/join.h).
+    """
+    for fd in (*namespaces, mount_ns, records):
+        os.set_inheritable(fd, True)
+    entered = ",".join(map(str, namespaces))
+    # in the order of enum ce_exec_arg (spank_plugin/common/protocol.h)
+    return [f"{libexec}/ce-exec", entered, str(mount_ns), str(records), workdir]
 
 
 def memory_file(name: str, content: bytes) -> int:

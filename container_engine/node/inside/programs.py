@@ -8,7 +8,7 @@ import select
 import signal
 
 from container_engine.errors import EXIT_ENGINE, LaunchError
-from container_engine.node.container.guard import joined
+from container_engine.node.container.guard import entering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,12 +48,11 @@ class Place:
         # no changes: a program gets its whole environment when it is started
         self._records = os.memfd_create("ce-env")
 
-    def inside(self, words: Sequence[str]) -> list[str]:
-        """Return the command line that runs `words` in the container."""
-        for fd in (*self.entered, self.mount_ns, self._records):
-            os.set_inheritable(fd, True)
-        fds = (joined(self.entered), str(self.mount_ns), str(self._records))
-        return [f"{self.libexec}/ce-exec", *fds, self.workdir, *words]
+    def inside(self, words: Sequence[str], workdir: str | None = None) -> list[str]:
+        """Return the command line that runs `words` in the container, in its or another workdir."""
+        place = self.workdir if workdir is None else workdir
+        first = entering(self.libexec, self.entered, self.mount_ns, self._records, place)
+        return [*first, *words]
 
     def close(self) -> None:
         for fd in (*self.entered, self.mount_ns):
@@ -77,9 +76,7 @@ class Process:
         stdin: int | None = None,
     ) -> None:
         self._log = os.memfd_create("ce-service-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        argv = place.inside(words)
-        if workdir is not None:
-            argv[4] = workdir
+        argv = place.inside(words, workdir)
         self._pipe, writer = os.pipe()
         self._waiter = os.fork()
         if self._waiter == 0:

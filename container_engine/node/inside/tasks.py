@@ -10,7 +10,7 @@ from container_engine.errors import CeError, UserError
 from container_engine.mountinfo import Mount, mounts
 from container_engine.node.container.description import INIT_NAME, person_of
 from container_engine.node.container.environment import parse_block
-from container_engine.node.container.guard import PYTHONS_SIGNALS, joined, memory_file
+from container_engine.node.container.guard import PYTHONS_SIGNALS, entering, memory_file
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -266,17 +266,11 @@ def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
         raise UserError(f"the task has ended: {reason(error)}") from None
     # no changes: the command gets the whole environment with which the task was started
     records = memory_file("ce-env", b"")
-    for fd in (*entered, mounts, records):
-        os.set_inheritable(fd, True)
+    workdir = task.environment.get("PWD", "/")
+    words = entering(libexec, entered, mounts, records, workdir)
     for number in PYTHONS_SIGNALS:
         signal(number, SIG_DFL)
-    program = f"{libexec}/ce-exec"
-    workdir = task.environment.get("PWD", "/")
     try:
-        os.execve(
-            program,
-            [program, joined(entered), str(mounts), str(records), workdir, *argv],
-            task.environment,
-        )
+        os.execve(words[0], [*words, *argv], task.environment)
     except OSError as error:
-        raise CeError(f"cannot start {program}: {reason(error)}") from None
+        raise CeError(f"cannot start {words[0]}: {reason(error)}") from None

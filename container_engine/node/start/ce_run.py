@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, UserError
 from container_engine.node.container.description import SAVE
-from container_engine.node.container.guard import PYTHONS_SIGNALS, GuardDescriptors, joined
+from container_engine.node.container.guard import PYTHONS_SIGNALS, GuardDescriptors, entering
 from container_engine.node.start.begin import start
 
 if TYPE_CHECKING:
@@ -50,22 +50,15 @@ def run_in_container(
     sys.stderr.flush()
     sys.stdout.write(session.printed)
     sys.stdout.flush()
-    program = f"{libexec}/ce-exec"
     user_ns, mount_ns, records = session.fds[:3]
-    entered = (user_ns, *session.unshared)
-    for fd in (*entered, mount_ns, records):
-        os.set_inheritable(fd, True)
+    words = entering(libexec, (user_ns, *session.unshared), mount_ns, records, session.workdir)
     for number in PYTHONS_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     try:
         # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
-        os.execve(
-            program,
-            [program, joined(entered), str(mount_ns), str(records), session.workdir, *argv],
-            os.environ,
-        )
+        os.execve(words[0], [*words, *argv], os.environ)
     except OSError as error:
-        raise CeError(f"cannot start {program}: {error.strerror}") from None
+        raise CeError(f"cannot start {words[0]}: {error.strerror}") from None
 
 
 def _start_sweeper(program: str, fds: Sequence[int]) -> None:

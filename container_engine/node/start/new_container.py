@@ -19,8 +19,8 @@ from container_engine.node.container.checks import (
 from container_engine.node.container.description import Container, Paths, person_of
 from container_engine.node.container.guard import (
     await_report,
+    entering,
     go_on,
-    joined,
     memory_file,
     read_all,
     start_guard,
@@ -249,9 +249,7 @@ def _run_startup(
 
     entered, mount_ns, workdir = container
     records = memory_file("ce-env", env.encode_records(changes))
-    for fd in (*entered, mount_ns, records):
-        os.set_inheritable(fd, True)
-    join = [f"{libexec}/ce-exec", joined(entered), str(mount_ns), str(records), workdir]
+    join = entering(libexec, entered, mount_ns, records, workdir)
     before = env.apply(node, changes)
     timeout_s = plan["settings"]["start_timeout_s"]
     made = startup_steps.run(plan, node, join, before, timeout_s)

@@ -100,6 +100,22 @@ def test_a_session_goes_on_after_the_byte_that_the_guard_waits_for() -> None:
     assert (data, _name(fd)) == (bytes([C["CE_GO_ON"]]), "services")
 
 
+def test_a_command_is_run_in_a_container_by_words_in_order() -> None:
+    user, network, mounts, records = fds = [_named("x") for _ in range(4)]
+    program, *words = guard.entering("/libexec", (user, network), mounts, records, "/work")
+    wanted = {
+        "CE_EXEC_NAMESPACES": f"{user},{network}",
+        "CE_EXEC_MOUNT_NS": str(mounts),
+        "CE_EXEC_ENVIRONMENT": str(records),
+        "CE_EXEC_WORKDIR": "/work",
+    }
+    assert C["CE_EXEC_COMMAND"] == len(wanted)
+    assert (program, words) == ("/libexec/ce-exec", in_order(wanted, C))
+    assert all(map(os.get_inheritable, fds))
+    for fd in fds:
+        os.close(fd)
+
+
 def test_what_became_of_saving_a_container_is_told_by_the_first_letter() -> None:
     assert chr(C["CE_ANSWER_SAVED"]) == saving._SAVED
     assert chr(C["CE_ANSWER_FAILED"]) == saving._FAILED
