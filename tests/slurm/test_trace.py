@@ -58,7 +58,7 @@ def _late(cluster: Cluster) -> Iterator[None]:
     module = cluster.module("node/start/launcher.py")
     text = module.read_text()
     late = text.replace(
-        "        session.go_on()\n", "        time.sleep(0.3)\n        session.go_on()\n"
+        "        ready.go_on()\n", "        time.sleep(0.3)\n        ready.go_on()\n"
     )
     assert late != text
     aside = module.rename(module.with_suffix(".aside"))

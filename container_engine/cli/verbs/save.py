@@ -76,13 +76,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     else:
         job, _dot, step = arguments.step.partition(".")
         task = tasks.find(job, step, arguments.node)
-    session = tasks.session_of(task)
+    found = tasks.container_files(task)
     progress = listener(quiet=arguments.quiet)
     progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
-    digest, size = _save(session, request, context)
+    digest, size = _save(found, request, context)
     output.line(f"{request.target}: {size_text(size)}, {digest}")
     if request.difference and not arguments.quiet:
-        images = json.dumps([*session.images, request.target], ensure_ascii=False)
+        images = json.dumps([*found.images, request.target], ensure_ascii=False)
         messages.say_progress(f"to use it, write image = {images} into an environment")
     return 0
 
@@ -114,20 +114,20 @@ def _exists(request: _Request) -> UserError:
     return UserError("exists", "--force replaces it", name=request.target)
 
 
-def _save(session: tasks.Session, request: _Request, context: Context) -> tuple[str, int]:
+def _save(found: tasks.ContainerFiles, request: _Request, context: Context) -> tuple[str, int]:
     """Make the image, and return its digest and size. Raise CeError."""
-    document = configuration(session.images, context.env)
+    document = configuration(found.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     parent = os.path.dirname(request.target)
     files = session_files.Files(
-        session.guard,
-        session.directory,
-        session.kept,
+        found.guard,
+        found.directory,
+        found.kept,
         STARTED,
         BEGUN,
-        len(session.images),
-        session.places,
-        session.lines,
+        len(found.images),
+        found.places,
+        found.lines,
     )
     try:
         with drafts.directory(parent, packer.timeout_s) as work:

@@ -37,7 +37,9 @@ _OF_NODE = ("precreate", "poststop")
 class HooksOnNode:
     """The hooks of one launch. The launcher calls the methods in the order of this class.
 
-    `warnings` are lines for the user.
+    `decisions` are those on libraries, as from choose.Decision.described, if they are to be
+    explained. `oci` are the OCI hooks. `attended` is a descriptor that becomes readable once
+    everything after the guard's end is done, -1 for none.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class HooksOnNode:
             from container_engine.node.report.lacks import refuse
 
             refuse([*(("", error) for error in lacks), *self._edits.lacks], plan.get("hooks", ()))
-        self._oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
+        self.oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._noted: dict[str, str | None] = {}
         # the aspects of files on which a remembered result depends, None if none is remembered
@@ -73,11 +75,11 @@ class HooksOnNode:
         self._node = node
         self._place: Place | None = None
         self._end: socket | None = None
-        # becomes readable once everything after the guard's end is done
         self.attended = -1
 
     @property
     def warnings(self) -> Sequence[str]:
+        """Lines for the user."""
         return self._edits.warnings
 
     def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
@@ -89,13 +91,13 @@ class HooksOnNode:
         edits = self._edits
         container.devices = [*container.devices, *_new(edits.devices, container.devices)]
         self._join_mounts(container)
-        self._oci.join(container, paths)
+        self.oci.join(container, paths)
         return self._settings
 
     def check_each_task(self) -> None:
         """Raise LaunchError for services and OCI hooks that need one container for all tasks."""
         found = [service["hook"] for service in self._edits.services]
-        found += [str(hook) for hook in self._oci.hooks if hook.stage in _OF_NODE]
+        found += [str(hook) for hook in self.oci.hooks if hook.stage in _OF_NODE]
         if found:
             raise LaunchError(
                 f"{found[0]} needs one container per node, not one for each task"
@@ -151,14 +153,6 @@ class HooksOnNode:
 
         return repeatable(self._plan, self._node, self._edits, self._edf, self._aspects)
 
-    def last_operations(self, paths: Paths) -> list[Operation]:
-        """Return the guard's operations between creating the container and its report."""
-        return self._oci.last_operations(paths)
-
-    def explain(self, report: str) -> LaunchError:
-        """Return the error for the guard's report of a failure."""
-        return self._oci.explain(report)
-
     def _request(self, paths: Paths, memos: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
         images = image_paths(self._plan) if memos else []
@@ -194,7 +188,7 @@ class HooksOnNode:
 
     def take_note(self, note: str) -> None:
         """Process a note from the operations for hooks. Raise LaunchError if it has an error."""
-        if self._oci.take_note(note):
+        if self.oci.take_note(note):
             return
         content = parse_json(note)
         if "error" in content:
@@ -223,7 +217,7 @@ class HooksOnNode:
     @property
     def has_services(self) -> bool:
         """Check whether anything of the hooks runs beside or after the tasks."""
-        return bool(self._edits.services or self._oci.hooks)
+        return bool(self._edits.services or self.oci.hooks)
 
     def start_services(
         self,
@@ -236,36 +230,26 @@ class HooksOnNode:
         Raise LaunchError.
         """
         self.attended, done = os.pipe()
+        _entered, mount_ns, guard = container
         try:
-            return self._start_services(container, workdir, environment, done)
+            self.oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
+            if not self._edits.services:
+                return {}
+            from container_engine.node.hooks import services
+            from container_engine.node.inside import programs
+
+            self._place = programs.Place(
+                *container,
+                workdir=workdir,
+                environment=self._of_tasks(environment),
+                libexec=self._edits.libexec,
+                timeout_s=self._plan["settings"]["start_timeout_s"],
+                is_kept=bool(self._plan.get("kept")),
+            )
+            self._end = services.start(self._edits.services, self._place, done)
+            return services.variables(self._edits.services)
         finally:
             os.close(done)
-
-    def _start_services(
-        self,
-        container: tuple[Sequence[int], int, int],
-        workdir: str,
-        environment: Mapping[str, str | None],
-        done: int,
-    ) -> dict[str, str | None]:
-        _entered, mount_ns, guard = container
-        self._oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
-        if not self._edits.services:
-            return {}
-        from container_engine.node.hooks import services
-        from container_engine.node.inside import programs
-
-        place = programs.Place(
-            *container,
-            workdir=workdir,
-            environment=self._of_tasks(environment),
-            libexec=self._edits.libexec,
-            timeout_s=self._plan["settings"]["start_timeout_s"],
-            is_kept=bool(self._plan.get("kept")),
-        )
-        self._place = place
-        self._end = services.start(self._edits.services, place, done)
-        return services.variables(self._edits.services)
 
     def abandon(self) -> None:
         """Remove files of services after a failed start, in which ce-attend may not have run."""

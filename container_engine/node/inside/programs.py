@@ -7,16 +7,30 @@ import os
 import select
 import signal
 
-from container_engine.errors import EXIT_ENGINE, LaunchError
-from container_engine.node.container.guard import entering
+from container_engine.errors import EXIT_ENGINE, CeError, LaunchError
+from container_engine.node.container.guard import PYTHONS_SIGNALS, entering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 _KEPT_OUTPUT, _KEPT_LINES = 2000, 6
 # signals that are meant for the tasks, and those that Python ignores for itself
 DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+
+def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command that `entering` begins. Raise CeError."""
+    for number in PYTHONS_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execve(words[0], words, environment)
+    except OSError as error:
+        from container_engine.process import reason
+
+        message = f"cannot start {words[0]}: {reason(error)}"
+        raise CeError(message, see="program-missing") from None
 
 
 class Place:
@@ -137,7 +151,7 @@ class Process:
 
     def exit_code(self, timeout_s: float) -> int | None:
         """Return the exit code, or None if the program still runs after `timeout_s`."""
-        if self._waiter and not _readable(self._waiter_fd, timeout_s):
+        if self._waiter and not is_readable(self._waiter_fd, timeout_s):
             return None
         if self._waiter:
             self._code = os.waitstatus_to_exitcode(os.waitpid(self._waiter, 0)[1])
@@ -190,7 +204,8 @@ def failure(what: str, code: int | None, printed: str, timeout_s: float) -> Laun
     return LaunchError(message, see="hook-service", details=printed)
 
 
-def _readable(fd: int, timeout_s: float) -> bool:
+def is_readable(fd: int, timeout_s: float) -> bool:
+    """Wait until the descriptor is readable; return False if that takes longer than `timeout_s`."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

@@ -6,11 +6,12 @@ import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from container_engine.errors import CeError, UserError
+from container_engine.errors import UserError
 from container_engine.mountinfo import Mount, mounts
 from container_engine.node.container.description import INIT_NAME, person_of
 from container_engine.node.container.environment import parse_block
-from container_engine.node.container.guard import PYTHONS_SIGNALS, entering, memory_file
+from container_engine.node.container.guard import entering, memory_file
+from container_engine.node.inside import programs
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ def _is_inside(task: Task) -> bool:
     return _mount_namespace(task) not in ("", os.readlink("/proc/self/ns/mnt"))
 
 
-class Session(NamedTuple):
-    """The session of a task's container, for readers of its files.
+class ContainerFiles(NamedTuple):
+    """Where the files of a running container are.
 
-    `guard` is the guard's process ID, `directory` the session's directory in the guard's mount
+    `guard` is the guard's process ID, `directory` its session's directory in the guard's mount
     namespace. `kept` is the directory of a container that lives with its job, else "". `images` are
     the paths of the images, the base first. `places` are the container's mount points, the user's
     homes, and all directories above them; `lines` are the lines that the engine has added to files
@@ -97,10 +98,10 @@ class Session(NamedTuple):
     lines: Mapping[bytes, bytes]
 
 
-def session_of(task: Task) -> Session:
-    """Return the session in which the task runs.
+def container_files(task: Task) -> ContainerFiles:
+    """Return where the files of the task's container are.
 
-    Raise UserError if it has ended, or if the step that made its container has.
+    Raise UserError if it has ended, or if the step that made it has.
     """
     try:
         guard, _first = guard_and_init(task)
@@ -117,7 +118,7 @@ def session_of(task: Task) -> Session:
     person = person_of({})
     paths = [os.fsencode(Mount(line).place) for line in own]
     paths += [os.fsencode(home) for home in (task.environment.get("HOME", "/"), person.home)]
-    return Session(
+    return ContainerFiles(
         guard,
         directory,
         kept,
@@ -257,8 +258,6 @@ def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
 
     Raise UserError if the task has ended, CeError if ce-exec cannot be started.
     """
-    from signal import SIG_DFL, signal
-
     try:
         entered = [_opened(task, name) for name in ("ns/user", *unshared(task))]
         mounts = _opened(task, "ns/mnt")
@@ -266,11 +265,5 @@ def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
         raise UserError(f"the task has ended: {reason(error)}") from None
     # no changes: the command gets the whole environment with which the task was started
     records = memory_file("ce-env", b"")
-    workdir = task.environment.get("PWD", "/")
-    words = entering(libexec, entered, mounts, records, workdir)
-    for number in PYTHONS_SIGNALS:
-        signal(number, SIG_DFL)
-    try:
-        os.execve(words[0], [*words, *argv], task.environment)
-    except OSError as error:
-        raise CeError(f"cannot start {words[0]}: {reason(error)}") from None
+    words = entering(libexec, entered, mounts, records, task.environment.get("PWD", "/"))
+    programs.become([*words, *argv], task.environment)

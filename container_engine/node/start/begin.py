@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.session import Session
+    from container_engine.node.start.ready_container import ReadyContainer
 
 # Version 2 marks plans that an engine older than it would execute only in part.
 PLAN_VERSIONS = (1, 2)
@@ -24,7 +24,7 @@ def start(
     descriptors: GuardDescriptors,
     libexec: str,
     marks: trace.Marks | None = None,
-) -> Session:
+) -> ReadyContainer:
     """Start the container and wait until its first process runs, or join a kept one that runs.
 
     `node` is the environment of the step on this node. Raise LaunchError.
@@ -43,9 +43,9 @@ def start(
         from container_engine.node.start import complete_plan
 
         noted = complete_plan.with_image(plan, libexec)
-    session = _start_or_join(plan, node, descriptors, libexec, marks)
-    session.warnings = (*noted, *session.warnings)
-    return session
+    ready = _start_or_join(plan, node, descriptors, libexec, marks)
+    ready.warnings = (*noted, *ready.warnings)
+    return ready
 
 
 def _start_or_join(
@@ -54,7 +54,7 @@ def _start_or_join(
     descriptors: GuardDescriptors,
     libexec: str,
     marks: trace.Marks,
-) -> Session:
+) -> ReadyContainer:
     kept = None
     if wanted := plan.get("kept"):
         from container_engine.node.kept.container import Running
@@ -66,6 +66,7 @@ def _start_or_join(
 
             return join(kept, plan, node, descriptors, libexec, marks)
     begun = NewContainer(plan, node, libexec, marks, kept)
+    begun.decide()
     try:
         return begun.start(descriptors)
     except LaunchError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.errors import CeError, UserError
 from container_engine.node.container.description import SAVE
 from container_engine.node.container.guard import PYTHONS_SIGNALS, GuardDescriptors, entering
+from container_engine.node.inside import programs
 from container_engine.node.start.begin import start
 
 if TYPE_CHECKING:
@@ -41,24 +41,20 @@ def run_in_container(
     plan["kept"] = None
     plan["settings"]["scope"] = "step"  # one command, one container
     this = os.pidfd_open(os.getpid())
-    session = start(plan, os.environ, GuardDescriptors(this), libexec)
-    _start_sweeper(f"{libexec}/ce-sweep", (this, session.fds[3], session.fds[1]))
-    session.go_on()
+    ready = start(plan, os.environ, GuardDescriptors(this), libexec)
+    user_ns, mount_ns, records, guard = ready.fds
+    _start_sweeper(f"{libexec}/ce-sweep", (this, guard, mount_ns))
+    ready.go_on()
     started()
-    for line in session.warnings:
+    for line in ready.warnings:
         sys.stderr.write(f"ce: warning: {line}\n")
     sys.stderr.flush()
-    sys.stdout.write(session.printed)
+    sys.stdout.write(ready.printed)
     sys.stdout.flush()
-    user_ns, mount_ns, records = session.fds[:3]
-    words = entering(libexec, (user_ns, *session.unshared), mount_ns, records, session.workdir)
-    for number in PYTHONS_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
-        os.execve(words[0], [*words, *argv], os.environ)
-    except OSError as error:
-        raise CeError(f"cannot start {words[0]}: {error.strerror}") from None
+    entered = (user_ns, *ready.unshared)
+    words = entering(libexec, entered, mount_ns, records, ready.workdir)
+    # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
+    programs.become([*words, *argv], os.environ)
 
 
 def _start_sweeper(program: str, fds: Sequence[int]) -> None:

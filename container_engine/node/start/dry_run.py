@@ -17,24 +17,15 @@ from container_engine.node.start.new_container import container_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping
 
     from container_engine.node.plan_types import LaunchPlan
 
 _END = "end"
 
 
-class Findings:
-    """The result: `decisions` as from choose.Decision.described, and `warnings` of a launch."""
-
-    def __init__(self, decisions: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> None:
-        self.decisions = decisions
-        self.warnings = warnings
-
-
-def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> Findings:
-    """Return what hooks would do. Raise LaunchError.
+def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
+    """Return the hooks, with their decisions on libraries and their warnings. Raise LaunchError.
 
     The image is mounted in a session that ends with this call.
     """
@@ -65,7 +56,7 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> Findings:
             hooks.take_note(note)
     finally:
         control.close()
-    return Findings(hooks.decisions, hooks.warnings)
+    return hooks
 
 
 def _note(packet: bytes) -> str:

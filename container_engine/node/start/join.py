@@ -9,7 +9,7 @@ from container_engine.node.container.guard import await_report, go_on, memory_fi
 from container_engine.node.container.specification import encode
 from container_engine.node.plan_json import image_paths, resolve
 from container_engine.node.start import site_rules
-from container_engine.node.start.session import Session
+from container_engine.node.start.ready_container import ReadyContainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ def join(
     descriptors: GuardDescriptors,
     libexec: str,
     marks: trace.Marks,
-) -> Session:
-    """Return a session in the running container, and close `running`. Raise LaunchError."""
+) -> ReadyContainer:
+    """Return the running container for this step's tasks, and close `running`.
+
+    Raise LaunchError.
+    """
     rules = site_rules.of_node(libexec)
     for path in image_paths(plan):
         site_rules.check(path, rules)
@@ -50,11 +53,11 @@ def join(
     changes = env.for_joined(plan, edf, block, workdir)
     records = memory_file("ce-env", env.encode_records(changes, _of_pmix() if pmix else None))
     fds = (user_ns, mount_ns, records, guard)
-    session = Session(fds, unshared, workdir, lambda: go_on(control, []))
-    session.warnings = running.warnings
+    ready = ReadyContainer(fds, unshared, workdir, lambda: go_on(control, []))
+    ready.warnings = running.warnings
     if not running.warnings:
-        session.joinable = (running.directory, running.environment)
-    return session
+        ready.joinable = (running.directory, running.environment)
+    return ready
 
 
 def _of_pmix() -> Mapping[str, str]:

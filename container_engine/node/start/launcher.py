@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.plan_types import LaunchPlan
-    from container_engine.node.start.session import Session
+    from container_engine.node.start.ready_container import ReadyContainer
 
 _MAX_NOTICES = 4 * 1024
 
@@ -70,7 +70,7 @@ def _launch(
         plan = parse_plan(text)
         recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
         target = _target(plan, node)
-        session = start(plan, node, descriptors, libexec, marks)
+        ready = start(plan, node, descriptors, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
         from container_engine.node.report import failed_start, secret_values
 
@@ -78,32 +78,31 @@ def _launch(
         trace.write(recorded, plan, node, marks, secret_values.concealed(str(failure), plan, node))
         raise failed_start.for_plugin(failure, recorded, node, plan) from None
     marks.mark("answer")
-    _answer_ready(reply, session, plan, node, recorded, saves=bool(target))
+    _answer_ready(reply, ready, plan, node, recorded, saves=bool(target))
     try:  # noqa: SIM105  # importing contextlib would cost every start
-        session.go_on()
+        ready.go_on()
     except LaunchError:
         pass  # the plugin has the reply, watches the guard and reports its end
     trace.write(recorded, plan, node, marks)
-    _remember(session, text, plan, node, libexec)
+    _remember(ready, text, plan, node, libexec)
     if target:
         from container_engine.node.start import saving
 
-        saving.at_the_end(reply, target, session.fds[1], node, libexec)
+        saving.at_the_end(reply, target, ready.fds[1], node, libexec)
 
 
 def _remember(
-    session: Session, text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str
+    ready: ReadyContainer, text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str
 ) -> None:
     """Let the next step with this plan join or start without Python, if that is possible."""
-    if session.joinable is not None:
+    if ready.joinable is not None:
         from container_engine.node.kept import join_memo
 
-        join_memo.remember(text, plan, *session.joinable)
-    if session.started is not None:
+        join_memo.remember(text, plan, *ready.joinable)
+    if ready.started is not None:
         from container_engine.node.start import start_memo
 
-        started = start_memo.Started(session.workdir, *session.started)
-        start_memo.remember(text, plan, node, libexec, started)
+        start_memo.remember(text, plan, node, libexec, ready.started)
 
 
 def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
@@ -117,7 +116,7 @@ def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
 
 def _answer_ready(
     reply: socket,
-    session: Session,
+    ready: ReadyContainer,
     plan: LaunchPlan,
     node: Mapping[str, str],
     recorded: int,
@@ -125,18 +124,18 @@ def _answer_ready(
     saves: bool,
 ) -> None:
     """Send what tasks need to join, in the order of spank_plugin/common/protocol.h."""
-    notices = _notices(session.warnings, plan, node, recorded) if session.warnings else ""
+    notices = _notices(ready.warnings, plan, node, recorded) if ready.warnings else ""
     place = trace.open_directory(recorded)
     # this process has work left after its reply, and the end of the session waits for that
     launcher = os.pidfd_open(os.getpid())
-    ends = (launcher, launcher if session.attended < 0 else session.attended)
+    ends = (launcher, launcher if ready.attended < 0 else ready.attended)
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
-    tasks = () if session.tasks < 0 else (session.tasks,)
-    fds = (*session.fds, *ends, *session.unshared, *tasks, *others)
+    tasks = () if ready.tasks < 0 else (ready.tasks,)
+    fds = (*ready.fds, *ends, *ready.unshared, *tasks, *others)
     kept = "kept" if plan.get("kept") else ""  # other steps may be in the container
-    workdir = f"R{len(session.unshared) or ''}{session.workdir}"
+    workdir = f"R{len(ready.unshared) or ''}{ready.workdir}"
     ask = "tasks" if tasks else ""
-    texts = (workdir, notices, session.printed, kept, "save" if saves else "", ask)
+    texts = (workdir, notices, ready.printed, kept, "save" if saves else "", ask)
     _answer(reply, "\0".join(texts), fds)
 
 

@@ -30,7 +30,7 @@ from container_engine.node.hook_conditions import may_apply
 from container_engine.node.plan_json import image_paths, resolve
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
-from container_engine.node.start.session import Session
+from container_engine.node.start.ready_container import ReadyContainer, Started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ if TYPE_CHECKING:
 
 
 class NewContainer:
-    """A start in progress: the plan, this node's data, and the results so far."""
+    """A start in progress: the plan, this node's data, and the results so far.
+
+    The caller calls `decide`, then `start`, and after a LaunchError of that `abandon`.
+    """
 
     def __init__(
         self,
@@ -57,10 +60,15 @@ class NewContainer:
         kept: KeptOnNode | None = None,
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
-        programs = site_programs(plan["settings"])
-        self._for_each = plan["settings"].get("scope") == "task"
-        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._for_each)
         self._kept = kept
+        self._for_each = plan["settings"].get("scope") == "task"
+        self._printed = ""
+
+    def decide(self) -> None:
+        """Look at this node, and decide what the container is made of. Raise LaunchError."""
+        plan, node, libexec, kept = self._plan, self._node, self._libexec, self._kept
+        programs = site_programs(plan["settings"])
+        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._for_each)
         if kept is not None:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
@@ -82,9 +90,8 @@ class NewContainer:
                 self._hooks.check_each_task()
         site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
         self._given = env.for_container(plan, self._settings)
-        self._printed = ""
 
-    def start(self, descriptors: GuardDescriptors) -> Session:
+    def start(self, descriptors: GuardDescriptors) -> ReadyContainer:
         """Start the container and wait until its first process runs. Raise LaunchError."""
         encoded = encode(self._operations())
         for path in self._images:
@@ -107,7 +114,7 @@ class NewContainer:
             go_on(control, [] if end is None else [end.fileno()])
 
         fds = (user_ns, mount_ns, memory_file("ce-env", records), guard)
-        made = Session(fds, unshared, self._workdir, last)
+        made = ReadyContainer(fds, unshared, self._workdir, last)
         made.printed, made.tasks = self._printed, tasks
         if hooks is not None:
             made.warnings, made.attended = hooks.warnings, hooks.attended
@@ -116,7 +123,8 @@ class NewContainer:
         elif self._rules is None:
             repeatable = None if hooks is None else hooks.repeatable()
             if hooks is None or repeatable is not None:
-                made.started = encoded, self._decided_again, block, records, repeatable
+                start = (self._workdir, encoded, self._decide_again)
+                made.started = Started(*start, block, records, repeatable)
         return made
 
     def _start_guard(self, descriptors: GuardDescriptors, encoded: bytes) -> socket:
@@ -130,9 +138,10 @@ class NewContainer:
         kept.close()
         return control
 
-    def _decided_again(self) -> bytes:
+    def _decide_again(self) -> bytes:
         """Return the specification that another start of this plan has now. Raise LaunchError."""
         again = NewContainer(self._plan, self._node, self._libexec, trace.Marks(0))
+        again.decide()
         return encode(again._operations())
 
     def abandon(self) -> None:
@@ -152,7 +161,7 @@ class NewContainer:
             () if hooks is None else hooks.operations(paths, has_rules=self._rules is not None),
             () if kept is None else kept.again(paths.server, paths.at("root")),
         )
-        last = [] if hooks is None else hooks.last_operations(paths)
+        last = [] if hooks is None else hooks.oci.last_operations(paths)
         return [*steps[:-1], *last, steps[-1]]
 
     def _await(self, control: socket) -> Sequence[int]:
@@ -170,7 +179,7 @@ class NewContainer:
     def _explain(self, report: str) -> LaunchError:
         from container_engine.node.report.guard_failure import explain, of_entrypoint
 
-        general = explain if self._hooks is None else self._hooks.explain
+        general = explain if self._hooks is None else self._hooks.oci.explain
         return of_entrypoint(report, self._plan["entrypoint"]) or general(report)
 
     def _changes(
@@ -250,9 +259,7 @@ def _run_startup(
     entered, mount_ns, workdir = container
     records = memory_file("ce-env", env.encode_records(changes))
     join = entering(libexec, entered, mount_ns, records, workdir)
-    before = env.apply(node, changes)
-    timeout_s = plan["settings"]["start_timeout_s"]
-    made = startup_steps.run(plan, node, join, before, timeout_s)
+    made = startup_steps.run(plan, node, join, env.apply(node, changes))
     for fd in (*entered, mount_ns):
         os.set_inheritable(fd, False)
     os.close(records)

@@ -29,10 +29,10 @@ from container_engine.private_files import memo_of, publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.start.ready_container import Started
 
 MAGIC = b"container-engine start memo 2\n"
 # the most memos of one user, and the most bytes of one, which contains the whole plan
@@ -43,34 +43,8 @@ _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 _NOT_AGAIN = ('"var"', '"secret":"')
 
 
-class Started:
-    """A start that worked, as the launcher knows it.
-
-    `workdir` is the tasks' working directory, `specification` is what the guard was given; `again`
-    computes it once more, or raises LaunchError. `block` is the environment of the container's
-    first process, `records` are the changes to the tasks' environment. `hooks` has the conditions
-    under which hooks do the same again, None if there are no hooks.
-    """
-
-    def __init__(
-        self,
-        workdir: str,
-        specification: bytes,
-        again: Callable[[], bytes],
-        block: bytes,
-        records: bytes,
-        hooks: Repeatable | None = None,
-    ) -> None:
-        self.workdir, self.specification, self.again = workdir, specification, again
-        self.block, self.records, self.hooks = block, records, hooks
-
-
 def remember(
-    text: str,
-    plan: LaunchPlan,
-    node: Mapping[str, str],
-    libexec: str,
-    started: Started,
+    text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str, started: Started
 ) -> None:
     """Write the memo of a start if the next one with this plan can do without Python.
 

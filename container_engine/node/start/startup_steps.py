@@ -6,11 +6,12 @@ Their changes to the environment are applied to every task of the node.
 from __future__ import annotations
 
 import os
-import select
 import signal
 
 from container_engine.errors import LaunchError
 from container_engine.node.container.description import INIT_PATH
+from container_engine.node.container.environment import parse_block
+from container_engine.node.inside.programs import DEFAULTS, is_readable
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
@@ -52,14 +53,13 @@ def run(
     node: Mapping[str, str],
     join: Sequence[str],
     before: Mapping[str, str],
-    timeout_s: float,
 ) -> dict[str, str | None]:
     """Run the plan's steps in a shell; the command line `join` before it enters the container.
 
     `before` is the environment of the steps. Return their changes, None for removed variables.
     Raise LaunchError with the failing line and the end of the output.
     """
-    steps = plan["startup"]
+    steps, timeout_s = plan["startup"], plan["settings"]["start_timeout_s"]
     lines = [resolve(step["line"], node, step["from"]) for step in steps]
     output, log = os.memfd_create("ce-startup-env"), os.memfd_create("ce-startup-log")
     os.set_inheritable(output, True)
@@ -81,14 +81,12 @@ def run(
         dict(before),
         file_actions=actions,
         setpgroup=0,
-        # the signals that Python ignores for itself, and those that the launcher ignores because
-        # they are meant for the tasks
-        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        setsigdef=DEFAULTS,
     )
     code = _wait(pid, timeout_s)
     if code != 0:
         _end_group(pid)
-        printed = _contents(log)
+        printed = _contents(log).decode("utf-8", "surrogateescape")
         message = _describe(steps, lines, code, printed, timeout_s)
         raise LaunchError(message, see="startup-failed", details=printed)
     block = _contents(output)
@@ -102,9 +100,7 @@ def run(
 def _wait(pid: int, timeout_s: float) -> int | None:
     """Return the exit code, or None if the deadline passed and the steps have been killed."""
     pidfd = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    ended = bool(poll.poll(timeout_s * 1000))
+    ended = is_readable(pidfd, timeout_s)
     if not ended:
         _end_group(pid)
     _pid, status = os.waitpid(pid, 0)
@@ -120,10 +116,10 @@ def _end_group(pid: int) -> None:
         return  # the group is empty
 
 
-def _contents(fd: int) -> str:
+def _contents(fd: int) -> bytes:
     os.lseek(fd, 0, os.SEEK_SET)
     with open(fd, "rb") as file:
-        return file.read().decode("utf-8", "surrogateescape")
+        return file.read()
 
 
 def _describe(
@@ -143,15 +139,7 @@ def _describe(
     return f"{where}: start-up step failed: {what}" + (f"; it printed: {shown}" if shown else "")
 
 
-def _changes(before: Mapping[str, str], block: str) -> dict[str, str | None]:
-    pairs = (entry.partition("=") for entry in block.split("\0") if entry)
-    after = {name: value for name, _equals, value in pairs}
-    changes: dict[str, str | None] = {
-        name: value
-        for name, value in after.items()
-        if before.get(name) != value and name not in _SHELLS_OWN
-    }
-    changes.update(
-        dict.fromkeys(name for name in before if name not in after and name not in _SHELLS_OWN)
-    )
-    return changes
+def _changes(before: Mapping[str, str], block: bytes) -> dict[str, str | None]:
+    after = parse_block(block)
+    names = [name for name in dict.fromkeys((*after, *before)) if name not in _SHELLS_OWN]
+    return {name: after.get(name) for name in names if after.get(name) != before.get(name)}

@@ -57,7 +57,7 @@ ALLOWED = {
             "start.image_in_use",
             "start.launcher",
             "start.new_container",
-            "start.session",
+            "start.ready_container",
             "start.site_rules",
         )
     ),

@@ -14,7 +14,7 @@ import pytest
 from container_engine.errors import LaunchError
 from container_engine.node.container import guard
 from container_engine.node.start import launcher, saving
-from container_engine.node.start.session import Session
+from container_engine.node.start.ready_container import ReadyContainer
 from tests.bench import worker
 from tests.c_header import constants, in_order
 from tests.unit.node.plans import plan
@@ -40,15 +40,15 @@ def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
     tmp_path: Path, own: tuple[str, ...], of_tasks: bool, traced: bool
 ) -> None:
     places = ("user", "mount", "environment", "guard")
-    session = Session([*map(_named, places)], [*map(_named, own)], "/work", lambda: None)
-    session.printed, session.attended = "printed", _named("attended")
-    session.tasks = _named("tasks") if of_tasks else -1
-    session.warnings = ["careful"]
+    ready = ReadyContainer([*map(_named, places)], [*map(_named, own)], "/work", lambda: None)
+    ready.printed, ready.attended = "printed", _named("attended")
+    ready.tasks = _named("tasks") if of_tasks else -1
+    ready.warnings = ["careful"]
     recorded = os.open(tmp_path / "n1.json", os.O_WRONLY | os.O_CREAT) if traced else -1
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         kept = plan(kept={"name": "a"})
-        launcher._answer_ready(theirs, session, kept, {}, recorded, saves=True)
+        launcher._answer_ready(theirs, ready, kept, {}, recorded, saves=True)
         data, fds, _flags, _address = socket.recv_fds(ours, 1 << 16, 20)
     texts = {
         "CE_TEXT_WORKDIR": chr(C["CE_ANSWER_READY"]) + ("2" if own else "") + "/work",

@@ -336,7 +336,7 @@ def test_oci_hooks_of_hooks_go_to_the_container() -> None:
     whole = container()
     on_node(hook(hooks=[first])).join(whole, PATHS)
     assert [definition["stages"] for definition in whole.oci_hooks] == [["createContainer"]]
-    assert on_node(hook(hooks=[second])).last_operations(PATHS)[0][0] == "more"
+    assert on_node(hook(hooks=[second])).oci.last_operations(PATHS)[0][0] == "more"
 
 
 def test_notes_become_variables_warnings_or_the_end() -> None:

@@ -1,4 +1,4 @@
-"""A running container, as a start returns it for the plugin or for `ce run`."""
+"""A container that is ready for its tasks, as a start returns it for the plugin or for `ce run`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.repeat import Repeatable
 
 
-class Session:
-    """A running container. The descriptors belong to the caller.
+class ReadyContainer:
+    """A container for tasks to join. The descriptors belong to the caller.
 
     `fds` are the user namespace, the mount namespace, the records of the tasks' environment
     (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
@@ -32,7 +32,27 @@ class Session:
         self.attended = -1
         # if other steps may join: the container's directory, its first process's environment
         self.joinable: tuple[str, bytes] | None = None
-        # if the next step may start without Python: the arguments of start_memo.Started
-        self.started: tuple[bytes, Callable[[], bytes], bytes, bytes, Repeatable | None] | None = (
-            None
-        )
+        # if the next step may start without Python
+        self.started: Started | None = None
+
+
+class Started:
+    """A start that worked, for its memo (start_memo.py).
+
+    `workdir` is the tasks' working directory, `specification` is what the guard was given; `again`
+    computes it once more, or raises LaunchError. `block` is the environment of the container's
+    first process, `records` are the changes to the tasks' environment. `hooks` has the conditions
+    under which hooks do the same again, None if there are no hooks.
+    """
+
+    def __init__(
+        self,
+        workdir: str,
+        specification: bytes,
+        again: Callable[[], bytes],
+        block: bytes,
+        records: bytes,
+        hooks: Repeatable | None,
+    ) -> None:
+        self.workdir, self.specification, self.again = workdir, specification, again
+        self.block, self.records, self.hooks = block, records, hooks
