@@ -10,13 +10,13 @@ from msgspec import Struct
 from container_engine.edf.file import read_file
 from container_engine.edf.layer import Layer, merge
 from container_engine.edf.locate import NotFoundError, is_path, locate
-from container_engine.edf.model import Problem
 from container_engine.edf.problems import clip
 from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile, Setting
     from container_engine.edf.layer import Base
+    from container_engine.edf.model import Problem
 
 MAX_LEVELS = 10
 MAX_FILES = 100
@@ -103,15 +103,8 @@ class Family:
             path = self.find(base.name)
             self._check_limits(path, line)
         except UserError as error:
-            origin = base.origin
-            hint = error.hint or _beside(base, error)
-            message = clip(error.message)
-            self.problems.append(
-                Problem(
-                    *("error", origin.file, origin.line, base.key, message, hint),
-                    see=error.see or "edf-inheritance",
-                )
-            )
+            hint, see = error.hint or _beside(base, error), error.see or "edf-inheritance"
+            self.problems.append(base.origin.error(base.key, clip(error.message), hint, see))
             return None
         return self._visit(path, line)
 

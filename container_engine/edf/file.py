@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from container_engine.edf.expand import Scope
 from container_engine.edf.layer import Layer
-from container_engine.edf.model import Problem
+from container_engine.edf.model import Origin, Problem
 from container_engine.edf.problems import Report
 from container_engine.edf.source import SourceError, read_source
 from container_engine.edf.syntax import syntax_problem
@@ -60,8 +60,7 @@ def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfF
         text = read_source(path, directory)
         positions = find_positions(text)
     except (SourceError, TooDeepError) as error:
-        problem = Problem("error", path, error.line, "", error.reason, error.hint, see=error.see)
-        return _broken(problem)
+        return _broken(Origin(path, error.line).error("", error.reason, error.hint, error.see))
     data = _parse(path, text)
     if isinstance(data, Problem):
         return _broken(data)
@@ -79,7 +78,7 @@ def _parse(path: str, text: str) -> dict[str, Any] | Problem:
         return syntax_problem(path, text, error)
     except (ValueError, RecursionError):
         # Python refuses to read an integer of thousands of digits
-        return Problem("error", path, 0, "", "contains a number with thousands of digits")
+        return Origin(path, 0).error("", "contains a number with thousands of digits")
 
 
 def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: Setting) -> EdfFile:

@@ -96,14 +96,7 @@ def _same(one: Mount, other: Mount) -> bool:
 
 def _hidden(loser: Mount, winner: Mount) -> Problem:
     from container_engine.edf.expand import shown
-    from container_engine.edf.model import Problem
 
     target, source, hidden = map(shown, (winner.target, winner.source, loser.source))
-    return Problem(
-        "warning",
-        winner.origin.file,
-        winner.origin.line,
-        "mounts",
-        f"'{target}' is mounted from '{source}' here and from '{hidden}' in {loser.origin}; "
-        "this one is used",
-    )
+    both = f"'{target}' is mounted from '{source}' here and from '{hidden}' in {loser.origin}"
+    return winner.origin.warning("mounts", f"{both}; this one is used")

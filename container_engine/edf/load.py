@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.expand import Scope, deferred_names, expand
 from container_engine.edf.family import Family
 from container_engine.edf.layer import Layer
-from container_engine.edf.model import Edf, Loaded, Problem
+from container_engine.edf.model import Edf, Loaded, Origin
 from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, apply
 from container_engine.errors import UserError
 
@@ -36,9 +36,8 @@ def _merged(
     try:
         path = None if name is None else family.find(_expanded(name, scope))
     except UserError as error:
-        problem = Problem(
-            "error", name or "", 0, "", error.message, error.hint, see=error.see or "edf-value"
-        )
+        where, see = Origin(name or "", 0), error.see or "edf-value"
+        problem = where.error("", error.message, error.hint, see)
         return Loaded(None, (problem,), tuple(family.probed)), None
     below = Layer() if path is None else family.merged(path)
     family.problems.extend(over.problems)

@@ -51,6 +51,14 @@ class Origin:
     def of_text(cls, text: str) -> Self:
         return cls(text, 0)
 
+    def error(self, key: str, message: str, hint: str | None = None, see: str = "") -> Problem:
+        """Return an error about what is written here."""
+        return Problem("error", self.file, self.line, key, message, hint, see=see)
+
+    def warning(self, key: str, message: str, hint: str | None = None, see: str = "") -> Problem:
+        """Return a warning about what is written here."""
+        return Problem("warning", self.file, self.line, key, message, hint, see=see)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
@@ -147,6 +155,16 @@ class Edf(Struct, frozen=True):
     def own_file(self) -> str:
         """Return the user's own file, or the name if there is no file."""
         return self.files[-1] if self.files else self.name
+
+    @property
+    def place(self) -> Origin:
+        """Return the place for problems that are at no line of the file."""
+        return Origin(self.own_file, 0)
+
+    @property
+    def image_place(self) -> Origin:
+        """Return the place for problems of the image."""
+        return self.image_origin or self.place
 
 
 class Problem(Struct, frozen=True):

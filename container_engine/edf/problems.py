@@ -33,26 +33,20 @@ class Report:
         return Origin(self.file, self._positions.line(path))
 
     def error(self, path: Path, message: str, hint: str | None = None, see: str = "") -> None:
-        self._add("error", path, message, hint, see)
+        problem = self.origin(path).error(clip(key_text(path)), clip(message), hint, see)
+        self.problems.append(problem)
 
     def warning(self, path: Path, message: str, hint: str | None = None) -> None:
-        self._add("warning", path, message, hint)
+        problem = self.origin(path).warning(clip(key_text(path)), clip(message), hint)
+        self.problems.append(problem)
 
     def unknown(self, path: Path, message: str, hint: str | None = None) -> None:
         """Add a warning whose message already names the key."""
-        line = self._positions.line(path)
-        self.problems.append(
-            Problem("warning", self.file, line, "", clip(message), hint, see="edf-unknown-key")
-        )
+        problem = self.origin(path).warning("", clip(message), hint, "edf-unknown-key")
+        self.problems.append(problem)
 
     def failure(self, path: Path, error: CeError) -> None:
-        self._add("error", path, error.message, error.hint, error.see)
-
-    def _add(
-        self, severity: Severity, path: Path, message: str, hint: str | None, see: str = ""
-    ) -> None:
-        line, key = self._positions.line(path), clip(key_text(path))
-        self.problems.append(Problem(severity, self.file, line, key, clip(message), hint, see=see))
+        self.error(path, error.message, error.hint, error.see)
 
     def sorted(self) -> tuple[Problem, ...]:
         """Return the problems by line; the last one counts those beyond MAX_PROBLEMS."""

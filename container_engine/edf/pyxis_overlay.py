@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
-from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
+from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.pyxis_names import (
     CONTAINER_NAME,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Piece
-    from container_engine.edf.model import Edf, Severity
+    from container_engine.edf.model import Edf, Problem
 
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _SEE = "container-option"
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
     name: str
     value: str
-    origin: str
+    origin: Origin
 
 
 class _Unmount(NamedTuple):
@@ -99,13 +99,13 @@ NO_OPTIONS = Overlay()
 
 def no_container(over: Overlay) -> Problem:
     """Return the error for options that have neither an image nor an environment."""
-    where = over.given[0].origin if over.given else "--container-image"
+    where = over.given[0].origin if over.given else Origin("--container-image", 0)
     hint = "add --container-image=IMAGE or --environment=NAME"
     named = next((one for one in over.given if one.name == "container-name"), None)
     if named is not None:
         message = f"this job has no container '{named.value}' to continue"
-        return _problem(named.origin, message, f"to make it, {hint}")
-    return _problem(where, "there is no container to apply it to", hint)
+        return named.origin.error("", message, f"to make it, {hint}", _SEE)
+    return where.error("", "there is no container to apply it to", hint, _SEE)
 
 
 def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
@@ -130,7 +130,7 @@ def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
     for one in over.unmounted:
         if mounts.pop(one.target, None) is None and not one.may_fail:
             message = f"umount:{one.target}: the environment mounts nothing there"
-            problems.append(_problem(one.origin.file, message))
+            problems.append(one.origin.error("", message, see=_SEE))
     _warn_of_image(over, lower, problems)
     return merge(replace(below, mounts=mounts), over.layer, problems)
 
@@ -141,7 +141,8 @@ def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overl
     layer = replace(layer, writable=layer.writable or writable)
     home = over.home
     if home is None and mounts_home:
-        home = Given("container-mount-home", "", "container-mount-home of the site")
+        origin = Origin("container-mount-home of the site", 0)
+        home = Given("container-mount-home", "", origin)
     return replace(over, layer=layer, home=home)
 
 
@@ -164,7 +165,7 @@ def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None
     if image is None or not lower.image or not image.origin.file.startswith(PREFIX):
         return
     message = f"'{image.value}' replaces '{lower.image.value}' of {lower.image.origin}"
-    problems.append(_problem(image.origin.file, message, "unset the variable", "warning"))
+    problems.append(image.origin.warning("", message, "unset the variable", _SEE))
 
 
 def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
@@ -180,26 +181,19 @@ def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
     if over.home is not None:
         home = over.env.get("HOME", "")
         if not home.startswith("/"):
-            problems.append(_problem(over.home.origin, "HOME is not set to a path"))
+            problems.append(over.home.origin.error("", "HOME is not set to a path", see=_SEE))
             return layer
         if over.home.name.startswith("no-"):
             mounts.pop(home, None)
         else:
             target = "/root" if is_root else posixpath.normpath(home)
-            origin = Origin(over.home.origin, 0)
-            add_mount(mounts, Mount("bind", home, target, (), origin), problems)
+            add_mount(mounts, Mount("bind", home, target, (), over.home.origin), problems)
     return replace(layer, env=env, mounts=mounts)
 
 
 def _is_root(annotations: Mapping[str, Annotation]) -> bool:
     remap = annotations.get(ROOT_REMAP)
     return remap is not None and remap.value == "true"
-
-
-def _problem(
-    where: str, message: str, hint: str | None = None, severity: Severity = "error"
-) -> Problem:
-    return Problem(severity, where, 0, "", message, hint, see=_SEE)
 
 
 def _with_variables(given: list[Given], env: Mapping[str, str], reader: _Reader) -> Iterator[Given]:
@@ -238,19 +232,20 @@ class _Reader:
 
     def word(self, word: str) -> Given | None:
         name, equals, value = word.removeprefix("--").partition("=")
+        origin = Origin(f"--{name}", 0)
         if name not in OPTIONS or not word.startswith("--"):
             suggestion = did_you_mean(nearest(name, OPTIONS), "--")
-            self._error(word, f"unknown option{suggestion}")
+            self._error(Origin(word, 0), f"unknown option{suggestion}")
         elif bool(OPTIONS[name]) != bool(equals):
-            self._error(f"--{name}", "needs a value" if OPTIONS[name] else "takes no value")
+            self._error(origin, "needs a value" if OPTIONS[name] else "takes no value")
         elif equals and not value and name not in _MAY_BE_EMPTY:
-            self._error(f"--{name}", "its value is empty", "is a variable set to nothing?")
+            self._error(origin, "its value is empty", "is a variable set to nothing?")
         else:
-            return Given(name, value, f"--{name}")
+            return Given(name, value, origin)
         return None
 
     def variable(self, name: str, value: str) -> Given | None:
-        origin = PREFIX + name
+        origin = Origin(PREFIX + name, 0)
         option = "container-" + name.lower().replace("_", "-")
         if OPTIONS[option]:
             return Given(option, value, origin) if value else None
@@ -258,22 +253,20 @@ class _Reader:
             return Given(option, "", origin)
         if value.lower() not in _NO:
             hint = f"choose from {', '.join((*_YES, *_NO))}"
-            self.problems.append(_problem(origin, f"'{value}' is ignored", hint, "warning"))
+            self.problems.append(origin.warning("", f"'{value}' is ignored", hint, _SEE))
+            return None
+        if name == "ENTRYPOINT_LOG":
             return None
         opposite = {"WRITABLE": "container-readonly", "READONLY": "container-writable"}
-        return (
-            None
-            if name == "ENTRYPOINT_LOG"
-            else Given(opposite.get(name, f"no-{option}"), "", origin)
-        )
+        return Given(opposite.get(name, f"no-{option}"), "", origin)
 
     def overlay(self, given: list[Given]) -> Overlay:
         last = {_subject(one.name): one for one in given}
         lists = {name: [one for one in given if one.name == name] for name in LISTS}
         mounts, unmounted = self._mounts(lists["container-mounts"])
         layer = Layer(
-            image=self._image(last.get("container-image")),
-            workdir=self._workdir(last.get("container-workdir")),
+            image=_image(last.get("container-image")),
+            workdir=_workdir(last.get("container-workdir")),
             writable=_switch(last.get("container-writable")),
             entrypoint=_switch(last.get("container-entrypoint")),
             mounts=mounts,
@@ -287,14 +280,6 @@ class _Reader:
         home = last.get("container-mount-home")
         return Overlay(layer, tuple(unmounted), home, tuple(self.problems), tuple(given), self._env)
 
-    def _image(self, one: Given | None) -> Sourced[str] | None:
-        return None if one is None else Sourced(of_docker_hub(one.value), Origin(one.origin, 0))
-
-    def _workdir(self, one: Given | None) -> Sourced[Text] | None:
-        if one is None or not one.value:
-            return None
-        return Sourced(_inside(one.value), Origin(one.origin, 0))
-
     def _unshared(self, given: Iterable[Given]) -> dict[str, Annotation]:
         wanted: dict[str, Origin] = {}
         for one in given:
@@ -302,7 +287,7 @@ class _Reader:
                 if name not in _NAMESPACES:
                     hint = f"choose from {', '.join(_NAMESPACES)}"
                     self._error(one.origin, f"unknown namespace '{name}'", hint)
-                wanted[name] = Origin(one.origin, 0)
+                wanted[name] = one.origin
         if not wanted:
             return {}
         return {UNSHARE: Annotation(UNSHARE, ",".join(wanted), next(iter(wanted.values())))}
@@ -313,7 +298,7 @@ class _Reader:
         if one.value.endswith("/"):
             self._error(one.origin, f"'{one.value}' is a directory", "write the path of a file")
         path = posixpath.normpath(posixpath.join(self._cwd, one.value))
-        return {CONTAINER_SAVE: Annotation(CONTAINER_SAVE, path, Origin(one.origin, 0))}
+        return {CONTAINER_SAVE: Annotation(CONTAINER_SAVE, path, one.origin)}
 
     def _variables(self, given: Iterable[Given]) -> dict[str, EnvEntry]:
         found: dict[str, EnvEntry] = {}
@@ -324,37 +309,44 @@ class _Reader:
                 hint = f"export {name}, and write {name.partition('=')[0]}"
                 self._error(one.origin, f"'{name}': expected the name of a variable", hint)
             elif value := self._env.get(name):
-                found[name] = EnvEntry(name, value, Origin(one.origin, 0))
+                found[name] = EnvEntry(name, value, one.origin)
         return found
 
     def _mounts(self, given: Iterable[Given]) -> tuple[dict[Text, Mount], list[_Unmount]]:
         mounts: dict[Text, Mount] = {}
         unmounted: list[_Unmount] = []
         for one in given:
-            origin = Origin(one.origin, 0)
             for text in filter(None, one.value.split(",")):
                 first, _colon, rest = text.partition(":")
                 try:
                     if first == "umount" and rest:
-                        unmounted.append(_Unmount.parse(rest, origin))
+                        unmounted.append(_Unmount.parse(rest, one.origin))
                         continue
                     _check_target(rest.partition(":")[0] or (first if first[0] == "." else ""))
-                    mount = parse_mount(_pieces(text), self._cwd, origin)
+                    mount = parse_mount(_pieces(text), self._cwd, one.origin)
                 except UserError as error:
                     self._error(one.origin, f"'{text}': {error.message}", error.hint)
                 else:
                     add_mount(mounts, mount, self.problems)
         return mounts, unmounted
 
-    def _error(self, where: str, message: str, hint: str | None = None) -> None:
-        self.problems.append(_problem(where, message, hint))
+    def _error(self, where: Origin, message: str, hint: str | None = None) -> None:
+        self.problems.append(where.error("", message, hint, _SEE))
+
+
+def _image(one: Given | None) -> Sourced[str] | None:
+    return None if one is None else Sourced(of_docker_hub(one.value), one.origin)
+
+
+def _workdir(one: Given | None) -> Sourced[Text] | None:
+    return Sourced(_inside(one.value), one.origin) if one is not None and one.value else None
 
 
 def _switch(one: Given | None) -> Sourced[bool] | None:
     if one is None:
         return None
     value = not one.name.startswith("no-") and one.name != "container-readonly"
-    return Sourced(value, Origin(one.origin, 0))
+    return Sourced(value, one.origin)
 
 
 def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
@@ -363,10 +355,10 @@ def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
     for name, key in keys.items():
         if name in last:
             value = "false" if last[name].name.startswith("no-") else "true"
-            found[key] = Annotation(key, value, Origin(last[name].origin, 0))
+            found[key] = Annotation(key, value, last[name].origin)
     if "container-name" in last and last["container-name"].value:
         one = last["container-name"]
-        found[CONTAINER_NAME] = Annotation(CONTAINER_NAME, one.value, Origin(one.origin, 0))
+        found[CONTAINER_NAME] = Annotation(CONTAINER_NAME, one.value, one.origin)
     return found
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from container_engine.edf.model import Problem
+from container_engine.edf.model import Origin
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.edf.deferred_text import Text
-    from container_engine.edf.model import Device, Edf, Mount, Origin
+    from container_engine.edf.model import Device, Edf, Mount, Problem
     from container_engine.plan.offer import Offer
     from container_engine.plan.overrides import Chosen
 
@@ -43,15 +43,9 @@ class Built(NamedTuple):
 
 def missing_image(file: str) -> Problem:
     """Return the error for an EDF none of whose files has `image`. `image = ""` is allowed."""
-    return Problem(
-        "error",
-        file,
-        0,
-        "image",
-        "missing, so this environment can only serve as a base of others",
-        hint='add an image, or write image = "" to run on the host on purpose',
-        see="image-not-named",
-    )
+    message = "missing, so this environment can only serve as a base of others"
+    hint = 'add an image, or write image = "" to run on the host on purpose'
+    return Origin(file, 0).error("image", message, hint, "image-not-named")
 
 
 def build(

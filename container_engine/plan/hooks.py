@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from container_engine.catalog.match import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
-from container_engine.edf.model import Problem
 from container_engine.faults.hook_switches import turn_off
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hook_parameters import idle, settle
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import Edit, HookCheck, HookService, When
     from container_engine.edf.hook_values import HookRules
-    from container_engine.edf.model import Edf
+    from container_engine.edf.model import Edf, Problem
     from container_engine.plan.hook_parameters import Entries
 
 T = TypeVar("T")
@@ -218,16 +217,9 @@ def _requirements(edf: Edf, active: Active) -> Iterator[Refusal]:
 
 def _problem(edf: Edf, refusal: Refusal, see: str = "hook-refused") -> Problem:
     origins = {one.key: one.origin for one in edf.annotations}
-    origin = origins.get(refusal.key) or origins.get(refusal.asked)
-    return Problem(
-        "error" if refusal.is_error else "warning",
-        origin.file if origin else edf.own_file,
-        origin.line if origin else 0,
-        refusal.key or refusal.asked,
-        refusal.message,
-        refusal.hint,
-        see=see,
-    )
+    origin = origins.get(refusal.key) or origins.get(refusal.asked) or edf.place
+    judge = origin.error if refusal.is_error else origin.warning
+    return judge(refusal.key or refusal.asked, refusal.message, refusal.hint, see)
 
 
 def _origin(edf: Edf, key: str) -> str:

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from container_engine.deferred_operators import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.deferred_text import Variable, join
-from container_engine.edf.model import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from container_engine.edf.deferred_text import Text
-    from container_engine.edf.model import Origin
+    from container_engine.edf.model import Origin, Problem
     from container_engine.plan.model import Image
 
 PREFIX = "image:"
@@ -63,10 +62,7 @@ class Resolver:
         message = own if isinstance(own, str) and own else "the image does not define it"
         found = f"${{{variable.var}}}: {message}"
         hint = _hint(image, variable.var.removeprefix(PREFIX))
-        problem = Problem(
-            *("error", origin.file, origin.line, key, found, hint), see="image-variable"
-        )
-        self.problems.append(problem)
+        self.problems.append(origin.error(key, found, hint, "image-variable"))
 
 
 def _hint(image: Image, name: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
-from container_engine.edf.model import Problem
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import MAX_VARIABLE
 from container_engine.plan.build import Built, build
@@ -20,7 +19,7 @@ from container_engine.plan.ssh_keys import with_keys
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.edf.model import Annotation, Edf, Origin
+    from container_engine.edf.model import Annotation, Edf, Origin, Problem
     from container_engine.plan.model import Image, LaunchPlan
     from container_engine.plan.offer import Offer
 
@@ -75,7 +74,7 @@ def _entrypoint(edf: Edf, image: Image | None) -> Iterator[Problem]:
     origin = edf.entrypoint_origin
     if image is not None and edf.entrypoint and not image.entrypoint and origin is not None:
         message = f"true, but {image.name} has no entrypoint: nothing is run before the tasks"
-        yield Problem("warning", origin.file, origin.line, "entrypoint", message)
+        yield origin.warning("entrypoint", message)
 
 
 def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
@@ -89,9 +88,7 @@ def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
         size = len(f"{entry.name}={planned.value}".encode("utf-8", "surrogateescape"))
         if size > MAX_VARIABLE:
             message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
-            where = entry.origin
-            key, see = f"env.{entry.name}", "variable-too-large"
-            yield Problem("error", where.file, where.line, key, message, see=see)
+            yield entry.origin.error(f"env.{entry.name}", message, see="variable-too-large")
 
 
 def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
@@ -100,23 +97,16 @@ def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
     for device in edf.devices:
         name = device.name
         if isinstance(name, str) and name not in given and not offer.site.offers(name):
-            yield Problem(
-                "error",
-                device.origin.file,
-                device.origin.line,
-                "devices",
-                f"'{name}': this site does not offer it",
-                f"it offers {', '.join(offer.site.allowed_devices) or 'none'}",
-                see="device-not-offered",
-            )
+            message = f"'{name}': this site does not offer it"
+            hint = f"it offers {', '.join(offer.site.allowed_devices) or 'none'}"
+            yield device.origin.error("devices", message, hint, "device-not-offered")
 
 
 def _mounts(edf: Edf, offer: Offer) -> Iterator[Problem]:
     """Yield the mounts, also of the site, that its policy refuses; the node checks them again."""
     for mount in (*offer.wide.mounts, *edf.mounts):
         if refusal := offer.refused(mount):
-            file, line = mount.origin.file, mount.origin.line
-            yield Problem("error", file, line, "mounts", refusal, see="mount-policy")
+            yield mount.origin.error("mounts", refusal, see="mount-policy")
 
 
 def _of_tasks(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
@@ -151,9 +141,8 @@ def _of_tasks(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
 
 
 def _once(edf: Edf, origin: Origin | None, key: str, message: str) -> Problem:
-    file, line = (edf.files[-1], 0) if origin is None else (origin.file, origin.line)
     hint = f'remove one of the two, or say {_SCOPE} = "step"'
-    return Problem("error", file, line, key, message, hint, see="scope-task")
+    return (origin or edf.place).error(key, message, hint, "scope-task")
 
 
 def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
@@ -162,7 +151,8 @@ def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
     for entry in edf.annotations:
         if entry.key.startswith(_SARUS) and not offer.asked(entry.key):
             hint = _INSTEAD.get(entry.key.removeprefix(_SARUS), _SITES)
-            yield _idle(entry, "has no effect: it is a setting of another engine", hint)
+            message = "has no effect: it is a setting of another engine"
+            yield entry.origin.warning(entry.key, message, hint)
         elif entry.key.startswith(_HOOKS) and not _is_known(entry.key, offer):
             name = entry.key.removeprefix(_HOOKS).partition(".")[0]
             if name not in hooks or entry.key.endswith(".enabled"):
@@ -172,14 +162,11 @@ def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
         # the loader has already warned of a name that is nearly right
         if not is_off and not nearest(name, offer.hooks) and not offer.asked(entry.key):
             hint = _GPUS if name in _GPU_HOOKS else "ce hooks list shows the hooks of this site"
-            yield _idle(entry, "has no effect: this installation has no such hook", hint)
+            message = "has no effect: this installation has no such hook"
+            yield entry.origin.warning(entry.key, message, hint)
 
 
 def _is_known(key: str, offer: Offer) -> bool:
     return any(
         key == hook.switch or key.startswith(f"{hook.annotation}.") for hook in offer.hooks.values()
     )
-
-
-def _idle(entry: Annotation, message: str, hint: str | None = None) -> Problem:
-    return Problem("warning", entry.origin.file, entry.origin.line, entry.key, message, hint)

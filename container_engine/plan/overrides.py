@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from container_engine.did_you_mean import did_you_mean, nearest
-from container_engine.edf.model import Problem
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from container_engine.edf.model import Annotation, Edf, Origin
+    from container_engine.edf.model import Annotation, Edf, Origin, Problem
     from container_engine.plan.offer import Offer
 
 PREFIX = "com.ce."
@@ -121,10 +120,10 @@ def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
         suggestion = did_you_mean(nearest(name, known), PREFIX)
         message = f"unknown annotation '{entry.key}'{suggestion}"
         hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
-        yield Problem("warning", entry.origin.file, entry.origin.line, "", message, hint)
+        yield entry.origin.warning("", message, hint)
     elif setting.read(entry.value) is None:
         message = f"expected {setting.wanted}, found '{entry.value}'"
-        yield _problem(key, entry.origin, message, _REMEDY)
+        yield entry.origin.error(key, message, _REMEDY, "edf-annotation")
     elif (
         own is None
         and setting.read(entry.value) != getattr(offer.site, name)
@@ -156,10 +155,4 @@ def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
     message = f"the site decides this: '{name}' is not in edf_may_override ({place})"
     written = "line" if origin.line else "option"
     hint = f"remove the {written}; 'ce config show' prints the values in effect"
-    return _problem(key, origin, message, hint, "site-decides")
-
-
-def _problem(
-    key: str, origin: Origin, message: str, hint: str | None = None, see: str = "edf-annotation"
-) -> Problem:
-    return Problem("error", origin.file, origin.line, key, message, hint, see=see)
+    return origin.error(key, message, hint, "site-decides")

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from container_engine.edf.model import Problem
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from container_engine.edf.model import Edf
+    from container_engine.edf.model import Edf, Problem
     from container_engine.plan.model import HookUse, LaunchPlan
 
 CODE, PARAMETER = "ssh", "authorize_ssh_key"
@@ -106,7 +104,6 @@ def _path(use: HookUse) -> str:
 
 def _problem(edf: Edf, judged: Judged) -> Problem:
     # below the annotation that the site gave the hook
-    found = [entry for entry in edf.annotations if entry.key.endswith(f".{PARAMETER}")]
-    key = found[0].key if found else PARAMETER
-    file, line = (found[0].origin.file, found[0].origin.line) if found else (edf.own_file, 0)
-    return Problem("error", file, line, key, judged.message, judged.hint, see="hook-refused")
+    found = [(one.key, one.origin) for one in edf.annotations if one.key.endswith(f".{PARAMETER}")]
+    key, origin = found[0] if found else (PARAMETER, edf.place)
+    return origin.error(key, judged.message, judged.hint, "hook-refused")

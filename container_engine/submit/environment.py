@@ -14,7 +14,7 @@ from container_engine.edf.image_text import looks_like_file
 from container_engine.edf.layer import Sourced
 from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
-from container_engine.edf.model import Edf, Origin, Problem
+from container_engine.edf.model import Edf, Origin
 from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, alone, no_container, read
 from container_engine.errors import UserError
 from container_engine.images.reference import parse
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Layer
-    from container_engine.edf.model import Annotation, Loaded, Severity
+    from container_engine.edf.model import Annotation, Loaded, Problem
     from container_engine.plan.model import HookUse
     from container_engine.plan.offer import Offer
     from container_engine.site import SiteConfig
@@ -120,9 +120,7 @@ def judged(edf: Edf, context: Context, offer: Offer) -> list[Problem]:
 
 def on_host(edf: Edf) -> Problem:
     """Return the warning of an EDF whose image is empty on purpose."""
-    origin = edf.image_origin or Origin(edf.own_file, 0)
-    message = "empty: no container, this runs on the host"
-    return Problem("warning", origin.file, origin.line, "image", message)
+    return edf.image_place.warning("image", "empty: no container, this runs on the host")
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
@@ -208,12 +206,8 @@ def _problems_of(image: Sourced[str], cwd: str) -> list[Problem]:
         parse(image.value, cwd)
         refuse_bare_file(image.value, cwd)
     except UserError as error:
-        return [_problem("error", image.origin, error.message, error.hint)]
+        return [image.origin.error("image", error.message, error.hint)]
     if not looks_like_file(image.value):
         return []
     message = f"'{image.value}' is the name of an image in a registry, not a path"
-    return [_problem("warning", image.origin, message, f"write './{image.value}' for a file")]
-
-
-def _problem(severity: Severity, origin: Origin, message: str, hint: str | None) -> Problem:
-    return Problem(severity, origin.file, origin.line, "image", message, hint)
+    return [image.origin.warning("image", message, f"write './{image.value}' for a file")]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.edf.model import Origin, Problem
-from container_engine.errors import UserError
-from container_engine.images.reference import FileImage, parse
-from container_engine.images.resolve import from_file
 from container_engine.node.container.checks import DEVICE, SOURCE, absence, unusable
-from container_engine.submit.known_image import image_problem
+from container_engine.submit.known_image import unusable_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.edf.model import Edf
+    from container_engine.edf.model import Edf, Origin, Problem
     from container_engine.submit.context import Context
 
 
@@ -23,27 +19,11 @@ def missing_files(edf: Edf, context: Context) -> list[Problem]:
 
     Paths with variables of the node are left out, as are mounts hidden by another mount.
     """
-    problems = _of_image(edf, context)
+    problems = unusable_image(edf, context, also_absent=True)
     for key, kind, path, origin in _files(edf):
         if reason := absence(path):
             error = unusable(kind, path, reason)
-            message, hint = error.message, error.hint
-            problems.append(
-                Problem("error", origin.file, origin.line, key, message, hint, see=error.see)
-            )
-    return problems
-
-
-def _of_image(edf: Edf, context: Context) -> list[Problem]:
-    problems = []
-    for name, origin in edf.images:
-        image = parse(name, context.cwd)
-        if not isinstance(image, FileImage):
-            continue
-        try:
-            from_file(image.name, image.path, context.env)
-        except UserError as error:
-            problems.append(image_problem(origin or Origin(edf.own_file, 0), error))
+            problems.append(origin.error(key, error.message, error.hint, error.see))
     return problems
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.edf.model import Origin, Problem
 from container_engine.errors import CeError, UserError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file, stacked
@@ -13,7 +12,7 @@ from container_engine.submit.short_name import stored
 from container_engine.submit.stores import admit_names, rules, stores
 
 if TYPE_CHECKING:
-    from container_engine.edf.model import Edf
+    from container_engine.edf.model import Edf, Origin, Problem
     from container_engine.images.reference import Reference
     from container_engine.plan.model import Image
     from container_engine.site import SiteConfig
@@ -34,19 +33,19 @@ def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:
     return stacked(parts).image if parts else None
 
 
-def unusable_image(edf: Edf, context: Context) -> list[Problem]:
+def unusable_image(edf: Edf, context: Context, *, also_absent: bool = False) -> list[Problem]:
     """Return the problems of files on this host that are not images, worded as in a launch.
 
-    A file that this host does not have is not a problem: the submit host may have it.
+    A file that this host does not have is one only if `also_absent`: the submit host may have it.
     """
     problems = []
     for name, origin in edf.images:
         reference = parse(name, context.cwd)
-        if isinstance(reference, FileImage) and os.path.exists(reference.path):
+        if isinstance(reference, FileImage) and (also_absent or os.path.exists(reference.path)):
             try:
                 from_file(name, reference.path, context.env)
             except UserError as error:
-                problems.append(image_problem(origin or _named(edf), error))
+                problems.append(image_problem(origin or edf.image_place, error))
     return problems
 
 
@@ -55,7 +54,7 @@ def refused_image(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]
     return [
         problem
         for name, origin in edf.images
-        for problem in _refused(name, origin or _named(edf), context, site)
+        for problem in _refused(name, origin or edf.image_place, context, site)
     ]
 
 
@@ -82,26 +81,19 @@ def _refused(name: str, origin: Origin, context: Context, site: SiteConfig) -> l
     return []
 
 
-def _named(edf: Edf) -> Origin:
-    return edf.image_origin or Origin(edf.own_file, 0)
-
-
 def image_problem(origin: Origin, error: UserError) -> Problem:
     """Return the error as a problem at the line that names the image."""
-    return Problem(
-        *("error", origin.file, origin.line, "image", error.message, error.hint), see=error.see
-    )
+    return origin.error("image", error.message, error.hint, error.see)
 
 
 def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:
     """Return a warning if the image has an entrypoint and no file sets `entrypoint`."""
     if image is None or not image.entrypoint or edf.entrypoint is not None:
         return []
-    origin = edf.image_origin or Origin(edf.name, 0)
     entrypoint = " ".join(image.entrypoint)
     message = f"the image has an entrypoint, {entrypoint}, and no file says whether to run it"
     hint = "write entrypoint = true to run it before the tasks, or entrypoint = false"
-    return [Problem("warning", origin.file, origin.line, "entrypoint", message, hint)]
+    return [edf.image_place.warning("entrypoint", message, hint)]
 
 
 def _path(reference: Reference, context: Context, site: SiteConfig) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from container_engine import __version__, message_text
-from container_engine.edf.model import Loaded, Origin
+from container_engine.edf.model import Loaded
 from container_engine.edf.pyxis_overlay import with_pytorch
 from container_engine.errors import UserError
 from container_engine.plan.judge import judge
@@ -161,8 +161,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         site = replace(offer.site, pull=pull)
         resolved = launch_image(edf, recording, context.env, offer._replace(site=site))
     except UserError as error:
-        origin = edf.image_origin or Origin(edf.own_file, 0)
-        problems = (*loaded.problems, *early, image_problem(origin, error))
+        problems = (*loaded.problems, *early, image_problem(edf.image_place, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:

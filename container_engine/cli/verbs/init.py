@@ -14,7 +14,7 @@ from container_engine.cli.command_line.container_options import add_container_op
 from container_engine.cli.printing import messages, output
 from container_engine.edf.deferred_text import Variable
 from container_engine.edf.locate import is_path, search_path
-from container_engine.edf.model import Problem
+from container_engine.edf.model import Origin
 from container_engine.edf.render import to_toml, toml_string
 from container_engine.errors import UserError
 from container_engine.process import reason
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from container_engine.edf.deferred_text import Text
-    from container_engine.edf.model import EnvEntry
+    from container_engine.edf.model import EnvEntry, Problem
     from container_engine.submit.context import Context
 
 DEFAULT_NAME = "./env.toml"
@@ -176,7 +176,7 @@ def _problems(path: str, text: str, context: Context) -> list[Problem]:
     if any(name == image for name, _file in environments(context)):
         message = f"'{image}' is looked for in a registry, and an environment has this name, too"
         hint = f'to start from the environment, write base_environment = "{image}" and no image'
-        found.append(Problem("warning", path, 0, "image", message, hint))
+        found.append(Origin(path, 0).warning("image", message, hint))
     return found
 
 
