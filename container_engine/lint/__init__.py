@@ -1,1 +1,1 @@
-"""Gives advice on valid environments: one module per topic, each with a function of a Subject."""
+"""Gives advice on valid environments: a module per topic, with functions of a Subject."""

@@ -8,15 +8,17 @@ from container_engine.lint.gpus import gpus
 from container_engine.lint.mounts import mounts
 from container_engine.lint.network import network
 from container_engine.lint.pinning import pinning
-from container_engine.lint.quoted_values import quoted_values
-from container_engine.lint.search_paths import search_paths
 from container_engine.lint.secrets import secrets
-from container_engine.lint.shell_variables import shell_variables
-from container_engine.lint.slurm_variables import slurm_variables
 from container_engine.lint.sockets import sockets
 from container_engine.lint.startup import startup
 from container_engine.lint.tuning import tuning
-from container_engine.lint.unmounted import unmounted
+from container_engine.lint.variables import (
+    quoted_values,
+    search_paths,
+    shell_variables,
+    slurm_variables,
+    unmounted,
+)
 
 if TYPE_CHECKING:
     from container_engine.edf.model import Problem

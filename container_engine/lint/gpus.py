@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import did_you_mean, nearest
-from container_engine.lint.subject import advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,10 +42,10 @@ def _choice(history: History, *, own: bool, of_site: bool) -> Iterator[Problem]:
     origin, value = history.effective.origin, history.effective.value
     if own and value != "all":
         message = "has no effect: devices lists the GPUs of this environment"
-        yield advice(origin, history.key, message, "list those that it needs there")
+        yield origin.warning(history.key, message, "list those that it needs there")
     elif not (own or of_site):
         message = "has no effect: neither this environment nor the site gives a GPU"
-        yield advice(origin, history.key, message, f'devices = ["{_GPU}=all"] gives all')
+        yield origin.warning(history.key, message, f'devices = ["{_GPU}=all"] gives all')
 
 
 def _parts(history: History) -> Iterator[Problem]:
@@ -56,4 +55,4 @@ def _parts(history: History) -> Iterator[Problem]:
             meant = did_you_mean(nearest(word.strip(), _KNOWN))
             message = f"'{word}' is no part of the driver{meant}"
             hint = f"there are {', '.join(_KNOWN)}"
-            yield advice(history.effective.origin, history.key, message, hint)
+            yield history.effective.origin.warning(history.key, message, hint)

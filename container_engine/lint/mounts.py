@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,21 +32,21 @@ def mounts(subject: Subject) -> Iterator[Problem]:
         key = "mounts"
         if mount.source == "/":
             message = "mounts all of the host's file systems"
-            yield advice(mount.origin, key, message, "mount only the directories that you need")
+            yield mount.origin.warning(key, message, "mount only the directories that you need")
         elif mount.target in _SYSTEM:
             message = f"hides the image's {mount.target} below the host's, with its libraries"
-            yield advice(mount.origin, key, message, "mount only the files that you need")
+            yield mount.origin.warning(key, message, "mount only the files that you need")
         elif mount.source in _SLURMS and not has_slurm:
             message = f"mounts {mount.source}, which alone does not provide srun or sbatch"
             hint = f"{subject.turn_on('slurm')}, which provides all that they need"
-            yield advice(mount.origin, key, message, hint)
+            yield mount.origin.warning(key, message, hint)
             has_slurm = True  # once is enough
         elif has_server and "ro" not in mount.options and _has_home(mount.source, subject.home):
             message = (
                 f"'{mount.source}' holds your home directory, which the ssh hook's logins reach"
             )
             hint = "mount only the directories that you need, or add the flag 'ro'"
-            yield advice(mount.origin, key, message, hint)
+            yield mount.origin.warning(key, message, hint)
 
 
 def _has_home(source: str, home: str) -> bool:

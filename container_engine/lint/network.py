@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -54,10 +52,10 @@ def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
     net = next((entry for entry in subject.edf.env if entry.name == "NCCL_NET"), None)
     if net is not None and net.value == "AWS Libfabric":
         message = "NCCL fails if it does not find this plugin, and no hook provides it"
-        yield advice(net.origin, "env.NCCL_NET", message, f"{enable}, {_UNLESS}")
+        yield net.origin.warning("env.NCCL_NET", message, f"{enable}, {_UNLESS}")
     elif net is not None and net.value == "Socket":
         message = "lets NCCL use TCP, which is far slower than the network of the nodes"
-        yield advice(net.origin, "env.NCCL_NET", message, f"{enable}, {_UNLESS}")
+        yield net.origin.warning("env.NCCL_NET", message, f"{enable}, {_UNLESS}")
     elif not has_fabric:
         known = subject.profiles(_PLUGINS_HOOK).values()
         names = {name for profile in known for name in profile if name.startswith("NCCL_NET")}
@@ -67,7 +65,7 @@ def _tuned_in_vain(subject: Subject, *, has_fabric: bool) -> Iterator[Problem]:
             message = f"tunes network software that no hook provides{more}"
             is_nvshmem = all(one.name.startswith(_NVSHMEM) for one in tuned)
             enable = subject.turn_on(_FABRICS_HOOK) if is_nvshmem else enable
-            yield advice(entry.origin, f"env.{entry.name}", message, f"{enable}, {_UNLESS}")
+            yield entry.origin.warning(f"env.{entry.name}", message, f"{enable}, {_UNLESS}")
 
 
 def _wants_option(subject: Subject) -> Iterator[Problem]:
@@ -75,7 +73,7 @@ def _wants_option(subject: Subject) -> Iterator[Problem]:
         if (entry.name, entry.value) == ("FI_CXI_RDZV_PROTO", "alt_read"):
             message = "alt_read needs steps whose network option has disable_rdzv_get"
             hint = "start them with srun --network=disable_rdzv_get, unless the site does so itself"
-            yield advice(entry.origin, f"env.{entry.name}", message, hint)
+            yield entry.origin.warning(f"env.{entry.name}", message, hint)
 
 
 def _is_tuning(entry: EnvEntry, names: set[str]) -> bool:
@@ -93,11 +91,11 @@ def _brought_twice(subject: Subject, *, has_plugin: bool) -> Iterator[Problem]:
         if part is not None and not has_plugin:
             message = f"mounts {part} by hand, and the node's libfabric comes from the hook"
             hint = f"{subject.turn_on(_PLUGINS_HOOK)} in its place, whose plugin fits the node"
-            yield advice(mount.origin, "mounts", message, hint)
+            yield mount.origin.warning("mounts", message, hint)
         elif part := part or _part(mount, _FABRIC_PARTS):
             hook = _PLUGINS_HOOK if part in _PLUGIN_PARTS else _FABRICS_HOOK
             message = f"mounts {part} by hand, which the hook {hook} provides"
-            yield advice(mount.origin, "mounts", message, "remove the mount, or the hook")
+            yield mount.origin.warning("mounts", message, "remove the mount, or the hook")
 
 
 def _libraries_by_hand(subject: Subject) -> Iterator[Problem]:
@@ -115,7 +113,7 @@ def _libraries_by_hand(subject: Subject) -> Iterator[Problem]:
             f"the hook {_FABRICS_HOOK} provides what libfabric needs and the image lacks: "
             "remove those that are there for it"
         )
-        yield advice(found[0][0], "mounts", message, hint)
+        yield found[0][0].warning("mounts", message, hint)
 
 
 def _own_stack(subject: Subject) -> Iterator[Problem]:
@@ -126,7 +124,7 @@ def _own_stack(subject: Subject) -> Iterator[Problem]:
             f"this image has its own network software, and the hook {_FABRICS_HOOK} replaces it"
         )
         hint = f"remove the annotations of {_FABRICS_HOOK} and {_PLUGINS_HOOK}"
-        yield advice(origin, "image", message, hint)
+        yield origin.warning("image", message, hint)
 
 
 def _unused_stack(subject: Subject) -> Iterator[Problem]:
@@ -136,4 +134,4 @@ def _unused_stack(subject: Subject) -> Iterator[Problem]:
     if entry is not None:
         message = f"has no effect: neither {_FABRICS_HOOK} nor {_PLUGINS_HOOK} is on"
         hint = f"remove the line, or {subject.turn_on(_FABRICS_HOOK)}"
-        yield advice(entry.origin, entry.key, message, hint)
+        yield entry.origin.warning(entry.key, message, hint)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from container_engine.errors import UserError
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.lint.subject import advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +34,5 @@ def _of(name: str, origin: Origin, cwd: str) -> Iterator[Problem]:
     if image.tag.partition("-")[0] in _MOVING:
         says = "names" if image.name.endswith(f":{image.tag}") else "implies"
         message = f"'{image.name}' {says} the tag '{image.tag}', which changes"
-        yield advice(
-            origin, "image", message, "use the tag of a version, or a digest with @sha256:…"
-        )
+        hint = "use the tag of a version, or a digest with @sha256:…"
+        yield origin.warning("image", message, hint)

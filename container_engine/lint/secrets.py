@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice, variables_in, written
+from container_engine.lint.subject import variables_in, written
 from container_engine.secrecy import TOKENS, is_secret_name
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from container_engine.lint.subject import Subject
 
 _SHORTEST = 8
+_WRITTEN = "a secret is written into the file"
 
 
 def secrets(subject: Subject) -> Iterator[Problem]:
@@ -27,15 +28,11 @@ def secrets(subject: Subject) -> Iterator[Problem]:
         named = is_secret_name(name) and not variables_in(history) and _could_be_secret(text)
         if named or re.search(TOKENS, text):
             hint = f'write {name} = "${{{name}}}" and export {name} before the launch'
-            yield advice(
-                history.effective.origin, history.key, "a secret is written into the file", hint
-            )
+            yield history.effective.origin.warning(history.key, _WRITTEN, hint)
     for _, history in subject.below("startup"):
         if re.search(TOKENS, written(history)):
             hint = "let the line read it from a file that only you can read"
-            yield advice(
-                history.effective.origin, "startup", "a secret is written into the file", hint
-            )
+            yield history.effective.origin.warning("startup", _WRITTEN, hint)
 
 
 def _could_be_secret(text: str) -> bool:

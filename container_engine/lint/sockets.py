@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,7 +32,7 @@ def sockets(subject: Subject) -> Iterator[Problem]:
         kind = _network(subject, mount.source) if mount.kind == "bind" else ""
         if kind and mount.target in _PLACES:
             message = f"puts '{mount.source}', on {kind}, in the place of {mount.target}: {_WHY}"
-            yield advice(mount.origin, "mounts", message, "mount it elsewhere")
+            yield mount.origin.warning("mounts", message, "mount it elsewhere")
     said = {entry.name: entry for entry in subject.edf.env}
     for name in _NAMES:
         entry = said.get(name)
@@ -45,7 +43,7 @@ def sockets(subject: Subject) -> Iterator[Problem]:
             whose = "" if entry is not None else "your shell's value "
             message = f"{whose}leads to '{source}' on {kind}: {_WHY}"
             hint = f'{name} = "/tmp" is each container\'s own, "" removes it'
-            yield advice(entry.origin if entry else origin, f"env.{name}", message, hint)
+            yield (entry.origin if entry else origin).warning(f"env.{name}", message, hint)
 
 
 def _network(subject: Subject, path: object) -> str:

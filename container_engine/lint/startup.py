@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice, variables_in, written
+from container_engine.lint.subject import variables_in, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +25,11 @@ def startup(subject: Subject) -> Iterator[Problem]:
     if lines and _CHANGES_DIRECTORY.fullmatch(written(lines[-1][1])):
         message = "changes the directory of later start-up lines only"
         hint = "workdir is the directory in which tasks start"
-        yield advice(lines[-1][1].effective.origin, lines[-1][1].key, message, hint)
+        yield lines[-1][1].effective.origin.warning(lines[-1][1].key, message, hint)
     for _, history in lines:
         for name in sorted(variables_in(history)):
             if name == "EDF_DIR" or name.startswith("image:") or subject.deferred(name):
                 continue
             message = f"'${name}' is replaced when the job is submitted, by the host's value"
             hint = f"write '$${name}' for the value that the container's shell has"
-            yield advice(history.effective.origin, history.key, message, hint)
+            yield history.effective.origin.warning(history.key, message, hint)

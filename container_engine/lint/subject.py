@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.model import Problem
 from container_engine.edf.tokens import names, scan
 from container_engine.faults.hook_switches import turn_on
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Hook
     from container_engine.edf.history import History
-    from container_engine.edf.model import Edf, Mount, Origin
+    from container_engine.edf.model import Edf, Mount
     from container_engine.plan.model import HookUse
 
 
@@ -70,10 +69,6 @@ class Subject(NamedTuple):
             for history in self.histories
             if history.key.startswith((f"{key}.", f"{key}["))
         ]
-
-
-def advice(origin: Origin, key: str, message: str, hint: str | None = None) -> Problem:
-    return Problem("warning", origin.file, origin.line, key, message, hint)
 
 
 def written(history: History) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.lint.subject import advice
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,7 +26,7 @@ def tuning(subject: Subject) -> Iterator[Problem]:
         for entry in subject.edf.env:
             if hook.name == _PLUGINS_HOOK and entry.name == _PLUGIN and entry.value != "":
                 message = f"keeps NCCL from loading the plugin that {_of(hook)} puts in place"
-                yield advice(entry.origin, f"env.{entry.name}", message, "remove the line")
+                yield entry.origin.warning(f"env.{entry.name}", message, "remove the line")
             elif entry in set_by_both and entry.value != hook.env[entry.name]:
                 yield _contradicting(entry, hook, subject)
 
@@ -39,12 +37,12 @@ def _repeated(entries: list[EnvEntry], hook: HookUse) -> Iterator[Problem]:
     if len(entries) == 1:
         (entry,) = entries
         message = f"repeats '{entry.value}' {_where(hook)}"
-        yield advice(entry.origin, f"env.{entry.name}", message, f"remove the line, {why}")
+        yield entry.origin.warning(f"env.{entry.name}", message, f"remove the line, {why}")
     elif entries:
         as_written = sorted(entries, key=lambda entry: entry.origin.line)
         names = ", ".join(entry.name for entry in as_written)
         message = f"{len(entries)} variables repeat the values {_where(hook)}: {names}"
-        yield advice(as_written[0].origin, "env", message, f"remove the lines, {why}")
+        yield as_written[0].origin.warning("env", message, f"remove the lines, {why}")
 
 
 def _where(hook: HookUse) -> str:
@@ -57,7 +55,7 @@ def _contradicting(entry: EnvEntry, hook: HookUse, subject: Subject) -> Problem:
     where = _where(hook)
     if entry.value == "":
         message = f"removes '{wanted}' {where}"
-        return advice(entry.origin, key, message, f"remove the line, {_MEASURED}")
+        return entry.origin.warning(key, message, f"remove the line, {_MEASURED}")
     older = next(
         (
             name
@@ -69,7 +67,7 @@ def _contradicting(entry: EnvEntry, hook: HookUse, subject: Subject) -> Problem:
     came_from = f", it is that of {older}" if older else ""
     found = f"'{entry.value}'" if isinstance(entry.value, str) else "the value"
     message = f"{found} contradicts '{wanted}' {where}{came_from}"
-    return advice(entry.origin, key, message, f"remove the line, {_MEASURED}")
+    return entry.origin.warning(key, message, f"remove the line, {_MEASURED}")
 
 
 def _of(hook: HookUse) -> str:
