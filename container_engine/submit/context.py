@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 class Context(NamedTuple):
     """The environment, directory and user of the caller, and where this program is installed.
 
-    `started_ns` is a time before anything was read, by the clock of time.time_ns. `site_file` is
-    the argument of the hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept:
-    `void_store` then stores the images of one launch, and `only_asks` is set if no file is needed.
-    `site_read` has the site's configuration once it was read; None if it may change meanwhile.
+    If `env` records which variables are looked up, `whole_env` is all of it. `started_ns` is a time
+    before anything was read, by the clock of time.time_ns. `site_file` is the argument of the
+    hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept: `void_store` then
+    stores the images of one launch, and `only_asks` is set if no file is needed. `site_read` has
+    the site's configuration once it was read; None if it may change meanwhile.
     """
 
     env: Mapping[str, str]
@@ -38,6 +39,12 @@ class Context(NamedTuple):
     only_asks: bool = False
     listener: Callable[[], Listener] = Quiet
     site_read: list[Configuration] | None = None
+    whole_env: Mapping[str, str] | None = None
+
+    @property
+    def tools_env(self) -> Mapping[str, str]:
+        """Return the environment for programs that this process runs."""
+        return self.env if self.whole_env is None else self.whole_env
 
     @property
     def libexec(self) -> str:

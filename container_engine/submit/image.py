@@ -29,7 +29,7 @@ from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from container_engine.edf.model import Edf
     from container_engine.images.policy import Rules
@@ -44,21 +44,16 @@ NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void
 _DAY_S = 86400
 
 
-def launch_image(
-    edf: Edf, context: Context, tools_env: Mapping[str, str], offer: Offer
-) -> Resolved:
+def launch_image(edf: Edf, context: Context, offer: Offer) -> Resolved:
     """Return the image for a launch of `edf`, importing and scanning it where necessary.
 
-    `tools_env` is for the programs that import and scan; of the context's environment only single
-    names are looked up. Raise CeError, also if the site's policy refuses the image.
+    Raise CeError, also if the site's policy refuses the image.
     """
-    parts = images_of(edf, context, tools_env, offer)
-    return stacked([_used(part, context, tools_env, offer) for part in parts])
+    parts = images_of(edf, context, offer)
+    return stacked([_used(part, context, offer.site) for part in parts])
 
 
-def _used(
-    resolved: Resolved, context: Context, tools_env: Mapping[str, str], offer: Offer
-) -> Resolved:
+def _used(resolved: Resolved, context: Context, site: SiteConfig) -> Resolved:
     if resolved.image.path == NOT_KEPT or resolved.image.on_nodes:
         return resolved  # there is no file to scan
     now = time.time()
@@ -66,12 +61,10 @@ def _used(
     # a remembered launch skips this function, so its memo must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
-    return _scanned(resolved, rules(context, offer.site), tools_env, context)
+    return _scanned(resolved, rules(context, site), context)
 
 
-def images_of(
-    edf: Edf, context: Context, tools_env: Mapping[str, str], offer: Offer
-) -> list[Resolved]:
+def images_of(edf: Edf, context: Context, offer: Offer) -> list[Resolved]:
     """Return the locked images, else those the EDF names, imported if need be but not scanned.
 
     The base comes first, and has the notices and the path of the lock.
@@ -82,7 +75,7 @@ def images_of(
         only = image_of_nodes(edf, context, offer.site)
         if only is not None:
             return [only]
-        return [_of_option(name, context, tools_env, offer.site) for name in named]
+        return [_of_option(name, context, offer.site) for name in named]
     path = lock.beside(edf.files[-1])
     locked = lock.read(edf.files[-1])
     notices: tuple[str, ...] = ()
@@ -92,17 +85,15 @@ def images_of(
         moved = lock.differences(locked, now)
         if moved:
             notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
-    base, *above = (found_image(name, context, tools_env, offer.site) for name in named)
+    base, *above = (found_image(name, context, offer.site) for name in named)
     noted = base._replace(notices=(*notices, *base.notices), consulted=(path, *base.consulted))
     return [noted, *above]
 
 
-def _of_option(
-    text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
-) -> Resolved:
+def _of_option(text: str, context: Context, settings: SiteConfig) -> Resolved:
     """Return the image `text` of an option. An error has a hint if `text` is an environment."""
     try:
-        return found_image(text, context, tools_env, settings)
+        return found_image(text, context, settings)
     except UserError as error:
         instead = "srun --environment={} COMMAND, or ce run {} -- COMMAND"
         raise with_environment_hint(error, text, context, settings, instead) from None
@@ -136,9 +127,7 @@ def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
     return candidates(image, context) if isinstance(image, RegistryImage) else ()
 
 
-def found_image(
-    text: str, context: Context, tools_env: Mapping[str, str], settings: SiteConfig
-) -> Resolved:
+def found_image(text: str, context: Context, settings: SiteConfig) -> Resolved:
     """Return the image `text`, imported if need be. Raise CeError.
 
     It is a UserError if the site refuses the image's name, place or size.
@@ -149,12 +138,12 @@ def found_image(
     reference = parse(text, context.cwd)
     if isinstance(reference, FileImage):
         wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
-        resolved = from_file(text, reference.path, tools_env)
+        resolved = from_file(text, reference.path, context.tools_env)
     else:
         refuse_bare_file(text, context.cwd)
-        found = meant(reference, context, settings, tools_env)
+        found = meant(reference, context, settings)
         try:
-            resolved = _stored(found.image, pull, context, tools_env, settings)
+            resolved = _stored(found.image, pull, context, settings)
         except UserError as error:
             raise with_similar_hint(error, text, context, settings) from None
         resolved = resolved._replace(consulted=(*found.consulted, *resolved.consulted))
@@ -166,18 +155,12 @@ def found_image(
     return resolved
 
 
-def _stored(
-    image: RegistryImage,
-    pull: Pull,
-    context: Context,
-    tools_env: Mapping[str, str],
-    settings: SiteConfig,
-) -> Resolved:
+def _stored(image: RegistryImage, pull: Pull, context: Context, settings: SiteConfig) -> Resolved:
     """Return an image from a store, importing it where necessary.
 
     If no store would keep it and the caller only asks, it is only looked up in its registry.
     """
-    wanted, asking = rules(context, settings), context._replace(env=tools_env)
+    wanted = rules(context, settings)
     found = _usable(stores(context, settings), wanted)
     known = found.find(image)
     is_local = known is not None and known.ref.origin
@@ -186,11 +169,11 @@ def _stored(
     void_store = context.void_store
     if _is_left_out(found, image, pull):
         if context.only_asks:
-            return _looked_up(image, asking, settings)
+            return _looked_up(image, context, settings)
         if void_store is not None:
             found = found._replace(own=void_store.store(_architecture(settings)))
-    source = importer(asking, settings)
-    resolved = from_store(image, tools_env, lambda: source.obtain(image, found, pull))
+    source = importer(context, settings)
+    resolved = from_store(image, context.tools_env, lambda: source.obtain(image, found, pull))
     if wanted.policy.signature_policy:
         consulted = (wanted.policy.signature_policy, *resolved.consulted)
         resolved = resolved._replace(consulted=consulted)
@@ -249,9 +232,7 @@ def subject(text: str, resolved: Resolved) -> Subject:
     return Subject(text, resolved.image.digest or "", resolved.image.path)
 
 
-def _scanned(
-    resolved: Resolved, wanted: Rules, tools_env: Mapping[str, str], context: Context
-) -> Resolved:
+def _scanned(resolved: Resolved, wanted: Rules, context: Context) -> Resolved:
     """Scan the image unless a recent verdict exists; add a notice if it did not pass.
 
     An image whose scan failed did not pass. Raise UserError instead if `scanner_verdict` is
@@ -261,7 +242,8 @@ def _scanned(
         return resolved
     from container_engine.images.scanning import Scanner, cache_directory
 
-    scanner = Scanner(wanted, cache_directory(tools_env), tools_env, context.libexec)
+    env = context.tools_env
+    scanner = Scanner(wanted, cache_directory(env), env, context.libexec)
     asked = subject(resolved.image.name, resolved)
     try:
         verdict = scanner.recall(asked, time.time())

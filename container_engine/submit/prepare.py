@@ -145,7 +145,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     inputs.files.extend(config.probed)
     for variable in config.variables:
         inputs.environment.get(variable)
-    recording = context._replace(env=inputs.environment)
+    recording = context._replace(env=inputs.environment, whole_env=context.env)
     offer = site_offer(recording, config, inputs.files)
     loaded = load(recording, offer)
     inputs.files.extend(loaded.probed)
@@ -159,7 +159,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
     try:
         pull = choose("pull", edf, offer).value
         site = replace(offer.site, pull=pull)
-        resolved = launch_image(edf, recording, context.env, offer._replace(site=site))
+        resolved = launch_image(edf, recording, offer._replace(site=site))
     except UserError as error:
         problems = (*loaded.problems, *early, image_problem(edf.image_place, error))
         raise RefusedError(problems, error.details) from None

@@ -11,8 +11,6 @@ from container_engine.images.store.store import architecture
 from container_engine.submit.stores import asking, pull_policy, rules, stores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from container_engine.images.reference import RegistryImage
     from container_engine.images.store.store import Stores
     from container_engine.site import SiteConfig
@@ -28,17 +26,11 @@ class Meant(NamedTuple):
     consulted: tuple[str, ...] = ()
 
 
-def meant(
-    image: RegistryImage,
-    context: Context,
-    settings: SiteConfig,
-    tools_env: Mapping[str, str] | None = None,
-) -> Meant:
+def meant(image: RegistryImage, context: Context, settings: SiteConfig) -> Meant:
     """Resolve a short name as Podman does, but without a prompt. Raise CeError.
 
     The order is: an image of this name on this host, an alias, an image in a store, the first of
-    the search registries that has it. `tools_env` is for the program that queries registries; the
-    default is the context's environment.
+    the search registries that has it.
     """
     if not image.short:
         return Meant(image)
@@ -60,8 +52,7 @@ def meant(
         )
     chosen = _stored(meanings, found)
     if chosen is None and pull_policy(context, Pull(settings.pull)) != Pull.NEVER:
-        asker = context if tools_env is None else context._replace(env=tools_env)
-        chosen = _offered(meanings, asker, settings)
+        chosen = _offered(meanings, context, settings)
     chosen = chosen or meanings[0]
     return Meant(chosen, (*consulted, *(store.ref(chosen) for store in found.all())))
 

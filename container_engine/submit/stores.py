@@ -64,7 +64,7 @@ def _reachable_logins(context: Context) -> Mapping[str, str]:
     Without XDG_RUNTIME_DIR, which jobs often lack, skopeo reads /run/containers. If root has used
     Podman, no other user may read that directory, and skopeo treats this as an error.
     """
-    env = context.env
+    env = context.tools_env
     if env.get("XDG_RUNTIME_DIR") or not os.path.exists(_ROOTS_LOGINS):
         return env
     if os.access(_ROOTS_LOGINS, os.X_OK):

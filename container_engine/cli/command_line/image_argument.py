@@ -42,9 +42,9 @@ def resolved(text: str, context: Context, settings: SiteConfig) -> Resolved:
     """
     edf = environment_of(text, context, settings)
     if edf is None:
-        return found_image(text, context, context.env, settings)
+        return found_image(text, context, settings)
     check_single(edf)
-    return images_of(edf, context, context.env, offer_here(context))[0]
+    return images_of(edf, context, offer_here(context))[0]
 
 
 def check_single(edf: Edf) -> None:

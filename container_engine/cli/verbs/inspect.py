@@ -87,9 +87,9 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
                 raise with_similar_hint(error, name, context, settings) from None
     content = with_pull(context, "missing")
     if edf is None:
-        found = found_image(name, content, context.env, settings)
+        found = found_image(name, content, settings)
     else:
-        [found] = images_of(edf, content, context.env, offer_here(context))
+        [found] = images_of(edf, content, offer_here(context))
     path = found.image.path
     return _Subject(image.name, found.image.digest or "", path, details.of_file(path))
 
