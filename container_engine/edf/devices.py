@@ -12,12 +12,8 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Origin
 
 
-class DeviceError(UserError):
-    """An entry of `devices` that is neither a path nor a CDI name."""
-
-
 def parse_device(text: Text, origin: Origin) -> Device:
-    """Return the device that an expanded entry names. Raise DeviceError."""
+    """Return the device that an expanded entry names. Raise UserError."""
     first = text if isinstance(text, str) else text[0]
     if isinstance(first, Variable):
         # A CDI name normally has a literal "=", the path of a device has none.
@@ -25,7 +21,7 @@ def parse_device(text: Text, origin: Origin) -> Device:
     if first.startswith("/"):
         if ":" in _literal(text):
             hint = "use a symbolic link without a colon; only a path is allowed here"
-            raise DeviceError(
+            raise UserError(
                 f"'{text}': Podman does not accept a device with a colon in its path", hint
             )
         return Device(text, is_cdi=False, origin=origin)
@@ -34,7 +30,7 @@ def parse_device(text: Text, origin: Origin) -> Device:
     kind, equals, name = rest.partition("=")
     if isinstance(text, str) and not (vendor and slash and kind and equals and name):
         hint = f"did you mean '/{text}'?" if text.startswith("dev/") else _hint(literal)
-        raise DeviceError(f"'{text}' is neither the path of a device nor a CDI name", hint)
+        raise UserError(f"'{text}' is neither the path of a device nor a CDI name", hint)
     return Device(text, is_cdi=True, origin=origin)
 
 

@@ -22,10 +22,6 @@ MAX_LEVELS = 10
 MAX_FILES = 100
 
 
-class InheritError(UserError):
-    """A base that would make the inheritance endless or too large."""
-
-
 class _Merged(Struct, frozen=True):
     """A file with all its bases; `chain` is the longest chain of files that begins with it."""
 
@@ -111,14 +107,14 @@ class Family:
     def _check_limits(self, path: str, line: tuple[str, ...]) -> None:
         if path in line:
             circle = _arrows((*line[line.index(path) :], path))
-            raise InheritError(f"inherits from itself: {circle}")
+            raise UserError(f"inherits from itself: {circle}")
         known = self._merged.get(path)
         # every file of `line` is still being read and so not yet counted in `_merged`
         if known is None and len(self._merged) + len(line) >= MAX_FILES:
-            raise InheritError(f"more than {MAX_FILES} files")
+            raise UserError(f"more than {MAX_FILES} files")
         below = known.chain if known is not None else (path,)
         if len(line) + len(below) > MAX_LEVELS:
-            raise InheritError(f"more than {MAX_LEVELS} levels: {_arrows((*line, *below))}")
+            raise UserError(f"more than {MAX_LEVELS} levels: {_arrows((*line, *below))}")
 
 
 def _beside(base: Base, error: UserError) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import did_you_mean, nearest
@@ -27,20 +28,22 @@ _PROPAGATION = (
 _PLAIN = ("nosuid", "nodev", "noexec")
 FLAGS = (*_ACCESS, *_PLAIN, *_BINDS, *_PROPAGATION, "sqsh", "nofail")
 _TMPFS_FLAGS = (*_ACCESS, *_PLAIN)
+# settings of a tmpfs: the form of each one's value, and an example
+_TMPFS_SETTINGS = {
+    "size": (r"[0-9]+[kKmMgGtT%]?", "size=512m or size=50%"),
+    "mode": (r"[0-7]{3,4}", "mode=1777"),
+    "huge": (r"never|always|within_size|advise", "huge=within_size"),
+}
 _EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
 _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
-class MountError(UserError):
-    """An entry of `mounts` that is invalid or not allowed."""
-
-
 def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
-    """Return the mount that an expanded entry describes. Access no file. Raise MountError."""
+    """Return the mount that an expanded entry describes. Access no file. Raise UserError."""
     fields = _split(pieces)
     _check_one(fields)
     if len(fields) > 3:
-        raise MountError(
+        raise UserError(
             f"expected SOURCE:DESTINATION:FLAGS, found {len(fields)} parts", _COLON_HINT
         )
     flags = _flags(fields[2]) if len(fields) == 3 else []
@@ -48,7 +51,7 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
         return Mount("tmpfs", "tmpfs", _target(fields[1]), _tmpfs_options(flags), origin)
     if len(fields) == 2 and isinstance(fields[1], str) and fields[1] in FLAGS:
         path = shown(fields[0])
-        raise MountError(
+        raise UserError(
             f"the destination '{fields[1]}' is a flag", f"write '{path}:{path}:{fields[1]}'"
         )
     source = _source(fields[0], cwd)
@@ -63,7 +66,7 @@ def _check_one(fields: Sequence[Text]) -> None:
     """Refuse a list of mounts in one string, which other tools accept on their command line."""
     texts = [field for field in fields if isinstance(field, str)]
     if any(text.startswith("/") for text in texts[2:]) and any(",/" in text for text in texts):
-        raise MountError("several mounts in one string", 'each is a string of its own: ["…", "…"]')
+        raise UserError("several mounts in one string", 'each is a string of its own: ["…", "…"]')
 
 
 def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
@@ -110,7 +113,7 @@ def _source(text: Text, cwd: str) -> Text:
 
 
 def _target(text: Text, cwd: str = "") -> Text:
-    """Return the destination. Without `cwd`, raise MountError for a relative one.
+    """Return the destination. Without `cwd`, raise UserError for a relative one.
 
     It might mean a path below the directory of the launch or below the container's root.
     """
@@ -120,11 +123,11 @@ def _target(text: Text, cwd: str = "") -> Text:
         place, _comma, flags = target.partition(",")
         if set(flags.split(",")) <= {*FLAGS}:
             hint = f"flags are the third part: write 'SOURCE:{place}:{flags}'"
-            raise MountError(f"the destination '{target}' ends in a flag", hint)
+            raise UserError(f"the destination '{target}' ends in a flag", hint)
         if is_reserved(target):
-            raise MountError(f"'{target}' cannot be the destination of a mount")
+            raise UserError(f"'{target}' cannot be the destination of a mount")
         if why := excess(target):
-            raise MountError(f"the destination {why}")
+            raise UserError(f"the destination {why}")
     return target
 
 
@@ -145,7 +148,7 @@ def _absolute(path: str, cwd: str, what: str) -> str:
     if is_relative and cwd:
         return posixpath.join(cwd, path.removeprefix("./"))
     if not path:
-        raise MountError(f"the {what} is empty", "is a variable set to nothing? or write the path")
+        raise UserError(f"the {what} is empty", "is a variable set to nothing? or write the path")
     hint = "a relative path begins with './'"
     if not cwd:
         inside = posixpath.normpath(f"/{path}")
@@ -158,7 +161,7 @@ def _absolute(path: str, cwd: str, what: str) -> str:
         hint = "'~' is not expanded, write ${HOME}"
     if path.startswith(("type=", "src=", "source=")):
         hint = "write 'SOURCE:DESTINATION:FLAGS', for example '/scratch/x:/data:ro'"
-    raise MountError(f"the {what} '{path}' is not an absolute path", hint)
+    raise UserError(f"the {what} '{path}' is not an absolute path", hint)
 
 
 def _tidy(path: str) -> str:
@@ -168,9 +171,7 @@ def _tidy(path: str) -> str:
 
 def _flags(text: Text) -> list[str]:
     if not isinstance(text, str):
-        raise MountError(
-            f"the flags '{escape(text)}' depend on a variable that only the node knows"
-        )
+        raise UserError(f"the flags '{escape(text)}' depend on a variable that only the node knows")
     return [flag for flag in text.replace(",", "+").split("+") if flag]
 
 
@@ -190,61 +191,40 @@ def _options(
     for group in _EXCLUSIVE:
         together = [flag for flag in chosen if flag in group]
         if len(together) > 1:
-            raise MountError(f"the flags '{together[0]}' and '{together[1]}' exclude each other")
+            raise UserError(f"the flags '{together[0]}' and '{together[1]}' exclude each other")
     return tuple(chosen)
 
 
-def _unknown_flag(flag: str, allowed: Sequence[str]) -> MountError:
+def _unknown_flag(flag: str, allowed: Sequence[str]) -> UserError:
     if flag.startswith(("/", ".")):
-        return MountError(f"'{flag}' is not a flag", _COLON_HINT)
+        return UserError(f"'{flag}' is not a flag", _COLON_HINT)
     meant = FOREIGN_FLAGS.get(flag.lower()) or nearest(flag, allowed)
     suggestion = did_you_mean(meant)
-    return MountError(f"unknown flag '{flag}'{suggestion}", f"choose from {', '.join(allowed)}")
+    return UserError(f"unknown flag '{flag}'{suggestion}", f"choose from {', '.join(allowed)}")
 
 
 def _squashfs_options(flags: list[str]) -> tuple[str, ...]:
     others = [flag for flag in flags if flag != "sqsh"]
     for flag in others:
         if flag != "ro":
-            raise MountError(f"'sqsh' goes with 'ro' only, not with '{flag}'")
+            raise UserError(f"'sqsh' goes with 'ro' only, not with '{flag}'")
     return tuple(dict.fromkeys(others))
 
 
 def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
-    settings = {name: judge for name, (judge, _example) in _TMPFS_SETTINGS.items()}
     plain: list[str] = []
     chosen: dict[str, str] = {}
     for flag in flags:
         name, _, value = flag.partition("=")
-        if name not in settings:
+        form, example = _TMPFS_SETTINGS.get(name, ("", ""))
+        if not form:
             plain.append(flag)
-        elif not settings[name](value):
-            hint = f"write for example {_TMPFS_SETTINGS[name][1]}"
-            raise MountError(f"bad value in '{flag}'", hint)
+        elif not re.fullmatch(form, value):
+            raise UserError(f"bad value in '{flag}'", f"write for example {example}")
         else:
             chosen[name] = flag
-    names = [f"{name}=" for name in settings]
+    names = [f"{name}=" for name in _TMPFS_SETTINGS]
     return (*_options(plain, _TMPFS_FLAGS, names), *chosen.values())
-
-
-def _is_size(value: str) -> bool:
-    digits = value[:-1] if value[-1:] in tuple("kKmMgGtT%") else value
-    return digits.isascii() and digits.isdigit()
-
-
-def _is_mode(value: str) -> bool:
-    return 3 <= len(value) <= 4 and all(digit in "01234567" for digit in value)
-
-
-def _is_huge(value: str) -> bool:
-    return value in ("never", "always", "within_size", "advise")
-
-
-_TMPFS_SETTINGS = {
-    "size": (_is_size, "size=512m or size=50%"),
-    "mode": (_is_mode, "mode=1777"),
-    "huge": (_is_huge, "huge=within_size"),
-}
 
 
 def _spelled(text: Text, literal: Callable[[str], str]) -> str:

@@ -28,6 +28,11 @@ class _Setting(NamedTuple):
     wanted: str
 
 
+def _one_of(*texts: str) -> _Setting:
+    wanted = f"{', '.join(texts[:-1])} or {texts[-1]}"
+    return _Setting(lambda text: text if text in texts else None, wanted)
+
+
 def _switch(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text)
 
@@ -40,10 +45,6 @@ def _size(text: str) -> str | None:
     return text if re.fullmatch(SIZE, text) else None
 
 
-def _policy(text: str) -> str | None:
-    return text if text in ("age", "always", "missing", "never") else None
-
-
 def read_name(text: str) -> tuple[str, str] | None:
     """Return the name of a container and its mode, None for an invalid text."""
     found = _NAME.fullmatch(text)
@@ -54,14 +55,6 @@ def _file(text: str) -> str | None:
     return text if text.startswith("/") and not text.endswith("/") else None
 
 
-def _start(text: str) -> str | None:
-    return text if text in ("crun", "podman") else None
-
-
-def _scope(text: str) -> str | None:
-    return text if text in ("step", "job", "task") else None
-
-
 def _namespaces(text: str) -> tuple[str, ...] | None:
     given = text.split(",") if text else []
     known = get_args(Namespace)
@@ -69,10 +62,10 @@ def _namespaces(text: str) -> tuple[str, ...] | None:
 
 
 SETTINGS = {
-    "pull": _Setting(_policy, "age, always, missing or never"),
+    "pull": _one_of("age", "always", "missing", "never"),
     "root_remap": _Setting(_switch, "true or false"),
-    "scope": _Setting(_scope, "step, job or task"),
-    "start": _Setting(_start, "crun or podman"),
+    "scope": _one_of("step", "job", "task"),
+    "start": _one_of("crun", "podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
     "unshare": _Setting(_namespaces, "net, ipc, uts and pid, with commas between them"),

@@ -21,9 +21,10 @@ from container_engine.edf.model import (
     Origin,
     Text,
 )
-from container_engine.edf.mounts import MountError, mount_text, parse_mount
+from container_engine.edf.mounts import mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
 from container_engine.edf.tokens import ExpandError
+from container_engine.errors import UserError
 from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started
@@ -138,7 +139,7 @@ def test_any_mount_is_refused_or_is_the_same_after_a_round_trip(text: str) -> No
 def _mount(text: str) -> Mount | None:
     try:
         return parse_mount(pieces(text, SCOPE), "/cwd", HERE)
-    except (ExpandError, MountError):
+    except UserError:
         return None
 
 
