@@ -11,7 +11,9 @@ from msgspec import field
 
 from container_engine.model import Model, about
 
-_VERSION = "version of this format"
+
+class _Document(Model):
+    version: Annotated[Literal[1], about("version of this format")] = 1
 
 
 class ListedImage(Model):
@@ -28,10 +30,9 @@ class ListedImage(Model):
     store: Annotated[str, about("the directory of the store")]
 
 
-class ListOfImages(Model):
+class ListOfImages(_Document):
     """`ce images --json`: the images of the stores."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     images: Annotated[list[ListedImage], about("the user's store first, then the site's")]
 
 
@@ -49,10 +50,9 @@ class RunningStep(Model):
     container: Annotated[str, about("as in --container-name; empty without a name")]
 
 
-class ListOfSteps(Model):
+class ListOfSteps(_Document):
     """`ce ps --json`: the user's steps that run in containers."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     steps: Annotated[list[RunningStep], about("in Slurm's order")]
 
 
@@ -79,10 +79,9 @@ class TracedStep(Model):
     failed: Annotated[dict[str, str], about("the error of each node that failed")]
 
 
-class ListOfTraces(Model):
+class ListOfTraces(_Document):
     """`ce trace --json` without a step: the steps that have a trace."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     steps: Annotated[list[TracedStep], about("the newest first")]
 
 
@@ -94,10 +93,9 @@ class ExplainedValue(Model):
     about: Annotated[list[str], about("where it comes from and what it replaces, one line each")]
 
 
-class Explanation(Model):
+class Explanation(_Document):
     """`ce explain --json`: the values of an environment and their origins."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     name: Annotated[str, about("the environment, as it was given")]
     values: Annotated[list[ExplainedValue], about("in the order of the text")]
 
@@ -114,10 +112,9 @@ class Difference(Model):
     origin: Annotated[str | None, about("FILE:LINE, or default")] = field(name="from")
 
 
-class ListOfDifferences(Model):
+class ListOfDifferences(_Document):
     """`ce diff --json`: what two environments do differently."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     differences: Annotated[list[Difference], about("sorted by key; empty if there are none")]
 
 
@@ -132,10 +129,9 @@ class Advice(Model):
     hint: Annotated[str | None, about("what to write instead")]
 
 
-class ListOfAdvice(Model):
+class ListOfAdvice(_Document):
     """`ce lint --json`: advice on valid environments."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     advice: Annotated[list[Advice], about("in the order of the text")]
 
 
@@ -155,10 +151,9 @@ class LockFile(Model):
     differences: Annotated[list[str], about("with --check: why it must be renewed")]
 
 
-class ListOfLocks(Model):
+class ListOfLocks(_Document):
     """`ce lock --json`: the lock files of environments."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     locks: Annotated[list[LockFile], about("in the order of the command line")]
 
 
@@ -171,10 +166,9 @@ class StoreDamage(Model):
     reason: Annotated[str, about("why it was left, else empty")]
 
 
-class StoreCheck(Model):
+class StoreCheck(_Document):
     """`ce store check --json` and `ce store repair --json`: damage in a store."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     store: Annotated[str, about("its directory")]
     read: Annotated[int, about("bytes that were read")]
     damages: Annotated[list[StoreDamage], about("empty if nothing is wrong")]
@@ -192,10 +186,9 @@ class CollectedImage(Model):
     kept: Annotated[bool, about("whether it stays")]
 
 
-class Collection(Model):
+class Collection(_Document):
     """`ce gc --json`: what was removed, or would be with --dry-run."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     dry_run: Annotated[bool, about("whether nothing was removed")]
     store: Annotated[str | None, about("its directory; null for EDF_IMAGESTORE=void")]
     images: Annotated[list[CollectedImage], about("those that the limits chose")]
@@ -205,10 +198,9 @@ class Collection(Model):
     refreshed: Annotated[int, about("how many images --keep-alive has touched")]
 
 
-class EngineVersion(Model):
+class EngineVersion(_Document):
     """`ce version --json`: the version of the engine."""
 
-    version: Annotated[Literal[1], about(_VERSION)] = 1
     engine: Annotated[str, about("the version of the engine")]
     prefix: Annotated[str, about("the directory of the installation")]
     python: Annotated[str, about("the version of its Python")]

@@ -15,7 +15,7 @@ from container_engine.message_text import one_line
 from container_engine.text_layout import wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 
 def line(content: object = "", colour: str = "", before: str = "") -> None:
@@ -62,9 +62,9 @@ def text(content: str) -> None:
         line(each.expandtabs())
 
 
-def document(value: object) -> None:
-    """Print JSON. It is ASCII, so no terminal takes a part of it for a command."""
-    json_text(json.dumps(value, indent=2) + "\n")
+def document(content: Mapping[str, object]) -> None:
+    """Print JSON with the version of its format, in ASCII: no terminal takes it for a command."""
+    json_text(json.dumps({"version": 1, **content}, indent=2) + "\n")
 
 
 def json_text(content: str) -> None:

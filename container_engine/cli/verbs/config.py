@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _DEFAULT = "default"
 
 
@@ -62,7 +61,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rows = list(_rows(config, secrecy(arguments, context, config.settings.secret_variables)))
     if arguments.json:
         document = {key: {"value": value, "from": origin} for key, value, origin in rows}
-        output.document({"version": FORMAT_VERSION, "files": config.files, "settings": document})
+        output.document({"files": config.files, "settings": document})
         return 0
     shown = [(f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
     columns = output.columns()
@@ -106,7 +105,7 @@ def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
             "faults": [_document(fault, config) for fault in faults],
             "notes": [_document(note, config) for note in checked.notes],
         }
-        output.document({"version": FORMAT_VERSION, "valid": not faults, **document})
+        output.document({"valid": not faults, **document})
     else:
         for fault in faults:
             output.line(located(fault, config.origins))

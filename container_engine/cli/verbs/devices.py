@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
-
 
 class Row(NamedTuple):
     """A device: its name in an EDF, its kind, and the CDI file or hook that defines it.
@@ -48,8 +46,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     offer = offer_here(context)
     rows = [*_cdi(offer, context), *_nodes(offer)]
     if arguments.json:
-        document = {"version": FORMAT_VERSION, "devices": [row._asdict() for row in rows]}
-        output.document(document)
+        output.document({"devices": [row._asdict() for row in rows]})
         return 0
     shown = []
     for row in rows:

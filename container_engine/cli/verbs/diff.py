@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 TROUBLE = 2
 _CHANGES = {"-": "removed", "+": "added", "~": "reordered"}
 _COLOURS = {"-": "31", "+": "32", "~": "33"}
@@ -41,7 +40,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     hidden = secrecy(arguments, context, sides[0].site.secret_variables)
     lines = differences(sides[0].edf, sides[1].edf, hidden)
     if arguments.json:
-        output.document({"version": FORMAT_VERSION, "differences": list(map(_parts, lines))})
+        output.document({"differences": list(map(_parts, lines))})
         return int(bool(lines))
     colourful = messages.wants_colour(sys.stdout, context.env)
     for line in lines:

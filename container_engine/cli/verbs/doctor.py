@@ -59,7 +59,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.lines or arguments.json:
         findings = [*looked]
         if arguments.json:
-            output.document(_document(findings))
+            listed = [finding._asdict() for finding in findings]
+            output.document({"host": os.uname().nodename, "findings": listed})
         else:
             output.text(cluster.to_lines(findings))
         return _code(findings)
@@ -85,7 +86,7 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
     findings = [entry.finding for entry in folded]
     if arguments.json:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]
-        output.document({"version": 1, "asked": names, "findings": document})
+        output.document({"asked": names, "findings": document})
     else:
         bad = [entry for entry in folded if entry.finding.state is not State.OK]
         _say([*cluster.differing(folded), *bad], context)
@@ -93,14 +94,6 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
         asked = cluster.hostlist(names, context.env)
         output.line(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")
     return _code(findings) or int(not answers)
-
-
-def _document(findings: Sequence[Finding]) -> dict[str, object]:
-    return {
-        "version": 1,
-        "host": os.uname().nodename,
-        "findings": [finding._asdict() for finding in findings],
-    }
 
 
 def _code(findings: Sequence[Finding]) -> int:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
     from container_engine.submit.environment import Traced
 
-FORMAT_VERSION = 1
 _KEEP_FIRST = ("devices", "startup")
 
 
@@ -59,7 +58,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     lines = list(lines)
     if arguments.json:
         values = _grouped(lines, arguments.env)
-        output.document({"version": FORMAT_VERSION, "name": arguments.name, "values": values})
+        output.document({"name": arguments.name, "values": values})
         return 0
     for line in lines:
         output.folded(line, 8 if line.startswith(" ") else 4)

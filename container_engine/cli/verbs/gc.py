@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from container_engine.images.store.inventory import Item
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _DAY_S = 86400
 _BLOB_DAYS = 7
 
@@ -114,7 +113,6 @@ class _Report:
             for item, why, kept in self.images
         ]
         return {
-            "version": FORMAT_VERSION,
             "dry_run": dry_run,
             "store": self.store,
             "images": images,

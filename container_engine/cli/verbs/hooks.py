@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -98,8 +96,7 @@ def _list(context: Context, *, as_json: bool) -> int:
     hooks = sorted(_offer(context).hooks.values())
     rows = [_row(hook, builtin(context.prefix)) for hook in hooks]
     if as_json:
-        document = {"version": FORMAT_VERSION, "hooks": rows}
-        output.document(document)
+        output.document({"hooks": rows})
         return 0
     states = ["off at this site" if row["turned_off"] else str(row["default"]) for row in rows]
     cells = zip(rows, states, strict=True)
@@ -132,12 +129,7 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     except LaunchError as failure:
         raise failure.at("hooks explain") from None
     if as_json:
-        document = {
-            "version": FORMAT_VERSION,
-            "libraries": list(found.decisions),
-            "warnings": list(found.warnings),
-        }
-        output.document(document)
+        output.document({"libraries": found.decisions, "warnings": found.warnings})
         return 0
     here = [use for use in prepared.plan.hooks if _applies(use)]
     elsewhere = [use for use in prepared.plan.hooks if not _applies(use)]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from container_engine.plan.model import HookUse
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
-
 
 def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int:
     """Print all faults and return 1 if there are any, else 0.
@@ -41,8 +39,7 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
         faults += [files.fault for files in site_files(settings) if files.fault is not None]
     if as_json:
         listed = [fault._asdict() for fault in faults]
-        document = {"version": FORMAT_VERSION, "valid": not faults, "faults": listed}
-        output.document(document)
+        output.document({"valid": not faults, "faults": listed})
     else:
         for fault in faults:
             messages.say(messages.of_error(CeError(str(fault), fault.hint)))

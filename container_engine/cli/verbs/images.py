@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
 _RIGHT = _HEAD.index("SIZE")
 # the column NAME, and how short it may be
@@ -38,7 +37,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     found = [(root, items(root)) for root in roots]
     if arguments.json:
         listed = [{**item._asdict(), "store": root} for root, some in found for item in some]
-        output.document({"version": FORMAT_VERSION, "images": listed})
+        output.document({"images": listed})
     elif arguments.quiet:
         for item in (item for _root, some in found for item in some):
             output.line(item.path)

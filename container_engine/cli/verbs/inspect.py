@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _MAX_STEP = 60
 _JOB = re.compile(r"\d+(?:\.\d+)?")
 _LISTS = ("Env", "Entrypoint", "Cmd")
@@ -105,7 +104,6 @@ def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Su
 
 def _document(subject: _Subject, tree: dict[str, Content]) -> dict[str, Any]:
     return {
-        "version": FORMAT_VERSION,
         "name": subject.name,
         "digest": subject.digest or None,
         "path": subject.path,

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Problem
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -68,7 +66,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         )
         output.text(text)
     if arguments.json:
-        output.document({"version": FORMAT_VERSION, "advice": listed})
+        output.document({"advice": listed})
     sys.stdout.flush()
     return int(arguments.strict and count > 0)
 

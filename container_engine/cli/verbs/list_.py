@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _HEAD = ("NAME", "IMAGE", "FILE")
 _LONGEST_IMAGE = 48
 # the column IMAGE, and how short it may be
@@ -39,7 +38,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rows = _rows(context)
     if arguments.json:
         listed = [row._asdict() for row in rows]
-        output.document({"version": FORMAT_VERSION, "environments": listed})
+        output.document({"environments": listed})
     elif rows:
         home = context.env.get("HOME", "")
         output.table([_HEAD, *(_cells(row, home) for row in rows)], shorten=_SHORTEN)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _ARCHITECTURES = ("amd64", "arm64")
 
 
@@ -64,7 +63,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
                 output.line(line)
     if arguments.json:
         listed = [result.as_json() for result in made]
-        output.document({"version": FORMAT_VERSION, "locks": listed})
+        output.document({"locks": listed})
     return 0 if good else 1
 
 

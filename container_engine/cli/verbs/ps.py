@@ -13,7 +13,6 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE", "CONTAINER")
 
 
@@ -34,7 +33,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     ]
     if arguments.json:
         steps_found = [step._asdict() for step in found]
-        output.document({"version": FORMAT_VERSION, "steps": steps_found})
+        output.document({"steps": steps_found})
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image, s.container) for s in found]
     rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]

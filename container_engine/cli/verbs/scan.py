@@ -19,7 +19,7 @@ from container_engine.submit.stores import rules, with_pull
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.images.scanning import Subject, Verdict
+    from container_engine.images.scanning import Verdict
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
@@ -47,7 +47,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             messages.say_progress(f"{asked.name}: scanning it with {wanted.policy.scanner[0]}")
         verdict = scanner.scan(asked)
     if arguments.json:
-        output.document(_as_json(asked, verdict))
+        good = verdict.is_good
+        output.document({**asked._asdict(), "good": good, **verdict.as_dict()})
     else:
         output.text(verdict.report)
         output.line(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")
@@ -70,7 +71,3 @@ def _judgement(verdict: Verdict, policy: str) -> str:
     status = "not finished" if verdict.status is None else f"exit code {verdict.status}"
     launches = "launches are refused" if policy == "block" else "launches warn"
     return f"failed, {verdict.program[0]} on {day} ({status}); {launches}"
-
-
-def _as_json(asked: Subject, verdict: Verdict) -> dict[str, object]:
-    return {"version": 1, **asked._asdict(), "good": verdict.is_good, **verdict.as_dict()}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from container_engine.images.store.check import Damage
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -69,8 +67,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     progress.clear()
     if arguments.json:
         damages = [one.as_json() for one in found]
-        document = {"store": root, "read": done, "damages": damages}
-        output.document({"version": FORMAT_VERSION, **document})
+        output.document({"store": root, "read": done, "damages": damages})
     elif not found and not arguments.quiet:
         output.line(f"{root}: nothing is wrong, {size_text(done)} read")
     left = [one for one in found if one.state == "left"]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
 _LISTED = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _HEAD = ("STEP", "STARTED", "NODES", "START TOOK", "STATE", "ENVIRONMENT")
@@ -66,7 +65,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         _write(arguments.perfetto, perfetto.document(step, traces))
     if arguments.json:
         nodes = [_for_programs(trace) for trace in traces]
-        output.document({"version": FORMAT_VERSION, "step": step, "nodes": nodes})
+        output.document({"step": step, "nodes": nodes})
     elif not (arguments.html or arguments.perfetto):
         for line in table.lines(step, traces, output.columns()):
             output.folded(line, table.LABEL_WIDTH)
@@ -130,7 +129,7 @@ def _list(arguments: argparse.Namespace, directory: str, context: Context) -> in
     known = reader.steps(directory, 0 if arguments.all else context.uid, since or 0)
     found = _read(directory, known if since is not None else known[:_LISTED], since or 0)
     if arguments.json:
-        output.document({"version": FORMAT_VERSION, "steps": [one.as_json() for one in found]})
+        output.document({"steps": [one.as_json() for one in found]})
         return 0
     if not found:
         hint = (

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Problem
     from container_engine.submit.context import Context
 
-FORMAT_VERSION = 1
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -47,20 +45,17 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return refuse_nothing("validate")
     names: list[str | None] = list(arguments.names) or [None]
     verdicts = [_judge(name, arguments, context) for name in names]
+    all_valid = all(verdict.valid for verdict in verdicts)
     if arguments.json:
-        document = {
-            "version": FORMAT_VERSION,
-            "valid": all(verdict.valid for verdict in verdicts),
-            "environments": [verdict.as_json() for verdict in verdicts],
-        }
-        output.document(document)
+        listed = [verdict.as_json() for verdict in verdicts]
+        output.document({"valid": all_valid, "environments": listed})
     else:
         for verdict in verdicts:
             messages.say(message_text.of_problems(_with_remedies(verdict.problems)))
             output.line(verdict)
             sys.stdout.flush()
     sys.stdout.flush()
-    return 0 if all(verdict.valid for verdict in verdicts) else 1
+    return 0 if all_valid else 1
 
 
 def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 
-FORMAT_VERSION = 1
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -26,7 +23,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.json:
         python = ".".join(map(str, sys.version_info[:3]))
         about = {"engine": __version__, "prefix": context.prefix, "python": python}
-        output.document({"version": FORMAT_VERSION, **about, "plans": PLAN_VERSIONS})
+        output.document({**about, "plans": PLAN_VERSIONS})
         return 0
     plans = " and ".join(map(str, PLAN_VERSIONS))
     output.line(f"ce {__version__} (launch plans of version {plans})")
