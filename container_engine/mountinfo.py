@@ -21,8 +21,6 @@ class Mount:
     `options` are those of the file system, not the mount's own.
     """
 
-    __slots__ = ("device", "kind", "options", "place", "source")
-
     def __init__(self, line: bytes) -> None:
         before, _dash, after = line.rstrip(b"\n").partition(b" - ")
         fields = before.split(b" ")

@@ -42,8 +42,6 @@ class Scope:
     value of such a name differs between nodes or steps, it is never looked up in `env`.
     """
 
-    __slots__ = ("deferred", "env", "own")
-
     def __init__(
         self, env: Mapping[str, str], own: Mapping[str, str], deferred: Callable[[str], bool]
     ) -> None:

@@ -42,8 +42,6 @@ class Origin:
     documents hold it as text.
     """
 
-    __slots__ = ("file", "line")
-
     def __init__(self, file: str, line: int) -> None:
         self.file, self.line = file, line
 

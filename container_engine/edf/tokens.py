@@ -38,8 +38,6 @@ class ExpandError(UserError):
 class Expansion:
     """`$name` or `${name<op>word}` as written."""
 
-    __slots__ = ("name", "op", "word")
-
     def __init__(self, name: str, op: Operator, word: list[str | Expansion]) -> None:
         self.name = name
         self.op = op

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.tokens import names, scan
@@ -15,10 +14,6 @@ if TYPE_CHECKING:
     from container_engine.edf.history import History
     from container_engine.edf.model import Edf, Mount
     from container_engine.plan.model import HookUse
-
-
-def _nowhere(_path: str) -> str:
-    return ""
 
 
 class Subject(NamedTuple):
@@ -37,12 +32,12 @@ class Subject(NamedTuple):
     home: str
     cwd: str
     deferred: Callable[[str], bool]
-    hooks: tuple[HookUse, ...] = ()
-    catalog: Mapping[str, Hook] = MappingProxyType({})
-    variables: Mapping[str, str] = MappingProxyType({})
-    network: Callable[[str], str] = _nowhere
-    site_devices: tuple[str, ...] = ()
-    site_mounts: tuple[Mount, ...] = ()
+    hooks: tuple[HookUse, ...]
+    catalog: Mapping[str, Hook]
+    variables: Mapping[str, str]
+    network: Callable[[str], str]
+    site_devices: tuple[str, ...]
+    site_mounts: tuple[Mount, ...]
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

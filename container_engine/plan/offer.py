@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
-
-from container_engine.plan.site_entries import Sitewide
-from container_engine.plan.ssh_keys import no_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,20 +10,9 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Mount
     from container_engine.plan.hook_parameters import Entries
+    from container_engine.plan.site_entries import Sitewide
     from container_engine.plan.ssh_keys import Judged
     from container_engine.site import SiteConfig
-
-
-def _nothing_asked(_key: str) -> bool:
-    return False
-
-
-def _nothing_refused(_mount: Mount) -> str:
-    return ""
-
-
-def _unplaced(_key: str) -> str:
-    return "the site's configuration"
 
 
 class Offer(NamedTuple):
@@ -43,12 +28,12 @@ class Offer(NamedTuple):
     hooks: Mapping[str, Hook]
     machine: str
     entries: Entries
-    wide: Sitewide = Sitewide()
-    origins: Mapping[str, str] = MappingProxyType({})
-    key: Callable[[str], Judged] = no_key
-    asked: Callable[[str], bool] = _nothing_asked
-    refused: Callable[[Mount], str] = _nothing_refused
-    place: Callable[[str], str] = _unplaced
+    wide: Sitewide
+    origins: Mapping[str, str]
+    key: Callable[[str], Judged]
+    asked: Callable[[str], bool]
+    refused: Callable[[Mount], str]
+    place: Callable[[str], str]
 
     def origin(self, key: str) -> str:
         """Return where the site sets `key`, as plans show it."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 class SiteOrigin(Origin):
     """A key in a configuration file of the site; its line is not known, but the file is short."""
 
-    __slots__ = ("key",)
-
     def __init__(self, file: str, line: int, key: str) -> None:
         super().__init__(file, line)
         self.key = key
@@ -36,9 +34,9 @@ class SiteOrigin(Origin):
 class Sitewide(NamedTuple):
     """The site's entries, expanded like the strings of an EDF, in the order of writing."""
 
-    mounts: tuple[Mount, ...] = ()
-    devices: tuple[Device, ...] = ()
-    env: tuple[EnvEntry, ...] = ()
+    mounts: tuple[Mount, ...]
+    devices: tuple[Device, ...]
+    env: tuple[EnvEntry, ...]
 
 
 def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:

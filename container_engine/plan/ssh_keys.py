@@ -37,11 +37,6 @@ class Judged(NamedTuple):
     hint: str | None = None
 
 
-def no_key(path: str) -> Judged:
-    """Return an empty key for any path, for callers that cannot read files."""
-    return Judged("", path)
-
-
 def judge(path: str, content: bytes) -> Judged:
     """Judge the content of the file `path` as a public key for a login."""
     if b"PRIVATE KEY" in content or content.startswith(b"PuTTY-User-Key-File"):

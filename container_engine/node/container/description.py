@@ -63,10 +63,6 @@ class Paths:
     each task has a container (`for_each`).
     """
 
-    __slots__ = (
-        *("begun", "init", "lacking", "own", "podman", "runtime", "server", "session", "written"),
-    )
-
     def __init__(
         self,
         session: str,
@@ -95,8 +91,6 @@ class Paths:
 
 class NodeMount:
     """A mount of the container as this node makes it, all its strings literal."""
-
-    __slots__ = ("kind", "options", "source", "target")
 
     def __init__(self, kind: str, source: str, target: str, options: Sequence[str]) -> None:
         self.kind = kind

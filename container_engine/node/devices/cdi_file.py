@@ -80,8 +80,6 @@ class FaultError(ValueError):
 class Directory:
     """A directory of CDI files; a user's own must not name programs."""
 
-    __slots__ = ("is_users", "path")
-
     def __init__(self, path: str, *, is_users: bool) -> None:
         self.path = path
         self.is_users = is_users
@@ -89,8 +87,6 @@ class Directory:
 
 class Device:
     """One device: its own edits, and the `shared` ones that its file has for all devices."""
-
-    __slots__ = ("edits", "file", "name", "shared")
 
     def __init__(
         self, name: str, file: str, edits: Mapping[str, Any], shared: Mapping[str, Any]

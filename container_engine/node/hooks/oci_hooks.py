@@ -56,8 +56,6 @@ _CONDITIONS = ("always", "hasBindMounts", "annotations", "commands")
 class Hook:
     """One program at one stage; `name` is the file or the hook that requests it."""
 
-    __slots__ = ("content", "name", "path", "stage")
-
     def __init__(self, name: str, content: Mapping[str, Any], stage: str) -> None:
         self.name = name
         self.content = content

@@ -33,8 +33,6 @@ class Repeatable:
     the variables that the next step must not have, `names` those that the hooks set.
     """
 
-    __slots__ = ("aspects", "names", "without")
-
     def __init__(
         self, aspects: Sequence[str], without: Sequence[str], names: Sequence[str]
     ) -> None:

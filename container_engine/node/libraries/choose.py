@@ -34,8 +34,6 @@ class Decision:
     because a mount shows it there, else "".
     """
 
-    __slots__ = ("action", "hook", "library", "lost", "name", "names", "places", "reason", "stays")
-
     def __init__(
         self, hook: str, name: str, library: Library | None, action: str, reason: str
     ) -> None:

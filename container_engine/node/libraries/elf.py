@@ -47,18 +47,6 @@ class Library:
     `defines` are the versions that it has itself, without the base version, which names the file.
     """
 
-    __slots__ = (
-        "defines",
-        "machine",
-        "needed",
-        "needs",
-        "on_node",
-        "path",
-        "rpath",
-        "runpath",
-        "soname",
-    )
-
     def __init__(self, path: str, machine: int) -> None:
         self.path = path
         self.machine = machine

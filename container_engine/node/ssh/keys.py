@@ -24,8 +24,6 @@ _LINE = 70
 class Pair:
     """An ed25519 key pair; `seed` is the private half."""
 
-    __slots__ = ("public", "seed")
-
     def __init__(self, seed: bytes) -> None:
         self.seed = seed
         self.public = _public(seed)

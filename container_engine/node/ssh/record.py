@@ -80,8 +80,6 @@ def write(directory: str, node: str, line: str, host_key: str) -> None:
 class Server:
     """One node's record: how its server is reached, and its key as a line of known_hosts."""
 
-    __slots__ = ("address", "host_key", "key_file", "known_hosts", "node", "port", "step", "user")
-
     def __init__(self, directory: str, node: str) -> None:
         """Read the record. Raise OSError or ValueError if it is missing or cut short."""
         self.step, self.node = ".".join(directory.rsplit("/", 2)[1:]), node

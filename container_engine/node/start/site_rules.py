@@ -35,11 +35,6 @@ _MOST = 1 << 16
 class Rules:
     """The rules that apply on a node; `where` has the file of each rule that a file sets."""
 
-    __slots__ = (
-        *("_digests", "_is_images_only", "_is_signed_only", "_registries", "_signers", "_sources"),
-        *("_stores", "_where"),
-    )
-
     def __init__(
         self, policy: Mapping[str, Any], stores: Sequence[str], where: Mapping[str, str]
     ) -> None:

@@ -75,7 +75,20 @@ def _load(path: Path, content: bytes) -> Edf | None:
         )
     if loaded.edf is not None:
         _is_explained(
-            loaded.edf, Subject(loaded.edf, histories(loaded.edf, files), "/h", CWD, is_deferred)
+            loaded.edf,
+            Subject(
+                loaded.edf,
+                histories(loaded.edf, files),
+                home="/h",
+                cwd=CWD,
+                deferred=is_deferred,
+                hooks=(),
+                catalog={},
+                variables={},
+                network=lambda _path: "",
+                site_devices=(),
+                site_mounts=(),
+            ),
         )
     return loaded.edf
 

@@ -1,13 +1,18 @@
 """Effective EDFs and images for the tests of the plan builder."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
+from container_engine.catalog.load import Hook
 from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Edf, EnvEntry, Origin
 from container_engine.plan.build import Built
 from container_engine.plan.judge import judge
 from container_engine.plan.model import Image
 from container_engine.plan.offer import Offer
+from container_engine.plan.site_entries import Sitewide
+from container_engine.plan.ssh_keys import Judged
 from container_engine.site import SiteConfig
 
 HERE = Origin("/e.toml", 3)
@@ -19,9 +24,24 @@ def edf(**values: object) -> Edf:
     return replace(smallest, **values)
 
 
+def offer(site: SiteConfig, hooks: Mapping[str, Hook]) -> Offer:
+    """Return the offer of a site that has no entries of its own, refuses no mount and no key."""
+    return Offer(
+        site,
+        hooks,
+        "x86_64",
+        entries=lambda _directory: None,
+        wide=Sitewide((), (), ()),
+        origins={},
+        key=lambda path: Judged("", path),
+        asked=lambda _key: False,
+        refused=lambda _mount: "",
+        place=lambda _key: "the site's configuration",
+    )
+
+
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
-    offer = Offer(site or SiteConfig(), {}, "x86_64", lambda _directory: None)
-    return judge(environment, image, offer, "0")
+    return judge(environment, image, offer(site or SiteConfig(), {}), "0")
 
 
 def variable(name: str, op: Operator = "", word: str = "") -> Variable:

@@ -13,7 +13,7 @@ from container_engine.plan.judge import judge
 from container_engine.plan.offer import Offer
 from container_engine.site import SiteConfig
 from tests.unit.catalog.sites import Site
-from tests.unit.plan.edfs import PLAIN
+from tests.unit.plan.edfs import PLAIN, offer
 
 # A possible hook of a site: service, OCI hook, mount and library, chosen by parameters.
 HOOK = """
@@ -77,7 +77,7 @@ class Attempt:
         return json.dumps(json.loads(plan.to_json())["hooks"])
 
     def _offer(self) -> Offer:
-        return Offer(self.config, self.catalog.hooks, "x86_64", lambda _directory: None)
+        return offer(self.config, self.catalog.hooks)
 
 
 @pytest.fixture
