@@ -4,87 +4,69 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.history import displayed, quoted
-from container_engine.edf.mounts import mount_text
-from container_engine.secrecy import Secrecy
+from container_engine.edf.history import displayed, quoted, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from container_engine.edf.deferred_text import Text
-    from container_engine.edf.model import Edf, Origin
+    from container_engine.edf.model import Edf
+    from container_engine.secrecy import Secrecy
 
 
-_OPEN = Secrecy(shows=True)
+class Difference(NamedTuple):
+    """A value that only the first (`-`) or the second EDF has (`+`), or an array's order (`~`).
+
+    `value` and `origin` are empty for an order.
+    """
+
+    sign: str
+    key: str
+    value: str = ""
+    origin: str = ""
+
+    def __str__(self) -> str:
+        if self.sign == "~":
+            return f"~ {self.key}: the same entries in another order"
+        return f"{self.sign} {self.key} = {self.value}  # {self.origin}"
 
 
 class _Value(NamedTuple):
-    """A value with its key and origin; items of arrays share their array's key.
+    """A value with its origin. `shown` is compared; `displayed` is printed, with secrets hidden."""
 
-    `shown` is compared; `displayed` is printed, with secrets hidden.
-    """
-
-    key: str
     shown: str
-    origin: Origin | None
     displayed: str
+    origin: str
 
 
-def differences(one: Edf, other: Edf, secrecy: Secrecy = _OPEN) -> list[str]:
-    """Return lines sorted by key: `- …` for values only in `one`, `+ …` for those only in `other`.
+def differences(one: Edf, other: Edf, secrecy: Secrecy) -> list[Difference]:
+    """Return the differences sorted by key; equal EDFs have none.
 
-    An array whose items differ only in order gets one line `~ …`, because the order is
-    significant. Equal EDFs give no lines.
+    An array whose items differ only in order has one, because the order is significant.
     """
-    before, after = list(_values(one, secrecy)), list(_values(other, secrecy))
-    lines: list[str] = []
-    for key in sorted({value.key for value in (*before, *after)}):
-        mine = [value for value in before if value.key == key]
-        others = [value for value in after if value.key == key]
-        lines += _compared(key, mine, others)
-    return lines
+    before, after = _values(one, secrecy), _values(other, secrecy)
+    found: list[Difference] = []
+    for key in sorted({*before, *after}):
+        found += _compared(key, before.get(key, ()), after.get(key, ()))
+    return found
 
 
-def _compared(key: str, mine: Sequence[_Value], others: Sequence[_Value]) -> list[str]:
-    left, right = [v.shown for v in mine], [v.shown for v in others]
+def _compared(key: str, mine: Sequence[_Value], others: Sequence[_Value]) -> list[Difference]:
+    left, right = [value.shown for value in mine], [value.shown for value in others]
     if left == right:
         return []
-    removed = [value for value in mine if value.shown not in right]
-    added = [value for value in others if value.shown not in left]
-    lines = [_line("-", value) for value in removed] + [_line("+", value) for value in added]
-    if not lines:
-        return [f"~ {key}: the same entries in another order"]
-    return lines
+    removed = [Difference("-", key, *value[1:]) for value in mine if value.shown not in right]
+    added = [Difference("+", key, *value[1:]) for value in others if value.shown not in left]
+    return [*removed, *added] or [Difference("~", key)]
 
 
-def _line(sign: str, value: _Value) -> str:
-    where = f"  # {value.origin}" if value.origin else "  # default"
-    return f"{sign} {value.key} = {value.displayed}{where}"
-
-
-def _values(edf: Edf, secrecy: Secrecy) -> Iterator[_Value]:
-    for key, value, origin in _pairs(edf):
-        name = key[4:] if key.startswith("env.") else ""
-        yield _Value(key, quoted(value), origin, displayed(name, value, secrecy))
-
-
-def _pairs(edf: Edf) -> Iterator[tuple[str, bool | Text, Origin | None]]:
-    for entry in edf.annotations:
-        yield (f"annotations.{entry.key}", entry.value, entry.origin)
-    for device in edf.devices:
-        yield ("devices", device.name, device.origin)
-    for variable in edf.env:
-        yield (f"env.{variable.name}", variable.value, variable.origin)
-    for mount in edf.mounts:
-        yield ("mounts", mount_text(mount, lambda text: text), mount.origin)
-    for line, origin in edf.startup:
-        yield ("startup", line, origin)
-    if edf.image is not None:
-        yield ("image", edf.image, edf.image_origin)
-    for name, origin in edf.above:
-        yield ("image", name, origin)
-    if edf.workdir is not None:
-        yield ("workdir", edf.workdir, edf.workdir_origin)
-    if edf.entrypoint is not None:
-        yield ("entrypoint", edf.entrypoint, edf.entrypoint_origin)
-    yield ("writable", edf.writable, edf.writable_origin)
+def _values(edf: Edf, secrecy: Secrecy) -> dict[str, list[_Value]]:
+    """Return the values by key; items of arrays share their array's key."""
+    found: dict[str, list[_Value]] = {}
+    for key, (table, _name), value, origin in values(edf):
+        shared = key if table in {"annotations", "env"} else table
+        printed = displayed(key[4:] if table == "env" else "", value, secrecy)
+        found.setdefault(shared, []).append(_Value(quoted(value), printed, str(origin)))
+    if edf.writable_origin is None:
+        shown = quoted(edf.writable)
+        found["writable"] = [_Value(shown, shown, "default")]
+    return found

@@ -11,7 +11,7 @@ from container_engine.edf.expand import shown
 from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.tokens import scan
-from container_engine.secrecy import HIDDEN, Secrecy
+from container_engine.secrecy import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from container_engine.edf.layer import Item, Layer, Sourced
     from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.edf.tokens import Expansion
+    from container_engine.secrecy import Secrecy
 
     # Text, except for the two keys whose value is true or false.
     Value = bool | Text
-
-_OPEN = Secrecy(shows=True)
 
 
 class Assignment(Struct, frozen=True):
@@ -63,11 +62,11 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
             assignment = Assignment(origin, value, file.written.get(item))
             places.setdefault(item, []).append(assignment)
     return tuple(
-        _history(key, origin, places.get(item, [])) for key, item, origin in _effective(edf)
+        _history(key, origin, places.get(item, [])) for key, item, _value, origin in values(edf)
     )
 
 
-def variables(written: str, scope: Scope, secrecy: Secrecy = _OPEN) -> Iterator[tuple[str, str]]:
+def variables(written: str, scope: Scope, secrecy: Secrecy) -> Iterator[tuple[str, str]]:
     """Yield each variable that the expansion of a string looks up, and a text on its value.
 
     They come in the order of writing, without repetitions; words that are not used are skipped.
@@ -132,31 +131,32 @@ def _history(key: str, origin: Origin, assignments: list[Assignment]) -> History
     )
 
 
-def _effective(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
+def values(edf: Edf) -> Iterator[tuple[str, Item, Value, Origin]]:
+    """Yield each value set in a file: its name for users, its key in the files, and its origin."""
     for entry in edf.annotations:
-        yield f"annotations.{entry.key}", ("annotations", entry.key), entry.origin
+        yield f"annotations.{entry.key}", ("annotations", entry.key), entry.value, entry.origin
     for index, device in enumerate(edf.devices):
-        yield f"devices[{index}]", ("devices", device.name), device.origin
-    if edf.entrypoint_origin:
-        yield "entrypoint", ("entrypoint", ""), edf.entrypoint_origin
+        yield f"devices[{index}]", ("devices", device.name), device.name, device.origin
+    yield from _one("entrypoint", edf.entrypoint, edf.entrypoint_origin)
     for variable in edf.env:
-        yield f"env.{variable.name}", ("env", variable.name), variable.origin
-    yield from _images(edf)
+        yield f"env.{variable.name}", ("env", variable.name), variable.value, variable.origin
+    for name, item, value, origin in _one("image", edf.image, edf.image_origin):
+        yield f"{name}[0]" if edf.above else name, item, value, origin
+    for number, (image, origin) in enumerate(edf.above, 1):
+        yield f"image[{number}]", ("image", image_item(number)), image, origin
     for index, mount in enumerate(edf.mounts):
-        yield f"mounts[{index}]", ("mounts", mount.target), mount.origin
+        yield f"mounts[{index}]", ("mounts", mount.target), _shown(mount), mount.origin
     for index, (line, origin) in enumerate(edf.startup):
-        yield f"startup[{index}]", ("startup", line), origin
-    if edf.workdir_origin:
-        yield "workdir", ("workdir", ""), edf.workdir_origin
-    if edf.writable_origin:
-        yield "writable", ("writable", ""), edf.writable_origin
+        yield f"startup[{index}]", ("startup", line), line, origin
+    yield from _one("workdir", edf.workdir, edf.workdir_origin)
+    yield from _one("writable", edf.writable, edf.writable_origin)
 
 
-def _images(edf: Edf) -> Iterator[tuple[str, Item, Origin]]:
-    if edf.image_origin:
-        yield "image[0]" if edf.above else "image", ("image", ""), edf.image_origin
-    for number, (_name, origin) in enumerate(edf.above, 1):
-        yield f"image[{number}]", ("image", image_item(number)), origin
+def _one(
+    key: str, value: Value | None, origin: Origin | None
+) -> Iterator[tuple[str, Item, Value, Origin]]:
+    if value is not None and origin is not None:
+        yield key, (key, ""), value, origin
 
 
 def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:

@@ -14,6 +14,7 @@ from container_engine.submit.environment import trace_effective
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.edf.difference import Difference
     from container_engine.submit.context import Context
 
 TROUBLE = 2
@@ -44,20 +45,14 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return int(bool(lines))
     colourful = messages.wants_colour(sys.stdout, context.env)
     for line in lines:
-        output.line(line, _COLOURS[line[0]] if colourful else "")
+        output.line(line, _COLOURS[line.sign] if colourful else "")
     return int(bool(lines))
 
 
-def _parts(line: str) -> dict[str, str | None]:
-    """Return a line of the comparison as an object."""
-    sign, rest = line[0], line[2:]
-    if sign == "~":
-        return {
-            "change": _CHANGES[sign],
-            "key": rest.partition(":")[0],
-            "value": None,
-            "from": None,
-        }
-    key, _equals, said = rest.partition(" = ")
-    value, _hash, origin = said.rpartition("  # ")
-    return {"change": _CHANGES[sign], "key": key, "value": value, "from": origin}
+def _parts(line: Difference) -> dict[str, str | None]:
+    return {
+        "change": _CHANGES[line.sign],
+        "key": line.key,
+        "value": line.value or None,
+        "from": line.origin or None,
+    }

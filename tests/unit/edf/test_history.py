@@ -11,6 +11,7 @@ from container_engine.edf.file import Setting
 from container_engine.edf.history import History, histories, variables
 from container_engine.edf.load import load
 from container_engine.edf.model import Edf
+from container_engine.secrecy import Secrecy
 from tests.unit.edf.cases import ENV, is_deferred
 
 FILES = 5
@@ -85,7 +86,7 @@ def test_each_variable_is_listed_once_and_in_order() -> None:
     written = (
         "$B ${A:-$NOPE} $B ${SLURM_X} ${image:PATH} ${EDF_DIR} ${C:-$D} ${A:+$B} ${C+x} ${B-y}"
     )
-    assert list(variables(written, scope)) == [
+    assert list(variables(written, scope, Secrecy(shows=True))) == [
         ("B", '"two\\n", from the environment'),
         ("A", '"1", from the environment'),
         ("SLURM_X", "known on the node only"),
