@@ -43,8 +43,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     the operations that serve and mount them, because another step's guard has already done so.
     """
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
-    served, replaced = _served_mounts(paths, container.mounts)
-    flagged, container.mounts = _flagged_mounts(paths, replaced)
+    served, flagged, container.mounts = _prepared_mounts(paths, container.mounts)
     create = _creator(settings, container)
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
@@ -95,40 +94,27 @@ def _creator(settings: Settings, container: Container) -> Creator:
     return creation
 
 
-def _served_mounts(
+def _prepared_mounts(
     paths: Paths, mounts: Sequence[NodeMount]
-) -> tuple[list[tuple[str, str]], list[NodeMount]]:
-    """Return (file, directory) of the image servers to start, and the mounts.
+) -> tuple[list[tuple[str, str]], list[Operation], list[NodeMount]]:
+    """Return (file, directory) of the image servers to start, the guard's binds, and the mounts.
 
-    Each SquashFS mount has become a bind mount of its server's directory.
+    A SquashFS file is then mounted from its server's directory, and a source with flags that the
+    runtime would drop from where the guard has bound it.
     """
     served: list[tuple[str, str]] = []
+    flagged: list[Operation] = []
     replaced = []
     for mount in mounts:
         source = mount.source
         if mount.kind == "squashfs":
             source = paths.at(f"squashfs{len(served)}")
             served.append((mount.source, source))
+        elif mount.kind == "bind" and _FORGOTTEN.intersection(mount.options):
+            source = paths.at(f"bind{len(flagged)}")
+            flagged.append(("bind", [mount.source, source, *mount.options]))
         replaced.append(NodeMount(mount.kind, source, mount.target, mount.options))
-    return served, replaced
-
-
-def _flagged_mounts(
-    paths: Paths, mounts: Sequence[NodeMount]
-) -> tuple[list[Operation], list[NodeMount]]:
-    """Return the guard's own bind mounts, for flags that the runtime would drop, and the mounts.
-
-    The runtime then mounts from there.
-    """
-    steps: list[Operation] = []
-    replaced = []
-    for mount in mounts:
-        source = mount.source
-        if mount.kind == "bind" and _FORGOTTEN.intersection(mount.options):
-            source = paths.at(f"bind{len(steps)}")
-            steps.append(("bind", [mount.source, source, *mount.options]))
-        replaced.append(NodeMount(mount.kind, source, mount.target, mount.options))
-    return steps, replaced
+    return served, flagged, replaced
 
 
 def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operation]]:

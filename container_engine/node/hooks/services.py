@@ -64,26 +64,25 @@ def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> soc
 
 def publish(services: Sequence[Mapping[str, Any]], place: Place) -> None:
     """Notify the services that `place` now has the environment of the tasks."""
-    for service in services:
-        server: Server | None = service.get("server")
-        if server is not None:
-            server.publish(place)
+    for server in _servers(services):
+        server.publish(place)
 
 
 def variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
     """Return the changes of the started services to the environment of the tasks."""
     found: dict[str, str | None] = {}
-    for service in services:
-        server: Server | None = service.get("server")
-        if server is not None:
-            found |= server.variables
+    for server in _servers(services):
+        found |= server.variables
     return found
 
 
 def leftovers(services: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the files to remove with the container, and directories to remove if empty."""
-    servers = [service["server"] for service in services if service.get("server") is not None]
-    return [path for server in servers for path in server.leftovers()]
+    return [path for server in _servers(services) for path in server.leftovers()]
+
+
+def _servers(services: Sequence[Mapping[str, Any]]) -> list[Server]:
+    return [service["server"] for service in services if service.get("server") is not None]
 
 
 def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:

@@ -25,7 +25,6 @@ TRIPLES = {
 CACHE = "/etc/ld.so.cache"
 # a cache of 100,000 libraries is smaller
 MOST_OF_CACHE = 8 << 20
-MOST_OF_LIBRARY = 64 << 20
 
 
 def default_directories(machine: int) -> list[str]:
@@ -90,12 +89,6 @@ class Host:
         except elf.NotALibraryError as error:
             return str(error)
         return "built for another processor"
-
-    def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
-        return elf.symbols(library.path, self.tree)
-
-    def content(self, library: elf.Library) -> bytes:
-        return self.tree.content(library.path, MOST_OF_LIBRARY)
 
     def find(self, name: str, wanted_by: elf.Library) -> elf.Library | None:
         """Return the library that the node's loader takes for a dependency, or None."""

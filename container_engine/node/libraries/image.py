@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.libraries import elf
-from container_engine.node.libraries.host import CACHE, MOST_OF_CACHE, MOST_OF_LIBRARY, TRIPLES
+from container_engine.node.libraries.host import CACHE, MOST_OF_CACHE, TRIPLES
 from container_engine.node.libraries.loader_cache import Cache
 from container_engine.node.libraries.mounts import Mounts
 from container_engine.node.libraries.names import Version, c_version
@@ -110,12 +110,6 @@ class Image:
         # the real file name has the version
         library.path = self.tree.real(path)
         return library if library.machine == self.machine else None
-
-    def symbols(self, library: elf.Library) -> tuple[set[str], set[str]]:
-        return elf.symbols(library.path, self.tree)
-
-    def content(self, library: elf.Library) -> bytes:
-        return self.tree.content(library.path, MOST_OF_LIBRARY)
 
     def entries(self, pattern: str) -> list[str]:
         """Return the files of the container that match."""

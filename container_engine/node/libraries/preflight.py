@@ -9,7 +9,7 @@ import os
 
 from container_engine.node.libraries import mpi
 from container_engine.node.libraries.choose import OWN_DIRECTORY
-from container_engine.node.libraries.elf import NotALibraryError
+from container_engine.node.libraries.elf import NotALibraryError, symbols
 from container_engine.node.libraries.host import own_paths
 from container_engine.node.libraries.names import c_version, dotted, is_c_library, numbers
 from container_engine.node.pattern import has_wildcard, matches
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from container_engine.node.libraries.elf import Library
     from container_engine.node.libraries.host import Host
     from container_engine.node.libraries.image import Image
+    from container_engine.node.libraries.trees import Tree
+
+_MOST_OF_LIBRARY = 64 << 20
 
 
 class LoaderView:
@@ -80,6 +83,10 @@ class LoaderView:
         if id(library) in self._moved:
             return OWN_DIRECTORY
         return os.path.dirname(self.image.mounts.in_container(library.path))
+
+    def _tree(self, library: Library) -> Tree:
+        """Return the file system that has the library's file."""
+        return self._host.tree if library.on_node else self.image.tree
 
     def _at(self, path: str) -> Library | None:
         return self._replaced.get(path) or self.image.read(path)
@@ -149,9 +156,8 @@ class LoaderView:
         offered: set[str] = set()
         wanted: set[str] = set()
         for member in [*loaded, *filter(None, [self.image.libc])]:
-            room = self._host if member.on_node else self.image
             try:
-                mine, theirs = room.symbols(member)
+                mine, theirs = symbols(member.path, self._tree(member))
             except (OSError, NotALibraryError):
                 return  # without all symbols the result is not certain
             offered |= theirs
@@ -198,17 +204,14 @@ class LoaderView:
 
     def _unsupported_mpi(self, name: str, library: Library, subject: str) -> str:
         below = [self.find(part, library) for part in library.needed if part.startswith(mpi.BELOW)]
-        contents = [self._content(part) for part in (library, *below) if part]
+        parts = filter(None, (library, *below))
+        contents = [self._tree(part).content(part.path, _MOST_OF_LIBRARY) for part in parts]
         if not all(contents):
             return ""
         place = self._origin(library)
-        parts = any(self.image.entries(f"{place}/{pattern}") for pattern in mpi.COMPONENTS)
+        has_components = any(self.image.entries(f"{place}/{part}") for part in mpi.COMPONENTS)
         content = b"\0".join(contents)
-        return mpi.unsupported(name, subject, content.__contains__, has_components=parts)
-
-    def _content(self, library: Library) -> bytes:
-        room = self._host if library.on_node else self.image
-        return room.content(library)
+        return mpi.unsupported(name, subject, content.__contains__, has_components=has_components)
 
     def libc(self, subject: str) -> str:
         if self.image.kind == subject:
