@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from container_engine.errors import CeError, SiteError
 from container_engine.loader_env import without_loader
@@ -71,8 +71,7 @@ def output(
     """
     said = b""
     try:
-        start = _Start(confine=confine)
-        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=_PIPE, start=start) as child:
+        with _child(argv, env, timeout_s, _NOTHING, _PIPE, confine=confine) as child:
             assert child.stdout is not None
             said = child.stdout.read(-1 if most is None else most + 1)
             if most is not None and len(said) > most:
@@ -184,9 +183,8 @@ def merged(
     reader, writer = _terminal() if is_shown and os.isatty(2) else os.pipe()
     last = b""
     with open(reader, "rb", 0) as stream, open(writer, "wb", 0) as end:
-        start = _Start(stderr=writer)
         try:
-            with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=writer, start=start):
+            with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=writer, stderr=writer):
                 end.close()
                 while piece := _next_piece(stream):
                     if is_shown:
@@ -231,8 +229,7 @@ def into_file(argv: Sequence[str], env: Mapping[str, str], timeout_s: float, pat
     """Run a program with stdout and stderr in the file `path`. Raise the errors of `output`."""
     with open(path, "wb") as file:
         number = file.fileno()
-        start = _Start(stderr=number)
-        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=number, start=start):
+        with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=number, stderr=number):
             pass
 
 
@@ -266,8 +263,7 @@ def reading(
     `confine` is as for `output`. Raise the errors of `output` after the body. Kill the program if
     the body raises.
     """
-    start = _Start(confine=confine)
-    with _child(argv, env, timeout_s, stdin=source, stdout=_PIPE, start=start) as child:
+    with _child(argv, env, timeout_s, source, _PIPE, confine=confine) as child:
         assert child.stdout is not None
         yield child.stdout
 
@@ -282,7 +278,7 @@ def running(
     """
     with (
         contextlib.suppress(CommandError),
-        _child(argv, env, timeout_s, _NOTHING, _NOTHING, _Start(inherited=(fd,))) as child,
+        _child(argv, env, timeout_s, _NOTHING, _NOTHING, inherited=(fd,)) as child,
     ):
         yield
         child.kill()
@@ -296,30 +292,23 @@ def widen(pipe: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WIDE)
 
 
-class _Start(NamedTuple):
-    """Options for the start of a program; `confine` is called in the new process before it."""
-
-    stderr: int | None = None
-    inherited: Sequence[int] = ()
-    confine: Callable[[], None] | None = None
-
-
-_USUAL = _Start()
-
-
 @contextlib.contextmanager
-def _child(
+def _child(  # noqa: PLR0913  # all that a program starts with
     argv: Sequence[str],
     env: Mapping[str, str],
     timeout_s: float,
     stdin: IO[bytes] | int,
     stdout: int,
-    start: _Start = _USUAL,
+    *,
+    stderr: int | None = None,
+    inherited: Sequence[int] = (),
+    confine: Callable[[], None] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a running program, killed after `timeout_s` seconds or if the body raises.
 
-    It gets `env` without the variables that choose code to load. Raise SiteError if it cannot be
-    started; after the body, also if it was too slow, and CommandError if it failed.
+    It gets `env` without the variables that choose code to load; `confine` is called in the new
+    process before it. Raise SiteError if it cannot be started; after the body, also if it was too
+    slow, and CommandError if it failed.
     """
     import subprocess
     import threading
@@ -338,9 +327,9 @@ def _child(
                 env=without_loader(env),
                 stdin=stdin,
                 stdout=stdout,
-                stderr=start.stderr or said,
-                pass_fds=start.inherited,
-                preexec_fn=start.confine,  # noqa: PLW1509  # makes system calls only
+                stderr=stderr or said,
+                pass_fds=inherited,
+                preexec_fn=confine,  # noqa: PLW1509  # makes system calls only
             )
         except OSError as error:
             raise _not_started(argv, error) from None
