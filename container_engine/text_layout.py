@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
+_MOST_PADDED = 60
+
+
 def wrap(text: str, columns: int | None, indent: int = 0) -> list[str]:
     """Return the text as lines of at most `columns`, all but the first indented.
 
@@ -45,10 +48,20 @@ def wrap_lines(text: str, columns: int | None) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def with_origin(
-    what: str, origin: str, pad: int, columns: int | None, indent: int = 0
-) -> list[str]:
-    """Return "what  # origin", with `what` padded; what does not fit continues below, indented."""
+def with_origins(
+    rows: Sequence[tuple[str, str, str]], columns: int | None, indent: int
+) -> Iterator[str]:
+    """Yield "HEADwhat  # origin" for each row; origins that are not far away are one column.
+
+    What does not fit continues below, indented.
+    """
+    most = _MOST_PADDED if columns is None else min(_MOST_PADDED, columns // 2)
+    pad = max((len(what) for _head, what, _origin in rows if len(what) <= most), default=0)
+    for head, what, origin in rows:
+        yield from _with_origin(f"{head}{what}", origin, len(head) + pad, columns, indent)
+
+
+def _with_origin(what: str, origin: str, pad: int, columns: int | None, indent: int) -> list[str]:
     if not origin:
         return wrap(what.rstrip(), columns, indent)
     line = f"{what:<{pad}}  # {origin}"

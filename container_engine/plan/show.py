@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from container_engine.secrecy import Secrecy
-from container_engine.text_layout import aligned, with_origin
+from container_engine.text_layout import with_origins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from container_engine.plan.model import EnvEntry, HookUse, LaunchPlan
 
 _USUAL = Secrecy()
-_MAX_ALIGNED = 60
 
 
 def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None) -> str:
@@ -136,19 +135,14 @@ def _hook(hook: HookUse) -> str:
 
 
 def _layout(rows: list[tuple[str, str, str]], columns: int | None) -> Iterable[str]:
-    shown = [(label, _printable(what), _printable(origin)) for label, what, origin in rows]
-    most = _MAX_ALIGNED if columns is None else min(_MAX_ALIGNED, columns // 2)
-    pad = max((len(what) for _l, what, _o in shown if len(what) <= most), default=0)
-    labels = [label for label, _what, _origin in shown]
-    heads = [
-        "" if label == before else label
-        for label, before in zip(labels, ["", *labels[:-1]], strict=True)
-    ]
-    width = max(map(len, labels)) + 2
-    texts = aligned([(head, row[1]) for head, row in zip(heads, shown, strict=True)])
-    for text, (_label, _what, origin) in zip(texts, shown, strict=True):
-        for line in with_origin(text, origin, width + pad, columns, width):
-            yield f"{line}\n"
+    width = max(len(label) for label, _what, _origin in rows) + 2
+    before = ""
+    shown = []
+    for label, what, origin in rows:
+        head = "" if label == before else label
+        shown.append((f"{head:<{width}}", _printable(what), _printable(origin)))
+        before = label
+    return (f"{line}\n" for line in with_origins(shown, columns, width))
 
 
 def _printable(what: str) -> str:

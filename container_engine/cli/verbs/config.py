@@ -18,7 +18,7 @@ from container_engine.process import reason
 from container_engine.site.lines import FaultsError, line_of, located
 from container_engine.site.load import directories, of_clusters
 from container_engine.submit.site import with_faults
-from container_engine.text_layout import with_origin
+from container_engine.text_layout import with_origins
 from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
@@ -63,13 +63,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         document = {key: {"value": value, "from": origin} for key, value, origin in rows}
         output.document({"files": config.files, "settings": document})
         return 0
-    shown = [(f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
-    columns = output.columns()
-    most = 60 if columns is None else min(60, columns // 2)
-    pad = max(len(text) for text, _origin in shown if len(text) <= most)
-    for text, origin in shown:
-        for line in with_origin(text, origin, pad, columns, 4):
-            output.line(line)
+    shown = [("", f"{key} = {_toml(value)}", origin) for key, value, origin in rows]
+    for line in with_origins(shown, output.columns(), 4):
+        output.line(line)
     return 0
 
 

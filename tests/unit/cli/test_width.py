@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.texts.markdown import plain
-from container_engine.text_layout import table, with_origin, wrap
+from container_engine.text_layout import table, with_origins, wrap
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
@@ -168,7 +168,8 @@ def test_a_long_word_is_left_whole() -> None:
         f"{'':13}and more",
     ]
     assert wrap("a b", None) == ["a b"]
-    assert with_origin("mount        /a on /b", "/e.toml:3", 30, 30, 13) == [
+    rows = [("mount        ", "/a on /b", "/e.toml:3")]
+    assert list(with_origins(rows, 30, 13)) == [
         "mount        /a on /b",
         f"{'':15}# /e.toml:3",
     ]
