@@ -25,7 +25,8 @@ def gpus(subject: Subject) -> Iterator[Problem]:
     """Warn of a choice of GPUs that has no effect, and of unknown parts of the driver."""
     own = _any_gpu(device.name for device in subject.edf.devices)
     others = (name for hook in subject.hooks for name in (*hook.cdi, *hook.cdi_if_there))
-    of_site = _any_gpu((*subject.site_devices, *others))
+    site = subject.offer.site
+    of_site = _any_gpu((*site.devices, *site.devices_if_there, *others))
     for name, history in subject.below("env"):
         value = history.effective.value
         if name == _VISIBLE and value not in _NOTHING:

@@ -22,13 +22,14 @@ def startup(subject: Subject) -> Iterator[Problem]:
     Also warn of a last line that only changes the directory: tasks do not start there.
     """
     lines = subject.below("startup")
+    is_deferred = subject.offer.site.is_deferred
     if lines and _CHANGES_DIRECTORY.fullmatch(written(lines[-1][1])):
         message = "changes the directory of later start-up lines only"
         hint = "workdir is the directory in which tasks start"
         yield lines[-1][1].effective.origin.warning(lines[-1][1].key, message, hint)
     for _, history in lines:
         for name in sorted(variables_in(history)):
-            if name == "EDF_DIR" or name.startswith("image:") or subject.deferred(name):
+            if name == "EDF_DIR" or name.startswith("image:") or is_deferred(name):
                 continue
             message = f"'${name}' is replaced when the job is submitted, by the host's value"
             hint = f"write '$${name}' for the value that the container's shell has"

@@ -10,52 +10,52 @@ from container_engine.faults.hook_switches import turn_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from container_engine.catalog.load import Hook
     from container_engine.edf.history import History
-    from container_engine.edf.model import Edf, Mount
+    from container_engine.edf.model import Edf
     from container_engine.plan.model import HookUse
+    from container_engine.plan.offer import Offer
 
 
 class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
-    `home` and `cwd` are the caller's; `home` is "" if there is none. `hooks` apply to the
-    environment; `catalog` has all that there are. `variables` are the caller's; those for which
-    `deferred` returns True are left to the nodes.
-    `network` returns the kind of the network file system that has a path, "" for none.
-    `site_devices` and `site_mounts` are what the site gives to all containers, somewhere or
-    everywhere.
+    `hooks` apply to the environment; the site's `offer` has all that there are. `cwd` and
+    `variables` are the caller's. `network` returns the kind of the network file system that has a
+    path, "" for none.
     """
 
     edf: Edf
     histories: tuple[History, ...]
-    home: str
-    cwd: str
-    deferred: Callable[[str], bool]
     hooks: tuple[HookUse, ...]
-    catalog: Mapping[str, Hook]
+    offer: Offer
+    cwd: str
     variables: Mapping[str, str]
     network: Callable[[str], str]
-    site_devices: tuple[str, ...]
-    site_mounts: tuple[Mount, ...]
+
+    @property
+    def home(self) -> str:
+        """Return the caller's home, "" if there is none."""
+        return self.variables.get("HOME", "").rstrip("/")
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)
 
     def switched(self, hook: str) -> str | None:
         """Return what the environment says of a hook: "true" if it enables it, None for nothing."""
-        return self.annotation(self.catalog[hook].switch) if hook in self.catalog else None
+        known = self.offer.hooks.get(hook)
+        return None if known is None else self.annotation(known.switch)
 
     def turn_on(self, hook: str) -> str:
         """Return the remedy that enables a hook."""
-        known = self.catalog.get(hook)
+        known = self.offer.hooks.get(hook)
         if known is None or known.data.turned_off:
             return f"ask the administrator for the hook {hook}"
         return turn_on(known.switch)
 
     def profiles(self, hook: str) -> Mapping[str, Mapping[str, str]]:
         """Return the named sets of variables of a hook."""
-        return self.catalog[hook].data.profiles if hook in self.catalog else {}
+        known = self.offer.hooks.get(hook)
+        return {} if known is None else known.data.profiles
 
     def below(self, key: str) -> list[tuple[str, History]]:
         """Return the values of a table or array with their names in it (`PATH` of `env.PATH`)."""

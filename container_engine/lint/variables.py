@@ -105,7 +105,7 @@ def unmounted(subject: Subject) -> Iterator[Problem]:
     if subject.edf.image_origin is None or subject.edf.image == "":
         return
     scratch = subject.variables.get("SCRATCH", "").rstrip("/")
-    every = (*subject.edf.mounts, *subject.site_mounts)
+    every = (*subject.edf.mounts, *subject.offer.wide.mounts)
     targets = [mount.target for mount in every if isinstance(mount.target, str)]
     places = {"SCRATCH": scratch, "HOME": subject.home}
     for _name, history in subject.below("env"):

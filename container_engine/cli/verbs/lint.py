@@ -39,19 +39,14 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         if any(problem.severity == "error" for problem in problems):
             raise RefusedError(problems)
         messages.say(message_text.of_problems(problems))
-        home = context.env.get("HOME", "").rstrip("/")
         subject = Subject(
             traced.edf,
             histories(traced.edf, traced.files),
-            home,
-            context.cwd,
-            traced.site.is_deferred,
             traced.hooks,
-            traced.offer.hooks,
+            traced.offer,
+            context.cwd,
             context.env,
             network_file_system,
-            (*traced.offer.site.devices, *traced.offer.site.devices_if_there),
-            traced.offer.wide.mounts,
         )
         # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}

@@ -16,8 +16,10 @@ from container_engine.edf.render import to_json, to_toml
 from container_engine.lint.advise import advise
 from container_engine.lint.subject import Subject
 from container_engine.secrecy import Secrecy
+from container_engine.site import SiteConfig
 from tests.unit.edf.cases import CWD, ENV, is_deferred
 from tests.unit.edf.watching import nothing_started
+from tests.unit.plan.edfs import offer
 
 WORDS = st.sampled_from(
     [
@@ -80,15 +82,11 @@ def _load(path: Path, content: bytes) -> Edf | None:
             Subject(
                 loaded.edf,
                 histories(loaded.edf, files),
-                home="/h",
-                cwd=CWD,
-                deferred=is_deferred,
                 hooks=(),
-                catalog={},
-                variables={},
+                offer=offer(SiteConfig(), {}),
+                cwd=CWD,
+                variables={"HOME": "/h"},
                 network=lambda _path: "",
-                site_devices=(),
-                site_mounts=(),
             ),
         )
     return loaded.edf
