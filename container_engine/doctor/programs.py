@@ -79,8 +79,6 @@ def _check(
         return absent(program.name, f"'{chosen}' is not a program", "correct the site's setting")
     if where is None:
         return absent(program.name, f"not in {env['PATH']}", f"install {program.package}")
-    if not program.version:
-        return ok(program.name, where)
     try:
         said = output([where, *program.version], env, _TIMEOUT_S).decode(errors="replace")
     except CommandError as error:

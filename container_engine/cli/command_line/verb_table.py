@@ -104,13 +104,10 @@ NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begi
 
 def overview() -> str:
     """Return what `ce` alone prints, with a line for every verb."""
-    named = {verb for verbs in _GROUPS.values() for verb in verbs} | {"run"}
-    others = tuple(verb for verb in VERBS if verb not in named)
-    groups = _GROUPS | ({"More": others} if others else {})
     text = _HEAD
-    for title, verbs in groups.items():
+    for title, verbs in _GROUPS.items():
         text += f"\n{title}:\n"
-        text += "".join(f"  ce {verb:<11}{VERBS[verb].help}\n" for verb in verbs if verb in VERBS)
+        text += "".join(f"  ce {verb:<11}{VERBS[verb].help}\n" for verb in verbs)
     return text + _TAIL
 
 

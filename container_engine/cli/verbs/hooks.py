@@ -17,7 +17,7 @@ from container_engine.node.hook_conditions import holds
 from container_engine.node.start.dry_run import find
 from container_engine.plan.show import in_some
 from container_engine.plan.show_hook import show_hook, show_libraries, show_use
-from container_engine.submit import environment
+from container_engine.submit.environment import offer_here
 from container_engine.submit.prepare import prepare
 from container_engine.submit.site_offer import builtin
 
@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     (name,) = _only(arguments)
     if arguments.action == "explain":
         return _explain(name, context, as_json=arguments.json)
-    offered = _offer(context)
+    offered = offer_here(context)
     hook = _named(name, offered)
     if arguments.action == "show":
         output.text(show_hook(hook, output.columns()))
@@ -79,10 +79,6 @@ def _only(arguments: argparse.Namespace) -> list[str]:
     return names
 
 
-def _offer(context: Context) -> Offer:
-    return environment.offer_here(context)
-
-
 def _named(name: str, offered: Offer) -> Hook:
     hook = offered.hooks.get(name)
     if hook is None:
@@ -93,7 +89,7 @@ def _named(name: str, offered: Offer) -> Hook:
 
 
 def _list(context: Context, *, as_json: bool) -> int:
-    hooks = sorted(_offer(context).hooks.values())
+    hooks = sorted(offer_here(context).hooks.values())
     rows = [_row(hook, builtin(context.prefix)) for hook in hooks]
     if as_json:
         output.document({"hooks": rows})

@@ -30,8 +30,8 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
     settings = site_config(context)
     chosen = [os.path.join(context.cwd, path) for path in directories] or settings.hook_catalog
     found = catalog((builtin(context.prefix), *chosen))
-    faults = [*(_absent(path) for path in chosen if directories and not os.path.isdir(path))]
-    faults += found.faults
+    absent = [path for path in chosen if directories and not os.path.isdir(path)]
+    faults = [*(Fault(path, "is not a directory") for path in absent), *found.faults]
     if not faults:
         uses = whole(found.hooks, machine(settings))
         faults += [*_overlaps(found, uses), *_programs(uses)]
@@ -52,10 +52,6 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
 
 def _below(directories: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{os.path.realpath(path)}/" for path in directories)
-
-
-def _absent(path: str) -> Fault:
-    return Fault(path, "is not a directory")
 
 
 def _overlaps(found: Catalog, uses: Sequence[HookUse]) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.cli.jobs import running_steps, save_named
@@ -54,23 +54,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     _check(arguments, context)
-    request = _Request(
-        os.path.join(context.cwd, arguments.file),
-        difference=arguments.difference,
-        force=arguments.force,
-    )
-    if os.path.lexists(request.target) and not request.force:
-        raise _exists(request)
+    target = os.path.join(context.cwd, arguments.file)
+    if os.path.lexists(target) and not arguments.force:
+        raise _exists(target)
     kept = save_named.parsed(arguments.step, context.env.get("SLURM_JOB_ID", ""))
     if kept is not None:
-        if request.difference:
+        if arguments.difference:
             raise UserError("--difference saves what a step has written", "name JOB.STEP")
-        return save_named.save(kept, arguments.node, request.target, context)
+        return save_named.save(kept, arguments.node, target, context)
     if not arguments.here:
         place = running_steps.place(arguments.step, arguments.node, context)
         options = [name for name in ("difference", "force", "quiet") if getattr(arguments, name)]
         words = ["save", "--here", f"--node={place.node}", *(f"--{name}" for name in options)]
-        return running_steps.go(place, [*words, place.step, request.target], context)
+        return running_steps.go(place, [*words, place.step, target], context)
     if arguments.namespace:
         task = tasks.of_namespace(arguments.namespace)
     else:
@@ -79,10 +75,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     found = tasks.container_files(task)
     progress = listener(quiet=arguments.quiet)
     progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
-    digest, size = _save(found, request, context)
-    output.line(f"{request.target}: {size_text(size)}, {digest}")
-    if request.difference and not arguments.quiet:
-        images = json.dumps([*found.images, request.target], ensure_ascii=False)
+    digest, size = _save(found, target, arguments, context)
+    output.line(f"{target}: {size_text(size)}, {digest}")
+    if arguments.difference and not arguments.quiet:
+        images = json.dumps([*found.images, target], ensure_ascii=False)
         messages.say_progress(f"to use it, write image = {images} into an environment")
     return 0
 
@@ -104,21 +100,17 @@ def _check(arguments: argparse.Namespace, context: Context) -> None:
         raise UserError("ce save writes a SquashFS file", hint, name=arguments.file)
 
 
-class _Request(NamedTuple):
-    target: str
-    difference: bool
-    force: bool
+def _exists(target: str) -> UserError:
+    return UserError("exists", "--force replaces it", name=target)
 
 
-def _exists(request: _Request) -> UserError:
-    return UserError("exists", "--force replaces it", name=request.target)
-
-
-def _save(found: tasks.ContainerFiles, request: _Request, context: Context) -> tuple[str, int]:
+def _save(
+    found: tasks.ContainerFiles, target: str, arguments: argparse.Namespace, context: Context
+) -> tuple[str, int]:
     """Make the image, and return its digest and size. Raise CeError."""
     document = configuration(found.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)
-    parent = os.path.dirname(request.target)
+    parent = os.path.dirname(target)
     files = session_files.Files(
         found.guard,
         found.directory,
@@ -133,13 +125,13 @@ def _save(found: tasks.ContainerFiles, request: _Request, context: Context) -> t
         with drafts.directory(parent, packer.timeout_s) as work:
             made = os.path.join(work, "image")
             block = packer.pack_archive(
-                made, lambda out: session_files.write(files, out, difference=request.difference)
+                made, lambda out: session_files.write(files, out, difference=arguments.difference)
             )
-            if not install(made, document, request.target, replaces=request.force):
-                raise _exists(request)
+            if not install(made, document, target, replaces=arguments.force):
+                raise _exists(target)
     except OSError as error:
         if error.errno in FULL:
             text = f"{process.reason(error)}, nothing is left of the file"
             raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
         raise unusable(parent, error) from None
-    return identity.known_digest(request.target), block.bytes_used
+    return identity.known_digest(target), block.bytes_used

@@ -44,7 +44,7 @@ class _Parser:
         self.lines: list[tuple[int, int, str]] = []
         self.at = 0
         for number, line in enumerate(text.split("\n"), 1):
-            content = _without_comment(line.rstrip(), number)
+            content = _without_comment(line.rstrip())
             stripped = content.lstrip(" ")
             if stripped.startswith("\t"):
                 raise YamlError(number, "a tab in the indentation")
@@ -137,7 +137,7 @@ def _is_item(text: str) -> bool:
     return text == "-" or text.startswith("- ")
 
 
-def _without_comment(line: str, number: int) -> str:
+def _without_comment(line: str) -> str:
     at = 0
     while at < len(line):
         begins = at == 0 or line[at - 1] in " \t[{,:-"
@@ -149,7 +149,6 @@ def _without_comment(line: str, number: int) -> str:
         elif line[at] == "#" and (at == 0 or line[at - 1] in " \t"):
             return line[:at].rstrip()
         at += 1
-    del number
     return line
 
 

@@ -78,7 +78,7 @@ def test_json_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert said.isascii()
     assert "\033" not in said
-    assert json.loads(said) == {"name": EVIL}
+    assert json.loads(said) == {"version": 1, "name": EVIL}
 
 
 def test_what_an_image_says_of_itself_stays_on_its_line(installed: Installed) -> None:
