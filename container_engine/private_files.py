@@ -61,6 +61,14 @@ def fields_of(magic: bytes, memo: bytes) -> bytes:
     return fields
 
 
+def fingerprint(content: bytes) -> str:
+    """Return the FNV-1a hash, as programs in C compute it; importing hashlib takes 5 ms."""
+    value = 0xCBF29CE484222325
+    for byte in content:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
     """Write a file into `directory`, which like its parent must be this user's alone.
 

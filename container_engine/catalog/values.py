@@ -99,3 +99,11 @@ class Values:
         value = self._annotations.get(f"{hook.annotation}.{name}")
         allowed = value is not None and name in hook.data.allow
         return value if allowed and value is not None else hook.data.settings[name]
+
+
+def in_words(when: When) -> str:
+    """Return a condition as users read it: "a is x or y and b is z"."""
+    return " and ".join(
+        f"{name} is {value if isinstance(value, str) else ' or '.join(value)}"
+        for name, value in when.items()
+    )

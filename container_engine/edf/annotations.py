@@ -92,8 +92,7 @@ def check_value(key: str, value: str, path: Path, rules: HookRules, report: Repo
     """Report an expanded value that the hook would not accept."""
     doubt = judge(key, value, rules)
     if doubt is not None:
-        say = report.error if doubt.severity == "error" else report.warning
-        say(path, doubt.message, doubt.hint)
+        report.error(path, doubt.message, doubt.hint)
 
 
 def _check_pyxis(key: str, text: str, path: Path, report: Report) -> None:

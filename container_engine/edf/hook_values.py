@@ -15,7 +15,6 @@ from container_engine.did_you_mean import did_you_mean, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from container_engine.edf.model import Severity
 
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "-----BEGIN")
 _MAX_VALUE = 1000
@@ -51,7 +50,6 @@ HookRules: TypeAlias = Sequence[HookRule]
 
 
 class Doubt(NamedTuple):
-    severity: Severity
     message: str
     hint: str | None = None
 
@@ -71,7 +69,6 @@ def judge(key: str, value: str, rules: HookRules) -> Doubt | None:
     name = key.removeprefix(f"{rule.prefix}.")
     if name in rule.sites:
         return Doubt(
-            "error",
             f"'{name}' is a setting of the site, which does not let users change it",
             f"the hook '{rule.name}' lets you set {', '.join(rule.names())}",
         )
@@ -88,59 +85,59 @@ def judge_value(value: str, rule: ValueRule) -> Doubt | None:
 
 def _choice(value: str, known: tuple[str, ...]) -> Doubt:
     suggestion = did_you_mean(nearest(value, known))
-    return Doubt("error", f"unknown value '{value}'{suggestion}", f"choose from {', '.join(known)}")
+    return Doubt(f"unknown value '{value}'{suggestion}", f"choose from {', '.join(known)}")
 
 
 def _string(value: str, _rule: ValueRule) -> Doubt | None:
     """Accept a single word: it may become part of a path, and must not lead elsewhere."""
     if len(value) > _MAX_VALUE:
-        return Doubt("error", f"has {len(value)} characters; {_MAX_VALUE} are allowed")
+        return Doubt(f"has {len(value)} characters; {_MAX_VALUE} are allowed")
     bad = next((c for c in value if c in "/{}" or not c.isprintable()), None)
     if bad is not None:
-        return Doubt("error", f"'{value}' has the character {bad!r}, which is not allowed in it")
+        return Doubt(f"'{value}' has the character {bad!r}, which is not allowed in it")
     if value in (".", ".."):
-        return Doubt("error", f"'{value}' is not a name")
+        return Doubt(f"'{value}' is not a name")
     return None
 
 
 def _boolean(value: str, _rule: ValueRule) -> Doubt | None:
     if value in ("true", "false"):
         return None
-    return Doubt("error", f"'{value}' is neither 'true' nor 'false'")
+    return Doubt(f"'{value}' is neither 'true' nor 'false'")
 
 
 def _integer(value: str, rule: ValueRule) -> Doubt | None:
     digits = value.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        return Doubt("error", f"'{value}' is not an integer")
+        return Doubt(f"'{value}' is not an integer")
     low, high = rule.minimum, rule.maximum
     if low is not None and int(value) < low:
-        return Doubt("error", f"{value} is less than {low}")
+        return Doubt(f"{value} is less than {low}")
     if high is not None and int(value) > high:
-        return Doubt("error", f"{value} is more than {high}")
+        return Doubt(f"{value} is more than {high}")
     return None
 
 
 def _port(value: str, _rule: ValueRule) -> Doubt | None:
     if value.isascii() and value.isdigit() and len(value) < 6 and 1 <= int(value) <= 65535:
         return None
-    return Doubt("error", f"'{value}' is not the number of a port", 'write for example "15263"')
+    return Doubt(f"'{value}' is not the number of a port", 'write for example "15263"')
 
 
 def _file(value: str, _rule: ValueRule) -> Doubt | None:
     if not value.startswith("/"):
         hint = "'~' is not expanded, write ${HOME}" if value.startswith("~") else None
-        return Doubt("error", f"'{value}' is not an absolute path", hint)
+        return Doubt(f"'{value}' is not an absolute path", hint)
     bad = next((c for c in value if c in "{}" or not c.isprintable()), None)
     if bad is not None:
-        return Doubt("error", f"'{value}' has the character {bad!r}, which is not allowed in it")
+        return Doubt(f"'{value}' has the character {bad!r}, which is not allowed in it")
     return None
 
 
 def _public_key(value: str, rule: ValueRule) -> Doubt | None:
     if value.startswith(_KEY_TYPES):
         example = 'write the path of its file, for example "${HOME}/.ssh/id_ed25519.pub"'
-        return Doubt("error", "expected the path of a file, found the text of a key", example)
+        return Doubt("expected the path of a file, found the text of a key", example)
     return _file(value, rule)
 
 

@@ -161,7 +161,8 @@ class Reader:
             text = self._expand(path, written)
             if text is not None:
                 self._warn_of_host_path(name, written)
-                self._refuse_huge(path, name, text)
+                if excess := variable_excess(name, text):
+                    self._report.error(path, excess, see="variable-too-large")
                 result[name] = EnvEntry(name, text, self._report.origin(path))
                 self.written["env", name] = written
         return result
@@ -253,13 +254,6 @@ class Reader:
     def _warn_of_placeholder(self, path: Path, found: str) -> None:
         self._report.warning(path, f"'{found}' looks like a placeholder", advice(found))
 
-    def _refuse_huge(self, path: Path, name: str, text: Text) -> None:
-        """Report a variable that is too large; a deferred text is measured later."""
-        size = len(f"{name}={text}".encode()) if isinstance(text, str) else 0
-        if size > MAX_VARIABLE:
-            message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
-            self._report.error(path, message, see="variable-too-large")
-
     def _warn_of_host_path(self, name: str, written: str) -> None:
         if name in _HOST_PATHS and name in names(scan(written)):
             self._report.warning(
@@ -267,6 +261,16 @@ class Reader:
                 f"'${{{name}}}' is the value of the host, not that of the image",
                 f"write {of_image(name)} for the value of the image",
             )
+
+
+def variable_excess(name: str, value: Text | None) -> str:
+    """Return why a variable is too large, "" if not; a deferred text is measured on the node."""
+    if not isinstance(value, str):
+        return ""
+    size = len(f"{name}={value}".encode("utf-8", "surrogateescape"))
+    if size <= MAX_VARIABLE:
+        return ""
+    return f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
 
 
 def of_image(name: str) -> str:

@@ -49,7 +49,7 @@ def about_step(
     yield field("{" + _members(trace.of_engine(plan)))
     # no hook with conditions applies in the steps for which the memo is used
     yield field(_members({**trace.of_plan(plan, {}), "variables": variables}))
-    yield field("\n".join(trace.mount_texts(plan)))
+    yield field(trace.mount_texts(plan))
     yield from table(secret_stems(plan))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.catalog.match import Refusal
+from container_engine.catalog.values import Values, in_words
 from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.faults.hook_switches import turn_on
 from container_engine.text_layout import natural
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.catalog.match import Active
     from container_engine.catalog.model import Parameter
-    from container_engine.catalog.values import Values
 
     # the names in a directory, or None if it cannot be read here; it may still exist on the nodes
     Entries: TypeAlias = Callable[[str], Sequence[str] | None]
@@ -35,7 +35,7 @@ def settle(
         key = f"{hook.annotation}.{name}"
         if not values.holds(hook, parameter.when):
             if key in annotations:
-                message = f"has no effect, {_only(parameter)}"
+                message = f"has no effect, it is only used if {in_words(parameter.when)}"
                 remedy = _remedy(hook, parameter, values)
                 refusals.append(Refusal(key, message, remedy, is_error=False))
         elif parameter.required and not annotations.get(key):
@@ -65,14 +65,6 @@ def _remedy(hook: Hook, parameter: Parameter, values: Values) -> str | None:
     ((name, value),) = parameter.when.items()
     key = values.annotation(hook, name)
     return f'write {key} = "{value}"' if key and isinstance(value, str) else None
-
-
-def _only(parameter: Parameter) -> str:
-    wanted = (
-        f"{name} is {value if isinstance(value, str) else ' or '.join(value)}"
-        for name, value in parameter.when.items()
-    )
-    return f"it is only used if {' and '.join(wanted)}"
 
 
 def _chosen(active: Active, name: str, values: Values, entries: Entries) -> Refusal | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.did_you_mean import nearest
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
-from container_engine.edf.values import MAX_VARIABLE
+from container_engine.edf.values import variable_excess
 from container_engine.plan.build import Built, build
 from container_engine.plan.overrides import PREFIX
 from container_engine.plan.site_entries import add
@@ -83,12 +83,8 @@ def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
     The node checks deferred ones.
     """
     for entry, planned in zip(add(edf, offer.wide).env, plan.env, strict=True):
-        if not isinstance(planned.value, str):
-            continue
-        size = len(f"{entry.name}={planned.value}".encode("utf-8", "surrogateescape"))
-        if size > MAX_VARIABLE:
-            message = f"has {size} bytes with its name; Linux allows {MAX_VARIABLE}"
-            yield entry.origin.error(f"env.{entry.name}", message, see="variable-too-large")
+        if excess := variable_excess(entry.name, planned.value):
+            yield entry.origin.error(f"env.{entry.name}", excess, see="variable-too-large")
 
 
 def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from container_engine.catalog.values import in_words
 from container_engine.text_layout import wrap
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.catalog.load import Hook
-    from container_engine.catalog.model import Parameter, When
+    from container_engine.catalog.model import Parameter
     from container_engine.plan.model import HookUse
 
 _LABEL_WIDTH, _INDENT = 13, 4
@@ -94,7 +95,8 @@ def _parameter(hook: Hook, name: str) -> Iterator[str]:
     notes = f", default {parameter.default}" if parameter.default else ""
     notes += ", must be set" if parameter.required else ""
     yield f"{hook.annotation}.{name}: {_type(parameter)}{notes}"
-    yield f"    {parameter.help}{_when(parameter.when)}"
+    condition = f" (if {in_words(parameter.when)})" if parameter.when else ""
+    yield f"    {parameter.help}{condition}"
 
 
 def _type(parameter: Parameter) -> str:
@@ -103,14 +105,6 @@ def _type(parameter: Parameter) -> str:
     if parameter.values_in:
         return f"a name in {parameter.values_in}"
     return parameter.type.replace("_", " ")
-
-
-def _when(when: When) -> str:
-    parts = (
-        f"{name} is {value if isinstance(value, str) else ' or '.join(value)}"
-        for name, value in when.items()
-    )
-    return f" (if {' and '.join(parts)})" if when else ""
 
 
 def _needs(hook: Hook) -> list[str]:

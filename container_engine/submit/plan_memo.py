@@ -14,6 +14,7 @@ from typing import NamedTuple
 import container_engine
 from container_engine.private_files import (
     OTHERS_WRITE,
+    fingerprint,
     forget_oldest,
     is_own_directory,
     is_young,
@@ -24,7 +25,6 @@ from container_engine.private_files import (
 MAX_MEMOS = 64
 _MAGIC = b"container-engine plan memo 8\n"
 _UNSET, _END = b"-", b"end"
-_FNV_OFFSET, _FNV_PRIME, _64_BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
 class Recorder(Mapping[str, str]):
@@ -83,7 +83,8 @@ def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
         os.makedirs(place, 0o700, exist_ok=True)
         if not is_own_directory(place, OTHERS_WRITE):
             return False
-        write_private(place, _file_name(memo.key), text)
+        # a collision only costs time: the memo holds the whole key
+        write_private(place, fingerprint(b"\0".join(memo.key)), text)
         forget_oldest(place, MAX_MEMOS)
     except OSError:
         return False
@@ -99,14 +100,6 @@ def _directory(environment: Mapping[str, str]) -> str | None:
             return None
         cache = f"{home}/.cache"
     return f"{cache}/container-engine/plans"
-
-
-def _file_name(key: Sequence[bytes]) -> str:
-    """Return the file name for a key. A collision only costs time: the memo holds the whole key."""
-    value = _FNV_OFFSET
-    for byte in b"\0".join(key):
-        value = ((value ^ byte) * _FNV_PRIME) & _64_BITS
-    return f"{value:016x}"
 
 
 def _encode(memo: Memo, uid: int) -> bytes | None:

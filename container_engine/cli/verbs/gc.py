@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _DAY_S = 86400
 _BLOB_DAYS = 7
+_OF_ITEM = ("path", "names", "digest", "arch", "size")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -101,15 +102,7 @@ class _Report:
 
     def as_json(self, *, dry_run: bool) -> dict[str, object]:
         images = [
-            {
-                "path": item.path,
-                "names": list(item.names),
-                "digest": item.digest,
-                "arch": item.arch,
-                "size": item.size,
-                "reason": why,
-                "kept": kept,
-            }
+            {**{key: getattr(item, key) for key in _OF_ITEM}, "reason": why, "kept": kept}
             for item, why, kept in self.images
         ]
         return {
@@ -139,7 +132,7 @@ def _collect(arguments: argparse.Namespace, context: Context, report: _Report) -
             report.image(item, used.why_not(item.path) or "", kept=True)
         going.say(report)
         if not arguments.dry_run:
-            report.freed -= _remove(going, root, NOTHING if arguments.force else used, report)
+            report.freed -= going.go(root, NOTHING if arguments.force else used, report)
             inventory.remove_links(used.over)
     except OSError as error:
         raise unusable(root, error) from None
@@ -202,27 +195,20 @@ class _Going(NamedTuple):
             many = "s"[: len(self.layers) - 1]
             report.line(f"{len(self.layers)} compressed layer{many} ({room}): {self.why_layers}")
 
-    def go(self, root: str, used: InUse) -> list[tuple[Item, str]]:
-        """Remove all; return the images that must stay because jobs have begun to use them."""
-        left = []
+    def go(self, root: str, used: InUse, report: _Report) -> int:
+        """Remove all; return the number of bytes that stay because jobs have begun to use them."""
+        stay = 0
         for item, _why in self.images:
             why = inventory.remove(root, item, used)
             if why is not None:
-                left.append((item, why))
+                report.image(item, why, kept=True)
+                stay += item.size
         inventory.remove_files(self.layers)
-        return left
+        return stay
 
     def room(self) -> int:
         """Return how many bytes the layers have."""
         return sum(map(os.path.getsize, self.layers))
-
-
-def _remove(going: _Going, root: str, used: InUse, report: _Report) -> int:
-    """Remove all; return the number of bytes that stay because jobs have begun to use them."""
-    left = going.go(root, used)
-    for item, why in left:
-        report.image(item, why, kept=True)
-    return sum(item.size for item, _why in left)
 
 
 def _limits(arguments: argparse.Namespace) -> inventory.Limits:

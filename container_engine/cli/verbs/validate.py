@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import asdict, replace
 
@@ -70,15 +70,13 @@ def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:
     return shown
 
 
-class _Verdict:
-    def __init__(
-        self, name: str, edf: Edf | None, problems: Sequence[Problem], absent: int
-    ) -> None:
-        """Judge by `problems`; `absent` files are missing on this host, which is fine."""
-        self.absent = absent
-        self.name = name
-        self.edf = edf
-        self.problems = tuple(problems)
+class _Verdict(NamedTuple):
+    """A verdict by `problems`; `absent` files are missing on this host, which is fine."""
+
+    name: str
+    edf: Edf | None
+    problems: Sequence[Problem]
+    absent: int
 
     @property
     def valid(self) -> bool:

@@ -64,7 +64,7 @@ def _is_plain(text: str, plan: LaunchPlan) -> bool:
         and not settings.get("unshare")
         and not settings.get("tracking_tool")
         and SAVE not in plan.get("annotations", {})
-        and not may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
+        and not may_be_secret(trace.mount_texts(plan), plan, {})
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.report.trace import PLANNED, directory_of
+from container_engine.private_files import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,23 +25,12 @@ def claim_message(fd: int, node: Mapping[str, str], message: str) -> bool:
     try:
         directory = directory_of(fd)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(f"{directory}/said-{_fingerprint(said)}", flags, 0o600))
+        os.close(os.open(f"{directory}/said-{fingerprint(said)}", flags, 0o600))
     except FileExistsError:
         return False
     except OSError:
         return True
     return True
-
-
-def _fingerprint(said: bytes) -> str:
-    """Return the FNV-1a hash, as say.c does; importing hashlib takes 5 ms.
-
-    A collision would hide a message.
-    """
-    value = 0xCBF29CE484222325
-    for byte in said:
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"
 
 
 def alike(message: str, node: Mapping[str, str]) -> str:

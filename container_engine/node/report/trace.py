@@ -242,26 +242,21 @@ def _mounts(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
     from container_engine.node.report.secret_values import concealed, may_be_secret
 
     found = _written_mounts(plan)
-    if not may_be_secret("\n".join(_texts(found)), plan, node):
+    if not may_be_secret(mount_texts(plan), plan, node):
         return found
     return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
 
 
 def _written_mounts(plan: LaunchPlan) -> list[dict[str, str]]:
     return [
-        {"target": _words(mount["target"]), "source": _words(mount["source"]), "from": origin}
-        for mount in plan["mounts"]
-        for origin in (mount["from"],)
+        {**{key: _words(one[key]) for key in ("target", "source")}, "from": one["from"]}
+        for one in plan["mounts"]
     ]
 
 
-def mount_texts(plan: LaunchPlan) -> list[str]:
-    """Return all texts about mounts, in which a secret may be."""
-    return _texts(_written_mounts(plan))
-
-
-def _texts(mounts: Sequence[Mapping[str, str]]) -> list[str]:
-    return [text for mount in mounts for text in mount.values()]
+def mount_texts(plan: LaunchPlan) -> str:
+    """Return all texts about mounts, in which a secret may be, in a line each."""
+    return "\n".join(text for mount in _written_mounts(plan) for text in mount.values())
 
 
 def directory_of(fd: int) -> str:

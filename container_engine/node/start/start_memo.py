@@ -90,7 +90,7 @@ def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
             _is_of_kernel(mount["source"], "/dev/") or _is_of_kernel(mount["target"])
             for mount in plan["mounts"]
         )
-        and not may_be_secret("\n".join(trace.mount_texts(plan)), plan, {})
+        and not may_be_secret(trace.mount_texts(plan), plan, {})
     )
 
 
