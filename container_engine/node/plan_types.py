@@ -1,7 +1,7 @@
 """The launch plan's types, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `python -m container_engine.plan.node_types`. All keys are optional
-here: a launch must also be able to report a damaged plan.
+Generated from plan/model.py by `python docs/plan_types.py`. All keys are optional here: a
+launch must also be able to report a damaged plan.
 """
 
 # ruff: noqa: E501

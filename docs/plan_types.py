@@ -1,4 +1,4 @@
-"""`python -m container_engine.plan.node_types` writes node/plan_types.py, the plan's types."""
+"""`python docs/plan_types.py`: write node/plan_types.py, the plan's types, from its model."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hin
 
 from msgspec.structs import fields
 
-from container_engine.edf.deferred_text import Text, Variable
-from container_engine.edf.model import Origin
-from container_engine.model import Model
-from container_engine.plan import model
-from container_engine.plan.model import LaunchPlan
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-TARGET = Path(__file__).parents[1] / "node" / "plan_types.py"
+from container_engine.edf.deferred_text import Text, Variable  # noqa: E402 - found through sys.path
+from container_engine.edf.model import Origin  # noqa: E402
+from container_engine.model import Model  # noqa: E402
+from container_engine.plan import model  # noqa: E402
+from container_engine.plan.model import LaunchPlan  # noqa: E402
+
+TARGET = ROOT / "container_engine/node/plan_types.py"
 _HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `python -m container_engine.plan.node_types`. All keys are optional
-here: a launch must also be able to report a damaged plan.
+Generated from plan/model.py by `python docs/plan_types.py`. All keys are optional here: a
+launch must also be able to report a damaged plan.
 """
 
 # ruff: noqa: E501
@@ -83,4 +86,4 @@ def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case
 
 
 if __name__ == "__main__":
-    sys.exit(TARGET.write_text(render(), encoding="utf-8") == 0)
+    TARGET.write_text(render(), encoding="utf-8")
