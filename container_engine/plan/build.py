@@ -119,7 +119,7 @@ def _entrypoint(edf: Edf, image: Image, offer: Offer) -> tuple[tuple[str, ...], 
     if edf.entrypoint is not None:
         wanted, origin = edf.entrypoint, _where(edf.entrypoint_origin)
     else:
-        wanted, origin = offer.site.entrypoint, offer.origin("entrypoint")
+        wanted, origin = offer.site.entrypoint, offer.config.origin("entrypoint")
     return (image.entrypoint if wanted else ()), origin
 
 

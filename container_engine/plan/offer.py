@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from container_engine.plan.site_entries import Sitewide
     from container_engine.plan.ssh_keys import Judged
     from container_engine.site import SiteConfig
+    from container_engine.site.load import Configuration
 
 
 class Offer(NamedTuple):
@@ -20,8 +21,8 @@ class Offer(NamedTuple):
 
     `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
     `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
-    environment; `origins` maps settings to the files that set them. `refused` returns why the
-    site's policy refuses a mount, "" if it does not; `place` returns FILE:LINE of a setting.
+    environment; `config` tells where settings come from. `refused` returns why the site's policy
+    refuses a mount, "" if it does not.
     """
 
     site: SiteConfig
@@ -29,15 +30,10 @@ class Offer(NamedTuple):
     machine: str
     entries: Entries
     wide: Sitewide
-    origins: Mapping[str, str]
+    config: Configuration
     key: Callable[[str], Judged]
     asked: Callable[[str], bool]
     refused: Callable[[Mount], str]
-    place: Callable[[str], str]
-
-    def origin(self, key: str) -> str:
-        """Return where the site sets `key`, as plans show it."""
-        return f"site: {self.origins[key]}:{key}" if key in self.origins else "default"
 
     def lets(self, key: str) -> bool:
         """Check whether an EDF may override `key`."""

@@ -89,7 +89,7 @@ def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
     for entry in edf.annotations:
         if entry.key == PREFIX + name:
             return Chosen(SETTINGS[name].read(entry.value), str(entry.origin))
-    return Chosen(getattr(offer.site, name), offer.origin(name))
+    return Chosen(getattr(offer.site, name), offer.config.origin(name))
 
 
 def problems(edf: Edf, offer: Offer) -> list[Problem]:
@@ -144,7 +144,7 @@ def _refused(edf: Edf, offer: Offer) -> Iterator[Problem]:
 
 
 def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
-    place = offer.place("edf_may_override")
+    place = offer.config.place("edf_may_override")
     message = f"the site decides this: '{name}' is not in edf_may_override ({place})"
     written = "line" if origin.line else "option"
     hint = f"remove the {written}; 'ce config show' prints the values in effect"

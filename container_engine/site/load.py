@@ -86,33 +86,18 @@ def read(
     prefix: str, uid: int, file: str | None = None, env: Mapping[str, str] = NO_VARIABLES
 ) -> Configuration:
     """Read as `load` does, but return the faults instead of raising SiteError."""
-    looked = _Looked([], [], [])
-    files = [file] if file else _files(prefix, uid, looked)
-    if files and not file:
-        files += _of_cluster(files, uid, env, looked)
-    merged = _Merged()
+    reader = _Reader(uid, env)
+    files = [file] if file else reader.files(prefix)
     for path in files:
-        content = _content(path, uid, looked.faults)
-        if content is not None:
-            merged.add(path, content, looked.faults)
-    settings = SiteConfig.of(merged.values)
-    probed, faults, variables = looked
+        reader.merge(path)
     return Configuration(
-        settings,
-        merged.origins,
+        SiteConfig.of(reader.values),
+        reader.origins,
         tuple(files),
-        (*probed, *files),
-        tuple(faults),
-        tuple(variables),
+        (*reader.probed, *files),
+        tuple(reader.faults),
+        tuple(reader.variables),
     )
-
-
-class _Looked(NamedTuple):
-    """All paths examined so far, their faults, and the names of the variables consulted."""
-
-    probed: list[str]
-    faults: list[Fault]
-    variables: list[str]
 
 
 def of_clusters(files: Sequence[str]) -> list[str]:
@@ -141,106 +126,82 @@ def _in_clusters(directory: str, faults: list[Fault]) -> list[str]:
     return [f"{clusters}/{name}" for name in names if name.endswith(".toml")]
 
 
-def _of_cluster(
-    files: Sequence[str], uid: int, env: Mapping[str, str], looked: _Looked
-) -> list[str]:
-    """Return the file of this host's cluster if there is one."""
-    every = _in_clusters(_above(files), looked.faults)
-    if not every:
-        return []
-    directory = os.path.dirname(every[0])
-    _check_owner(directory, os.stat(directory), uid, looked.faults)
-    looked.variables.append("SLURM_CONF")
-    looked.probed.extend(slurm_conf.places(env))
-    configuration = slurm_conf.find(env)
-    name = slurm_conf.value(configuration, "ClusterName", looked.probed) if configuration else ""
-    if not name:
-        why = "cannot tell which of these applies: this host has no slurm.conf with a ClusterName"
-        looked.faults.append(
-            Fault(directory, why, "set SLURM_CONF to the path of slurm.conf if it is elsewhere")
-        )
-    file = f"{directory}/{name.lower()}.toml"
-    return [file] if file in every else []
+class _Reader:
+    """A reader that merges the files, and collects their faults and all that it has consulted."""
 
-
-def _files(prefix: str, uid: int, looked: _Looked) -> list[str]:
-    probed, faults, _variables = looked
-    for directory in directories(prefix):
-        main, drop_ins = f"{directory}/{MAIN}", f"{directory}/{DROP_INS}"
-        probed += [main, drop_ins, f"{directory}/{CLUSTERS}"]
-        try:
-            names = sorted(os.listdir(drop_ins))
-            _check_owner(drop_ins, os.stat(drop_ins), uid, faults)
-        except OSError as error:
-            names = []
-            if error.errno != errno.ENOENT:
-                faults.append(Fault(drop_ins, reason(error)))
-        files = [main] if _is_there(main, faults) else []
-        files += [
-            f"{drop_ins}/{name}"
-            for name in names
-            if name.endswith(".toml") and not name.startswith(".")
-        ]
-        if files:
-            return files
-        for path in _in_clusters(directory, faults):
-            faults.append(Fault(path, f"has no {MAIN} above it", f"an empty {main} will do"))
-    return []
-
-
-def _is_there(path: str, faults: list[Fault]) -> bool:
-    """Check whether a file exists; any error but its absence is a fault.
-
-    An unreachable file system must not look like a site without rules.
-    """
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        faults.append(Fault(path, reason(error)))
-        return False
-    return True
-
-
-def _content(path: str, uid: int, faults: list[Fault]) -> dict[str, Any] | None:
-    try:
-        with open(path, "rb") as file:
-            if not _check_owner(path, os.fstat(file.fileno()), uid, faults):
-                return None
-            return tomllib.load(file)
-    except PermissionError as error:
-        faults.append(
-            Fault(path, reason(error), f"users must be able to read it: chmod a+r {path}")
-        )
-    except OSError as error:
-        faults.append(Fault(path, reason(error)))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(Fault(path, f"not valid TOML: {error}", _TOML))
-    return None
-
-
-def _check_owner(path: str, status: os.stat_result, uid: int, faults: list[Fault]) -> bool:
-    # The owner of the engine's code has as much power anyway. In a container's user namespace,
-    # where root's files appear as nobody's, this check is what accepts the installation.
-    found = ownership.fault(path, status, {uid, *ownership.of_engine()})
-    if found:
-        faults.append(Fault(path, *found[1:]))
-    return not found
-
-
-class _Merged:
-    """The content of the files so far, merged."""
-
-    def __init__(self) -> None:
+    def __init__(self, uid: int, env: Mapping[str, str]) -> None:
+        self._uid = uid
+        self._env = env
+        self.probed: list[str] = []
+        self.variables: list[str] = []
+        self.faults: list[Fault] = []
         self.values: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
 
-    def add(self, path: str, content: dict[str, Any], faults: list[Fault]) -> None:
-        """Merge one file; keys with a fault are left out and added to `faults`."""
-        for key, value in content.items():
+    def files(self, prefix: str) -> list[str]:
+        """Return the files of an installation below `prefix`, that of this cluster last."""
+        for directory in directories(prefix):
+            main, drop_ins = f"{directory}/{MAIN}", f"{directory}/{DROP_INS}"
+            self.probed += [main, drop_ins, f"{directory}/{CLUSTERS}"]
+            try:
+                names = sorted(os.listdir(drop_ins))
+                self._check_owner(drop_ins, os.stat(drop_ins))
+            except OSError as error:
+                names = []
+                if error.errno != errno.ENOENT:
+                    self.faults.append(Fault(drop_ins, reason(error)))
+            files = [main] if self._is_there(main) else []
+            files += [
+                f"{drop_ins}/{name}"
+                for name in names
+                if name.endswith(".toml") and not name.startswith(".")
+            ]
+            if files:
+                return files + self._of_cluster(files)
+            for path in _in_clusters(directory, self.faults):
+                hint = f"an empty {main} will do"
+                self.faults.append(Fault(path, f"has no {MAIN} above it", hint))
+        return []
+
+    def _is_there(self, path: str) -> bool:
+        """Check whether a file exists; any error but its absence is a fault.
+
+        An unreachable file system must not look like a site without rules.
+        """
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self.faults.append(Fault(path, reason(error)))
+            return False
+        return True
+
+    def _of_cluster(self, files: Sequence[str]) -> list[str]:
+        """Return the file of this host's cluster if there is one."""
+        every = _in_clusters(_above(files), self.faults)
+        if not every:
+            return []
+        directory = os.path.dirname(every[0])
+        self._check_owner(directory, os.stat(directory))
+        self.variables.append("SLURM_CONF")
+        self.probed.extend(slurm_conf.places(self._env))
+        found = slurm_conf.find(self._env)
+        name = slurm_conf.value(found, "ClusterName", self.probed) if found else ""
+        if not name:
+            why = (
+                "cannot tell which of these applies: this host has no slurm.conf with a ClusterName"
+            )
+            hint = "set SLURM_CONF to the path of slurm.conf if it is elsewhere"
+            self.faults.append(Fault(directory, why, hint))
+        file = f"{directory}/{name.lower()}.toml"
+        return [file] if file in every else []
+
+    def merge(self, path: str) -> None:
+        """Merge one file; keys with a fault are left out."""
+        for key, value in self._content(path).items():
             problems = _problems(path, key, value) or _of_nodes(path, key, value)
-            faults.extend(problems)
+            self.faults.extend(problems)
             if problems:
                 continue
             if key in _APPENDED:
@@ -253,6 +214,28 @@ class _Merged:
             else:
                 self.values[key] = value
                 self.origins[key] = path
+
+    def _content(self, path: str) -> dict[str, Any]:
+        try:
+            with open(path, "rb") as file:
+                if self._check_owner(path, os.fstat(file.fileno())):
+                    return tomllib.load(file)
+        except PermissionError as error:
+            hint = f"users must be able to read it: chmod a+r {path}"
+            self.faults.append(Fault(path, reason(error), hint))
+        except OSError as error:
+            self.faults.append(Fault(path, reason(error)))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            self.faults.append(Fault(path, f"not valid TOML: {error}", _TOML))
+        return {}
+
+    def _check_owner(self, path: str, status: os.stat_result) -> bool:
+        # The owner of the engine's code has as much power anyway. In a container's user namespace,
+        # where root's files appear as nobody's, this check is what accepts the installation.
+        found = ownership.fault(path, status, {self._uid, *ownership.of_engine()})
+        if found:
+            self.faults.append(Fault(path, *found[1:]))
+        return not found
 
 
 def _of_nodes(path: str, key: str, value: object) -> list[Fault]:

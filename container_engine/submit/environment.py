@@ -173,7 +173,7 @@ def _overlay(name: str | None, words: Sequence[str], context: Context, offer: Of
         return over.without_empty_image()
     if over.layer.image is None:
         raise RefusedError([*over.problems, no_container(over)])
-    origin = Origin(offer.origin("pyxis_writable"), 0)
+    origin = Origin(offer.config.origin("pyxis_writable"), 0)
     writable = Sourced(offer.site.pyxis_writable, origin)
     return alone(over, writable=writable, mounts_home=offer.site.pyxis_mount_home)
 

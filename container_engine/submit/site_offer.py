@@ -62,11 +62,8 @@ def site_offer(context: Context, config: Configuration, probed: list[str]) -> Of
         return oci_annotations.asked(annotation, settings.hooks_dirs, probed)
 
     wide = sitewide(config, context.env)
-    return Offer(
-        *(settings, found.hooks, machine(settings), entries, wide, config.origins, key, asked),
-        refused=_mount_policy(config),
-        place=config.place,
-    )
+    kind, refused = machine(settings), _mount_policy(config)
+    return Offer(settings, found.hooks, kind, entries, wide, config, key, asked, refused)
 
 
 def _mount_policy(config: Configuration) -> Callable[[Mount], str]:

@@ -119,7 +119,7 @@ def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
     """Yield the keys that have a value although no file sets them, each with its origin."""
     edf, offer = traced.edf, traced.offer
     if edf.entrypoint is None:
-        yield f"entrypoint = {quoted(offer.site.entrypoint)}", offer.origin("entrypoint")
+        yield f"entrypoint = {quoted(offer.site.entrypoint)}", offer.config.origin("entrypoint")
     if edf.image is None:
         yield "image (none, so this can only be a base of others)", "default"
     if edf.workdir is None:

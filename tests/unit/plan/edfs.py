@@ -14,6 +14,7 @@ from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import Sitewide
 from container_engine.plan.ssh_keys import Judged
 from container_engine.site import SiteConfig
+from container_engine.site.load import Configuration
 
 HERE = Origin("/e.toml", 3)
 PLAIN = Image(path="/i.sqsh", name="/i.sqsh", env={"PATH": "/bin"}, source="/i.sqsh.json")
@@ -32,11 +33,10 @@ def offer(site: SiteConfig, hooks: Mapping[str, Hook]) -> Offer:
         "x86_64",
         entries=lambda _directory: None,
         wide=Sitewide((), (), ()),
-        origins={},
+        config=Configuration(site, {}, (), ()),
         key=lambda path: Judged("", path),
         asked=lambda _key: False,
         refused=lambda _mount: "",
-        place=lambda _key: "the site's configuration",
     )
 
 
