@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Verdict: TypeAlias = Callable[[str, str, str], Finding]
 
-# the PATH of everything that the launcher starts (container_engine.node.container.podman)
+# the PATH for Podman and crun (PATH in node/container/description.py)
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TIMEOUT_S = 20
 

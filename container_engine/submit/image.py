@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from container_engine.errors import SiteError, UserError
-from container_engine.images import image_config, lock
+from container_engine.images import image_config, lock_file
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import (
@@ -76,13 +76,13 @@ def images_of(edf: Edf, context: Context, offer: Offer) -> list[Resolved]:
         if only is not None:
             return [only]
         return [_of_option(name, context, offer.site) for name in named]
-    path = lock.beside(edf.files[-1])
-    locked = lock.read(edf.files[-1])
+    path = lock_file.beside(edf.files[-1])
+    locked = lock_file.read(edf.files[-1])
     notices: tuple[str, ...] = ()
     if locked is not None:
         now = declared(edf.name, context, offer)
         named = _locked(locked, path, named, offer.site, context)
-        moved = lock.differences(locked, now)
+        moved = lock_file.differences(locked, now)
         if moved:
             notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
     base, *above = (found_image(name, context, offer.site) for name in named)
@@ -100,7 +100,7 @@ def _of_option(text: str, context: Context, settings: SiteConfig) -> Resolved:
 
 
 def _locked(
-    locked: lock.Lock,
+    locked: lock_file.Lock,
     path: str,
     named: Sequence[str],
     site: SiteConfig,
@@ -108,14 +108,14 @@ def _locked(
 ) -> list[str]:
     """Return the names by which the locked images are found. Raise UserError."""
     if len(locked.parts) != len(named):
-        raise lock.other_stack(path, len(locked.parts), len(named))
+        raise lock_file.other_stack(path, len(locked.parts), len(named))
     found = []
     for part, name in zip(locked.parts, named, strict=True):
         if part.name:
             # the lock's own name is not trusted: a lock pins the image that the environment names
-            lock.check_name(part, path, name, _meanings(name, context))
+            lock_file.check_name(part, path, name, _meanings(name, context))
         arch = _architecture(site)
-        found.append(lock.locked_image(part, path, name, arch, context.cwd))
+        found.append(lock_file.locked_image(part, path, name, arch, context.cwd))
     return found
 
 

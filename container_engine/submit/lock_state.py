@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.edf.history import histories, quoted
-from container_engine.images.lock import Declared, digest_of
+from container_engine.images.lock_file import Declared, digest_of
 from container_engine.plan.hooks import use
 from container_engine.submit.environment import trace_effective
 

@@ -9,7 +9,9 @@
  *                                                                started in, if they are no longer in the
  *                                                                environment; set those that variables
  *                                                                ask for (CE_ENVIRONMENT); remove the job's
- * mark from the environment; srun: make ce-prolog the task prolog, where a command cannot be marked
+ *                                                                mark from the environment; srun: make
+ *                                                                ce-prolog the task prolog, where a
+ *                                                                command cannot be marked
  * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
  *                                                                the step's environment; salloc, sbatch:
  *                                                                mark the job's environment, so that an

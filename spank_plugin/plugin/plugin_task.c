@@ -24,7 +24,7 @@
 #include "session.h"
 #include "session_end.h"
 #include "step_shared.h"
-#include "task_container.h"
+#include "own_container.h"
 
 enum { DEATH_WAIT_MS = 200 };
 
@@ -273,7 +273,7 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 		environment = NULL;
 	ce_launcher_start(&step->launcher, config, environment);
 	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0 &&
-	    ce_task_container(&step->launcher, config->start_timeout_s, &container, err) == 0)
+	    ce_own_container(&step->launcher, config->start_timeout_s, &container, err) == 0)
 		rc = enter(step, spank, config, &container, err);
 	if (rc == 0)
 		ce_shared_join(step->launcher.shared);

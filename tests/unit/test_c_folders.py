@@ -67,6 +67,7 @@ def test_the_readme_lists_each_program_with_files_that_exist() -> None:
         assert [row for row, _ in rows if row.startswith(f"`{program}`")], program
 
 
-@pytest.mark.parametrize("stem", sorted(path.stem for path in (SOURCES / "common").glob("*.c")))
+@pytest.mark.parametrize("stem", sorted({path.stem for path in (SOURCES / "common").iterdir()}))
 def test_the_readme_lists_what_programs_share(stem: str) -> None:
-    assert re.search(rf"^\| [^|]*`{stem}`", README, re.MULTILINE)
+    """A header without a source is listed by its whole name."""
+    assert re.search(rf"^\| [^|]*`{stem}(\.h)?`", README, re.MULTILINE)

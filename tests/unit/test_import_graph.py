@@ -56,7 +56,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("importing", "building", "saving", "scanning", "details"),
         ("store", "fetch", "pack"),
         ("describe_image",),
-        ("resolve", "lock"),
+        ("resolve", "lock_file"),
         ("identity", "image_config", "policy"),
         ("squashfs", "files_beside"),
         ("confine",),

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta, field
 
 from container_engine.catalog.model import HookFile
-from container_engine.images.lock import Pinned
+from container_engine.images.lock_file import Pinned
 from container_engine.model import END, Excerpt, MisfitError, Model, Written, about
 from container_engine.schemas import render
 

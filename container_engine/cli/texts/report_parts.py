@@ -16,7 +16,7 @@ from container_engine.cli.printing.messages import log_directory
 from container_engine.doctor import cluster
 from container_engine.doctor.all_checks import look
 from container_engine.errors import CeError, UserError
-from container_engine.images.lock import SUFFIX
+from container_engine.images.lock_file import SUFFIX
 from container_engine.plan.model import from_json
 from container_engine.plan.show import show
 from container_engine.process import output, reason

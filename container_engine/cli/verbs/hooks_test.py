@@ -43,7 +43,8 @@ class _Row(NamedTuple):
 def test(hook: Hook, offered: Offer, context: Context) -> int:
     """Print a line for each item that the hook needs on the node; return 1 if one is missing.
 
-    Items that only other values of a parameter need may be missing.
+    An item that is needed only for another value of a parameter may be missing, but the node must
+    have some of them.
     """
     look = _Look(context, offered.site.cdi_dirs)
     (_defaults, use), *others = choices(offered.hooks, hook, offered.machine, offered.entries)

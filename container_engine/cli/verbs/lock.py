@@ -10,7 +10,7 @@ from container_engine import __version__
 from container_engine.cli.command_line.image_argument import environment_of
 from container_engine.cli.printing import output
 from container_engine.errors import UserError
-from container_engine.images import identity, lock
+from container_engine.images import identity, lock_file
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store.store import architecture
 from container_engine.submit.environment import offer_here
@@ -71,7 +71,7 @@ class _Result(NamedTuple):
     """A lock file after `ce lock`: the images written, or what differs where it was checked."""
 
     path: str
-    images: Sequence[tuple[str, lock.Pinned]]
+    images: Sequence[tuple[str, lock_file.Pinned]]
     moved: Sequence[str] = ()
 
     def lines(self) -> list[str]:
@@ -90,17 +90,17 @@ class _Result(NamedTuple):
 
 
 def _check(edf: Edf, context: Context) -> _Result:
-    path = lock.beside(edf.files[-1])
-    found = lock.read(edf.files[-1])
+    path = lock_file.beside(edf.files[-1])
+    found = lock_file.read(edf.files[-1])
     if found is None:
         return _Result(path, (), ["missing"])
-    moved = lock.differences(found, declared(edf.name, context, offer_here(context)))
+    moved = lock_file.differences(found, declared(edf.name, context, offer_here(context)))
     for part, (name, _origin) in zip(found.parts, edf.images, strict=False):
         image, pinned = parse(name, context.cwd), part.images.get("file")
         if (
             isinstance(image, FileImage)
             and pinned
-            and lock.pin_file(image.path).digest != pinned.digest
+            and lock_file.pin_file(image.path).digest != pinned.digest
         ):
             moved.append(f"the content of '{image.path}' has changed")
     return _Result(path, (), moved)
@@ -112,7 +112,7 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
         _part(name, written, context, settings)
         for (name, _origin), written in zip(edf.images, now.images, strict=True)
     ]
-    made = lock.Lock(
+    made = lock_file.Lock(
         version=1,
         engine=__version__,
         environment=now.environment,
@@ -122,24 +122,26 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
         hooks=now.hooks,
         above=tuple(above),
     )
-    path = lock.beside(edf.files[-1])
-    lock.write(path, made)
+    path = lock_file.beside(edf.files[-1])
+    lock_file.write(path, made)
     return _Result(path, [pin for part in made.parts for pin in part.images.items()])
 
 
-def _part(name: str, written: str, context: Context, settings: SiteConfig) -> lock.Part:
+def _part(name: str, written: str, context: Context, settings: SiteConfig) -> lock_file.Part:
     image = parse(name, context.cwd)
     if isinstance(image, FileImage):
-        pinned = lock.pin_file(image.path)
+        pinned = lock_file.pin_file(image.path)
         identity.note(image.path, pinned.digest)
-        return lock.Part(image=written, name="", images={"file": pinned})
+        return lock_file.Part(image=written, name="", images={"file": pinned})
     image = meant(image, context, settings).image
     rules(context, settings).admit(image)
     pins = _pinned(image, context, settings)
-    return lock.Part(image=written, name=image.tagged, images=pins)
+    return lock_file.Part(image=written, name=image.tagged, images=pins)
 
 
-def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dict[str, lock.Pinned]:
+def _pinned(
+    image: RegistryImage, context: Context, settings: SiteConfig
+) -> dict[str, lock_file.Pinned]:
     """Return the image's digest and size for each architecture.
 
     They come from the registry now, whatever the store has, or from the store for a local import.
@@ -147,13 +149,13 @@ def _pinned(image: RegistryImage, context: Context, settings: SiteConfig) -> dic
     wanted = settings.image_architecture or architecture()
     known = stores(context, settings).find(image)
     if known is not None and known.ref.origin:
-        return {wanted: replace(lock.pin_file(known.path), digest=known.ref.digest)}
+        return {wanted: replace(lock_file.pin_file(known.path), digest=known.ref.digest)}
     archs = dict.fromkeys((wanted, *_ARCHITECTURES))
     with asking(image, context, settings) as registry:
         found = registry.platforms(image, tuple(archs))
     if not found:
         raise UserError(f"not available for {', '.join(archs)}", name=image.name)
     return {
-        arch: lock.Pinned(digest=remote.digest, size=remote.size)
+        arch: lock_file.Pinned(digest=remote.digest, size=remote.size)
         for arch, remote in sorted(found.items())
     }

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="...",
         help="the command and its arguments, after --; without it a shell, on a terminal",
     )
-    # optional, but not by nargs: argparse would take options for the command
+    # optional, but not by nargs="?": argparse would then mistake options for the command
     name.required = command.required = False
     parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
     parser.set_defaults(failure=EXIT_ENGINE)

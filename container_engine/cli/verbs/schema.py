@@ -40,7 +40,7 @@ def models() -> dict[str, type[Model]]:
     from container_engine.catalog.model import HookFile
     from container_engine.cli.printing.json_models import MODELS
     from container_engine.edf.document import Document
-    from container_engine.images.lock import Lock
+    from container_engine.images.lock_file import Lock
     from container_engine.plan.model import LaunchPlan
     from container_engine.site.model import SiteConfig
 

@@ -77,7 +77,7 @@ class Recipe(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Return the Containerfile's name in messages: relative to the context if it is in it."""
+        """Return the Containerfile's name in messages: relative to the context if it lies there."""
         name = os.path.relpath(self.containerfile, self.context)
         return self.containerfile if name.startswith("../") else name
 

@@ -1,6 +1,6 @@
 """Read the files of a running session from within its namespaces, in a child process.
 
-Only there the images, what was written in the container, and the overlay of both are visible
+Only there are the images, what was written in the container, and the overlay of both visible
 without the container's mounts. Only a child enters, because setns(2) refuses a process with
 threads.
 """
@@ -102,7 +102,7 @@ def _starts(files: Files) -> list[tuple[int, int]]:
     names = (name.partition(".") for name in os.listdir(files.kept))
     numbers = sorted(int(number) for first, dot, number in names if first == files.started and dot)
     begins = [os.stat(f"{files.kept}/{files.started}.{number}").st_ctime_ns for number in numbers]
-    # after a start that failed nothing was written until the next one
+    # after a failed start, nothing was written until the next one
     ends = [
         _ctime(f"{files.kept}/{files.begun}.{number}") or later
         for number, later in zip(numbers, [*begins[1:], _NEVER], strict=True)

@@ -163,7 +163,7 @@ def _of_destination(mount: Mapping[str, Any], path: str, problem: str) -> Launch
 
 
 def _place(origin: str) -> str:
-    """Return an origin as messages begin with it: the plan's "site: FILE:KEY" as "FILE: KEY"."""
+    """Return an origin in the form with which messages begin: "site: FILE:KEY" as "FILE: KEY"."""
     if not origin.startswith(_OF_SITE):
         return origin
     file, _colon, key = origin.removeprefix(_OF_SITE).rpartition(":")

@@ -69,7 +69,7 @@ class HookEdits:
 
 
 def join_path(directories: Sequence[str], rest: str) -> str:
-    """Return the colon-separated list `rest` with directories before it, each once.
+    """Return `directories`, then the words of the colon-separated `rest` that are not among them.
 
     An empty `rest` does not become an empty element, which loaders take for the working directory.
     """

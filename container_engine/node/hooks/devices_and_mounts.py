@@ -99,7 +99,7 @@ ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
 def _target(path: str, target: str, source: str) -> str:
     if not target:
         return path
-    # paths that a pattern matches go into the target, a path without wildcards is mounted on it
+    # paths that a pattern matches go into the target; a path without wildcards is mounted on it
     return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
 
 

@@ -50,7 +50,7 @@ class Rules:
 
     @property
     def restricts_images(self) -> bool:
-        """True if images must come from the site's stores, whose file names have the digests."""
+        """True if images must come from the site's stores: there, file names have the digests."""
         return self._is_images_only or bool(self._digests)
 
     def image_refusal(self, path: str) -> str:

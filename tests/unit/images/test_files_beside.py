@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import UserError
-from container_engine.images import files_beside, identity, lock
+from container_engine.images import files_beside, identity, lock_file
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.images.resolve import from_file
 from container_engine.images.store.store import Store, Stores
@@ -74,7 +74,7 @@ def test_a_configuration_or_a_lock_of_somebody_else_decides_nothing(tmp_path: Pa
         from_file("x", str(image), os.environ)
     owned(tmp_path / "e.lock", OTHER)
     with pytest.raises(UserError, match=r"e\.lock: owned by user"):
-        lock.read(str(edf))
+        lock_file.read(str(edf))
 
 
 def test_a_checksum_of_somebody_else_is_no_identity(tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_a_store_that_everybody_may_write_has_only_the_owners_images(
 
 
 def test_the_lock_of_a_file_of_the_sites_gets_the_hint_to_build_on_it() -> None:
-    made = lock.Lock(
+    made = lock_file.Lock(
         version=1, engine="0", environment=DIGEST, image="x", name="", images={}, hooks={}
     )
     with pytest.raises(UserError) as caught:
-        lock.write("/sys/demo.lock", made)  # where not even root may create files
+        lock_file.write("/sys/demo.lock", made)  # where not even root may create files
     assert caught.value.hint == (
         'lock an environment of your own: a file with base_environment = "demo"'
     )
@@ -133,11 +133,11 @@ def test_the_lock_of_a_file_of_the_sites_gets_the_hint_to_build_on_it() -> None:
 def test_a_lock_that_locks_nothing_is_refused_with_its_key(tmp_path: Path) -> None:
     edf = tmp_path / "e.toml"
     edf.write_text("")
-    empty = lock.Lock(
+    empty = lock_file.Lock(
         version=1, engine="1", environment="x", image="i.sqsh", name="", images={}, hooks={}
     )
     (tmp_path / "e.lock").write_text(empty.to_json())
     with pytest.raises(UserError) as caught:
-        lock.read(str(edf))
+        lock_file.read(str(edf))
     assert caught.value.message.startswith(f"{tmp_path}/e.lock: images: 'file' is missing")
     assert caught.value.see == "image-lock"

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "task_container.h"
+#include "own_container.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static int await(const struct ce_launcher *launcher, int guard, int64_t deadline
 	}
 }
 
-int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct ce_container *container,
+int ce_own_container(const struct ce_launcher *launcher, int timeout_s, struct ce_container *container,
 		      struct ce_error *err)
 {
 	int ends[2];

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from container_engine.errors import UserError
-from container_engine.images import identity, lock
+from container_engine.images import identity, lock_file
 from container_engine.images.reference import RegistryImage, parse
 from tests.unit import squashfs
 
@@ -17,9 +17,9 @@ _DIGEST = "sha256:" + "a" * 64
 _CHANGED = "is not the file that was locked"
 
 
-def made(**changes: object) -> lock.Lock:
+def made(**changes: object) -> lock_file.Lock:
     """Return a lock of an image in a registry."""
-    pins = {"amd64": lock.Pinned(digest=_DIGEST, size=1, head="", samples="")}
+    pins = {"amd64": lock_file.Pinned(digest=_DIGEST, size=1, head="", samples="")}
     document = {
         "image": "debian:12",
         "name": "docker.io/library/debian:12",
@@ -29,11 +29,11 @@ def made(**changes: object) -> lock.Lock:
         "hooks": {},
         "above": (),
     }
-    return lock.Lock.of(document | changes)
+    return lock_file.Lock.of(document | changes)
 
 
-def of_file(image: Path, **changes: object) -> lock.Lock:
-    pinned = replace(lock.pin_file(str(image)), **changes)
+def of_file(image: Path, **changes: object) -> lock_file.Lock:
+    pinned = replace(lock_file.pin_file(str(image)), **changes)
     return made(image=str(image), name="", images={"file": pinned})
 
 
@@ -42,8 +42,8 @@ def image(tmp_path: Path) -> Path:
     return squashfs.make(tmp_path / "i.sqsh", {"file": random.Random(1).randbytes(150_000).hex()})
 
 
-def used(locked: lock.Lock, image: Path) -> str:
-    return lock.locked_image(locked, "e.lock", str(image), "amd64", "/")
+def used(locked: lock_file.Lock, image: Path) -> str:
+    return lock_file.locked_image(locked, "e.lock", str(image), "amd64", "/")
 
 
 def test_a_locked_file_is_used_as_long_as_it_is_the_same(image: Path, tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_a_changed_byte_is_noticed_where_samples_are_taken(image: Path, part: in
 
 def test_a_lock_of_a_file_is_for_no_image_of_a_registry(image: Path) -> None:
     with pytest.raises(UserError, match="the lock is for a file, but 'debian:12' is not a file"):
-        lock.locked_image(of_file(image), "e.lock", "debian:12", "amd64", "/")
+        lock_file.locked_image(of_file(image), "e.lock", "debian:12", "amd64", "/")
 
 
 def test_an_image_is_used_by_its_digest_and_for_its_architecture_only() -> None:
     name = f"docker.io/library/debian:12@{_DIGEST}"
-    assert lock.locked_image(made(), "e.lock", "debian:12", "amd64", "/") == name
+    assert lock_file.locked_image(made(), "e.lock", "debian:12", "amd64", "/") == name
     with pytest.raises(UserError, match="no image is locked for arm64, only for amd64"):
-        lock.locked_image(made(), "e.lock", "debian:12", "arm64", "/")
+        lock_file.locked_image(made(), "e.lock", "debian:12", "arm64", "/")
 
 
 def meant(*names: str) -> list[RegistryImage]:
@@ -107,7 +107,7 @@ def meant(*names: str) -> list[RegistryImage]:
     "names", [("docker.io/library/debian:13",), ("quay.io/a/b", "docker.io/library/debian")]
 )
 def test_a_lock_leads_to_the_repository_that_the_environment_means(names: tuple[str, ...]) -> None:
-    lock.check_name(made(), "e.lock", "debian", meant(*names))
+    lock_file.check_name(made(), "e.lock", "debian", meant(*names))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,11 @@ def test_a_lock_leads_to_the_repository_that_the_environment_means(names: tuple[
 def test_a_lock_that_leads_elsewhere_is_refused(name: str) -> None:
     says = "and the image 'debian:12' means 'docker.io/library/debian'"
     with pytest.raises(UserError, match=says):
-        lock.check_name(made(name=name), "e.lock", "debian:12", meant("docker.io/library/debian"))
+        lock_file.check_name(
+            made(name=name), "e.lock", "debian:12", meant("docker.io/library/debian")
+        )
     with pytest.raises(UserError, match="means not an image of a registry"):
-        lock.check_name(made(name=name), "e.lock", "debian:12", [])
+        lock_file.check_name(made(name=name), "e.lock", "debian:12", [])
 
 
 def written(tmp_path: Path, **changes: object) -> str:
@@ -136,9 +138,9 @@ def written(tmp_path: Path, **changes: object) -> str:
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
-    assert lock.read(written(tmp_path)) == made()
+    assert lock_file.read(written(tmp_path)) == made()
     (tmp_path / "e.lock").unlink()
-    assert lock.read(str(tmp_path / "e.toml")) is None
+    assert lock_file.read(str(tmp_path / "e.toml")) is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_lock_that_locks_nothing_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(UserError, match="no name of an image is locked"):
-        lock.read(written(tmp_path, **changes))
+        lock_file.read(written(tmp_path, **changes))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_a_lock_that_locks_nothing_is_refused(tmp_path: Path, changes: dict[str,
 )
 def test_a_lock_of_another_form_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(UserError):
-        lock.read(written(tmp_path, **changes))
+        lock_file.read(written(tmp_path, **changes))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
@@ -169,18 +171,18 @@ def test_a_lock_of_another_user_is_refused(tmp_path: Path) -> None:
     edf = written(tmp_path)
     os.chown(tmp_path / "e.lock", 61_001, 61_001)
     with pytest.raises(UserError, match=r"e\.lock"):
-        lock.read(edf)
+        lock_file.read(edf)
 
 
 def test_changes_since_the_lock_are_reported() -> None:
     locked = made(environment="sha256:1", hooks={"ssh": "1", "cxi": "2"})
-    now = lock.Declared("sha256:1", ("debian:12",), {"ssh": "1", "cxi": "2"})
-    assert lock.differences(locked, now) == []
-    assert lock.differences(locked, now._replace(images=("debian:13",))) == [
+    now = lock_file.Declared("sha256:1", ("debian:12",), {"ssh": "1", "cxi": "2"})
+    assert lock_file.differences(locked, now) == []
+    assert lock_file.differences(locked, now._replace(images=("debian:13",))) == [
         "its image was 'debian:12' and is 'debian:13'"
     ]
     changed = now._replace(environment="sha256:2", hooks={"cxi": "3", "new": "1"})
-    assert lock.differences(locked, changed) == [
+    assert lock_file.differences(locked, changed) == [
         "the environment asks for something else",
         "hook cxi was release 2 and is release 3",
         "hook new was not used and is release 1",

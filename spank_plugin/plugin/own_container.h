@@ -1,6 +1,6 @@
 /* Gets a task its own container, where each task has one. */
-#ifndef CE_TASK_CONTAINER_H
-#define CE_TASK_CONTAINER_H
+#ifndef CE_OWN_CONTAINER_H
+#define CE_OWN_CONTAINER_H
 
 #include "common/join.h"
 #include "launcher.h"
@@ -8,7 +8,7 @@
 /* Ask the guard for a container that lives as long as this process, and put its namespaces in place of those
  * in `container`, which all tasks know; do nothing if all tasks of the node share one container. Return 0, or
  * -1 with the error. Runs as the user, in the task. */
-int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct ce_container *container,
+int ce_own_container(const struct ce_launcher *launcher, int timeout_s, struct ce_container *container,
 		      struct ce_error *err);
 
 #endif
