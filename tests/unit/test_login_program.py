@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "hooks/ssh/programs/login.c"
+SOURCES = [ROOT / "hooks/ssh/programs/login.c", ROOT / "spank_plugin/common/io.c"]
 OWN = "opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> Path:
     made = tmp_path_factory.mktemp("login") / "ce-login"
-    options = ["-std=gnu11", "-O1", "-static", f"-I{ROOT}/spank_plugin", "-o", str(made)]
-    subprocess.run([need_tool("gcc"), *options, str(SOURCE)], check=True)
+    flags = ["-std=gnu11", "-O1", "-static", f"-I{ROOT}/spank_plugin"]
+    subprocess.run([need_tool("gcc"), *flags, "-o", made, *SOURCES], check=True)
     return made
 
 

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/io.h"
+
 #define NODES "/opt/oci-hooks/ssh/nodes"
 #define SHARED "/opt/oci-hooks/ssh/job/shared"
 
@@ -35,11 +37,8 @@ static int read_record(const char *node, const char *step, struct place *place)
 	char path[512], text[300] = "";
 
 	snprintf(path, sizeof path, NODES "/%s/%.*s.port", step, (int)strcspn(node, "./"), node);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
+	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
 	return n > 0 && sscanf(text, "%15[0-9] %255s", place->port, place->address) >= 1;
 }
 
@@ -85,26 +84,6 @@ static int try_connect(const char *node, const char *port, const char **why)
 	return fd;
 }
 
-static int hand_over(int fd)
-{
-	char byte = 0;
-	struct iovec data = { .iov_base = &byte, .iov_len = 1 };
-	union {
-		char buffer[CMSG_SPACE(sizeof fd)];
-		struct cmsghdr align;
-	} control = { .buffer = { 0 } };
-	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1,
-				  .msg_control = control.buffer,
-				  .msg_controllen = sizeof control.buffer };
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof fd);
-	memcpy(CMSG_DATA(header), &fd, sizeof fd);
-	return sendmsg(STDOUT_FILENO, &message, 0) == 1 ? 0 : -1;
-}
-
 /* Connect to the node, retrying for a minute. Return the socket, or -1 with the reason in *why. Another job
  * may use the requested port, so where records are shared, wait 15 seconds for the record first. */
 static int reach(const char *node, const char *port, const char *step, const char **why)
@@ -139,7 +118,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	int fd = reach(argv[1], argv[2], argv[3], &why);
-	if (fd >= 0 && hand_over(fd) == 0)
+	if (fd >= 0 && ce_send(STDOUT_FILENO, "", 1, &fd, 1) == 0)
 		return 0;
 	dprintf(2, "ce: error: hook ssh: %s: %s\n", argv[1], fd < 0 ? why : strerror(errno));
 	return 1;

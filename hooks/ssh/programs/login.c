@@ -20,55 +20,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/error.h"
+#include "common/io.h"
 #include "common/shell_plain.h"
 
 #define JOB "/opt/oci-hooks/ssh/job"
 #define SELF "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"
 #define SFTP_SERVER "/opt/oci-hooks/ssh/dropbear/libexec/sftp-server"
 
-enum { MAX_SIZE = 16 << 20, NOT_STARTED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
+enum { MAX_SIZE = 16 << 20 };
 
 extern char **environ;
 
 static int fail(const char *what)
 {
 	dprintf(2, "ce: error: hook ssh: %s: %s\n", what, strerror(errno));
-	return NOT_STARTED;
-}
-
-static int write_all(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, data, size);
-		if (n < 0 && errno != EINTR)
-			return -1;
-		if (n > 0) {
-			data += n;
-			size -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
-/* Read a descriptor to its end, but no more than MAX_SIZE, into heap memory with a NUL after it. Return NULL
- * with errno on failure. */
-static char *read_all(int fd, size_t *size)
-{
-	size_t room = 64 * 1024;
-	char *text = malloc(room);
-	ssize_t n = 1;
-
-	for (*size = 0; text != NULL && n != 0 && *size < MAX_SIZE;) {
-		if (*size + 1 == room)
-			text = realloc(text, room *= 2);
-		n = text != NULL ? read(fd, text + *size, room - *size - 1) : -1;
-		if (n < 0 && errno != EINTR)
-			return NULL;
-		*size += n > 0 ? (size_t)n : 0;
-	}
-	if (text != NULL)
-		text[*size] = '\0';
-	return text;
+	return CE_EXIT_ENGINE;
 }
 
 /* ---- operations for the launcher --------------------------------------------------------------- */
@@ -84,7 +51,7 @@ static int keep_environment(const char *path)
 	if (fd < 0)
 		return fail(draft);
 	for (char **entry = environ; *entry != NULL; entry++) {
-		if (write_all(fd, *entry, strlen(*entry) + 1) < 0)
+		if (ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
 			return fail(draft);
 	}
 	return rename(draft, path) < 0 ? fail(path) : 0;
@@ -101,7 +68,7 @@ static int make_file(int dir, const char *name, const char *content, size_t size
 		free(parent);
 	}
 	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 || write_all(fd, content, size) < 0)
+	if (fd < 0 || ce_write_all(fd, content, size) < 0)
 		return -1;
 	return close(fd);
 }
@@ -109,7 +76,7 @@ static int make_file(int dir, const char *name, const char *content, size_t size
 static int make_files(const char *directory)
 {
 	size_t size = 0;
-	char *text = read_all(0, &size), *next = text;
+	char *text = ce_read_all(0, MAX_SIZE, &size), *next = text;
 	int dir = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (text == NULL || dir < 0)
@@ -144,7 +111,7 @@ static int print_shell(void)
 		if (access(shells[i], X_OK) == 0)
 			found = shells[i];
 	}
-	return write_all(1, found, strlen(found)) < 0 ? fail("standard output") : 0;
+	return ce_write_all(1, found, strlen(found)) < 0 ? fail("standard output") : 0;
 }
 
 /* ---- a login ----------------------------------------------------------------------------------- */
@@ -157,7 +124,7 @@ static int take_environment(void)
 	char *kept[sizeof of_login / sizeof of_login[0]] = { NULL };
 	size_t size = 0;
 	int fd = open(JOB "/environment", O_RDONLY | O_CLOEXEC);
-	char *text = fd >= 0 ? read_all(fd, &size) : NULL;
+	char *text = fd >= 0 ? ce_read_all(fd, MAX_SIZE, &size) : NULL;
 
 	if (text == NULL)
 		return fail("the environment of the tasks");
@@ -219,7 +186,7 @@ static int run_words(char *command)
 		command += 5;
 	if (command == NULL || command[strspn(command, CE_SHELL_PLAIN " ")] != '\0') {
 		dprintf(2, "ce: error: hook ssh: this image has no shell\n");
-		return NOT_FOUND;
+		return CE_EXIT_NOT_FOUND;
 	}
 	for (char *word = strtok(command, " "); word != NULL; word = strtok(NULL, " ")) {
 		if (count + 1 < sizeof words / sizeof words[0])
@@ -229,7 +196,7 @@ static int run_words(char *command)
 	if (count == 0)
 		return 0;
 	execvp(words[0], words);
-	int code = errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
 	fail(words[0]);
 	return code;
 }
