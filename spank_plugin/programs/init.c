@@ -29,23 +29,15 @@
 #include "common/base_name.h"
 #include "common/error.h"
 #include "common/fakeroot.h"
+#include "common/io.h"
 
 extern char **environ;
 
 static int write_environment(int fd)
 {
 	for (char **entry = environ; *entry != NULL; entry++) {
-		const char *next = *entry;
-		size_t left = strlen(next) + 1;
-		while (left > 0) {
-			ssize_t n = write(fd, next, left);
-			if (n < 0 && errno != EINTR)
-				return 1;
-			if (n > 0) {
-				next += n;
-				left -= (size_t)n;
-			}
-		}
+		if (ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
+			return 1;
 	}
 	return 0;
 }
