@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 int ce_descriptor(const char *text)
 {
@@ -139,12 +138,27 @@ void ce_ignore_step_signals(void)
 		signal(numbers[i], SIG_IGN);
 }
 
-int64_t ce_now_ms(void)
+long long ce_in_ns(struct timespec time)
+{
+	return (long long)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int64_t ce_clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	clock_gettime(clock, &now);
+	return ce_in_ns(now);
+}
+
+int64_t ce_now_ms(void)
+{
+	return ce_clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+int64_t ce_now_ns(void)
+{
+	return ce_clock_ns(CLOCK_REALTIME);
 }
 
 int ce_wait_readable(int fd, int64_t deadline_ms)

@@ -1,5 +1,5 @@
 /* Descriptors: scoped closing, complete reads and writes, memory files, packets with descriptors.
- * Times are in milliseconds. */
+ * Time limits are in milliseconds. */
 #ifndef CE_IO_H
 #define CE_IO_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CE_MAX_FDS 16
@@ -83,6 +84,11 @@ void ce_drop_handlers(void);
 
 /* Return the monotonic clock in milliseconds. */
 int64_t ce_now_ms(void);
+/* Return the current time in nanoseconds since 1970. */
+int64_t ce_now_ns(void);
+/* Return a clock's time, or a file's, in nanoseconds. */
+int64_t ce_clock_ns(clockid_t clock);
+long long ce_in_ns(struct timespec time);
 
 /* Wait until fd is readable or closed and return 1. Return 0 once ce_now_ms reaches the deadline, or if poll
  * fails. Descriptor -1 never becomes readable. */

@@ -71,8 +71,7 @@ static int is_same_file(const char *path, const char *identity)
 	if (stat(path, &found) < 0)
 		return 0;
 	snprintf(now, sizeof now, "%llu %lld %lld", (unsigned long long)found.st_ino,
-		 (long long)found.st_size,
-		 (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec);
+		 (long long)found.st_size, ce_in_ns(found.st_mtim));
 	return strcmp(now, identity) == 0;
 }
 

@@ -366,7 +366,7 @@ static struct ce_report *await(struct start *start, long long timeout_ms)
 
 	if (ce_report_await(start->control, timeout_ms, &report) < 0)
 		return NULL;
-	start->moments.environment = ce_time_ns();
+	start->moments.environment = ce_now_ns();
 	return &report;
 }
 
@@ -374,12 +374,12 @@ static struct ce_report *await(struct start *start, long long timeout_ms)
  * complete, 1 if the plugin does not take the answer, -1 if anything fails before that. */
 static int answer(struct start *start, struct ce_report *report, const struct ce_ready *ready)
 {
-	start->moments.answer = ce_time_ns();
+	start->moments.answer = ce_now_ns();
 	int rc = ce_reply_ready(start->given[CE_ARG_REPLY], &start->given[CE_ARG_LIFE], report, ready);
 	if (rc == 0) {
 		/* if the guard has ended, the plugin has noticed */
 		(void)ce_send(start->control, CE_GO_ON, 1, NULL, 0);
-		start->moments.end = ce_time_ns();
+		start->moments.end = ce_now_ns();
 		ce_step_trace_write(&start->trace, &start->env, &start->moments);
 	}
 	ce_close_all(report->fds);
@@ -393,7 +393,7 @@ static int join(struct start *start, const char *kept)
 	if (prepare(start, kept) < 0 || take_over_container(start) < 0 ||
 	    ce_step_trace_open(&start->trace, &start->memo.step, &start->env, start->node) < 0)
 		return -1;
-	start->moments.namespaces = ce_time_ns();
+	start->moments.namespaces = ce_now_ns();
 	const struct ce_ready ready = { memo->workdir, memo->records, memo->records_size, 1,
 					start->trace.file, start->trace.directory };
 	struct ce_report *report = start_guard(start) < 0 ? NULL : await(start, REPORT_MS);
@@ -458,7 +458,7 @@ static int start_again(struct start *start)
 
 	if (start->early.pid <= 0 || prepare_own(start) < 0)
 		return -1;
-	start->moments.namespaces = ce_time_ns();
+	start->moments.namespaces = ce_now_ns();
 	if (specify(start) < 0 || ce_start_note_images(memo, &start->env) < 0)
 		return -1;
 	const struct ce_ready ready = { memo->workdir, memo->records, memo->records_size, 0,
@@ -520,7 +520,7 @@ static const char *find_prefix(void)
 int main(int argc, char **argv)
 {
 	struct start start = {
-		.moments.prepare = ce_time_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1
+		.moments.prepare = ce_now_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1
 	};
 
 	if (argc != 1 + CE_ARG_COUNT) {

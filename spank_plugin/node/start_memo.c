@@ -71,11 +71,6 @@ int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
 
 /* ---- what it was made from --------------------------------------------------------------------- */
 
-static long long nanoseconds(struct timespec time)
-{
-	return (long long)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 /* Print the signature of a path for one kind of aspect. Return -1 with errno. */
 static int print_signature(char kind, const char *path, char now[SIGNATURE])
 {
@@ -89,8 +84,8 @@ static int print_signature(char kind, const char *path, char now[SIGNATURE])
 	unsigned long long device = found.st_dev, inode = found.st_ino;
 	if (kind == 'f') {
 		snprintf(now, SIGNATURE, "%llu %llu %o %lld %lld %lld", device, inode,
-			 (unsigned)found.st_mode, (long long)found.st_size, nanoseconds(found.st_mtim),
-			 nanoseconds(found.st_ctim));
+			 (unsigned)found.st_mode, (long long)found.st_size, ce_in_ns(found.st_mtim),
+			 ce_in_ns(found.st_ctim));
 		return 0;
 	}
 	if (statvfs(path, &mounted) < 0)
@@ -114,7 +109,7 @@ static void print_absent(const char *path, int cause, char now[SIGNATURE])
 		snprintf(now, SIGNATURE, "errno %d", cause);
 	else
 		snprintf(now, SIGNATURE, "errno %d %llu %llu %lld", cause, (unsigned long long)link.st_dev,
-			 (unsigned long long)link.st_ino, nanoseconds(link.st_ctim));
+			 (unsigned long long)link.st_ino, ce_in_ns(link.st_ctim));
 }
 
 /* Return whether a path still has the signature that the launcher has found. An aspect is one letter for its

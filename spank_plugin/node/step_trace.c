@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/io.h"
@@ -21,14 +20,6 @@
 /* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start
  * is left to Python. */
 enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
-
-int64_t ce_time_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- its file ---------------------------------------------------------------------------------- */
 
@@ -152,11 +143,9 @@ static const char *phase_of(const char *operation, size_t length)
  * their number. */
 static int add_phases_of_guard(struct begin begins[], int most, const char *stamps)
 {
-	struct timespec monotonic;
+	int64_t offset = ce_now_ns() - ce_clock_ns(CLOCK_MONOTONIC);
 	int count = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &monotonic);
-	int64_t offset = ce_time_ns() - ((int64_t)monotonic.tv_sec * 1000000000 + monotonic.tv_nsec);
 	while (stamps != NULL && *stamps != '\0' && count < most) {
 		size_t length = strcspn(stamps, " \n");
 		const char *phase = phase_of(stamps, length);

@@ -32,7 +32,4 @@ void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step
 /* Close the descriptors and free the line. */
 void ce_step_trace_close(struct ce_step_trace *trace);
 
-/* Return the current time in nanoseconds since 1970. */
-int64_t ce_time_ns(void);
-
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/io.h"
-#include "step_shared.h"
 
 enum ce_word ce_carry_word(const char *text, const char **plan)
 {

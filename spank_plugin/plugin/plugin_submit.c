@@ -25,7 +25,6 @@
 #include "pyxis_options.h"
 #include "script_note.h"
 #include "srun_options.h"
-#include "step_shared.h"
 
 /* In srun: the image store that was made for this step alone, NULL for none. */
 static char *void_store;

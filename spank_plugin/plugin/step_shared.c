@@ -4,16 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-int64_t ce_now_ns(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_REALTIME, &time);
-	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
+#include "common/io.h"
 
 struct ce_shared *ce_shared_make(void)
 {

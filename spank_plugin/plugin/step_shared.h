@@ -22,9 +22,6 @@ struct ce_shared {
 	char node[CE_NODE_SIZE]; /* Slurm's name for the node, which only tasks know; "" until then */
 };
 
-/* Return the current time in nanoseconds since 1970. */
-int64_t ce_now_ns(void);
-
 /* Map memory that children share, freed when the process ends. Return NULL on failure. */
 struct ce_shared *ce_shared_make(void);
 

@@ -97,9 +97,7 @@ static int is_unchanged(const char *path, const char *signature)
 		snprintf(now, sizeof now, "errno %d", errno);
 	else
 		snprintf(now, sizeof now, "%llu %lld %lld %lld", (unsigned long long)found.st_ino,
-			 (long long)found.st_size,
-			 (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
-			 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
+			 (long long)found.st_size, ce_in_ns(found.st_mtim), ce_in_ns(found.st_ctim));
 	return strcmp(now, signature) == 0;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "harness.h"
 
 static void join_in_a_child(struct ce_shared *shared)
