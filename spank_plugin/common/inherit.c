@@ -94,8 +94,7 @@ static int adopt_from(int process)
 {
 	size_t size = 0;
 	int found = 0;
-	CE_AUTO_FD fd = openat(process, "environ", O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *block = fd >= 0 ? ce_read_all(fd, MAX_ENVIRONMENT, &size) : NULL;
+	CE_AUTO_FREE char *block = ce_read_path(process, "environ", 0, MAX_ENVIRONMENT, &size);
 
 	for (char *entry = block; entry != NULL && entry < block + size; entry += strlen(entry) + 1)
 		found |= adopt(entry);
@@ -114,9 +113,7 @@ static int is_mine(int process)
 /* Return the pid of the process's parent; 0 if there is none, or none visible from here. */
 static pid_t parent_of(int process)
 {
-	size_t size = 0;
-	CE_AUTO_FD fd = openat(process, "stat", O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, MAX_STAT, &size) : NULL;
+	CE_AUTO_FREE char *text = ce_read_path(process, "stat", 0, MAX_STAT, NULL);
 	/* PID (NAME) STATE PARENT …, and a name may contain anything */
 	const char *name_end = text != NULL ? strrchr(text, ')') : NULL;
 	int parent = 0;

@@ -83,7 +83,8 @@ static char *read_from(int fd, int seekable, size_t limit, size_t *size)
 		return NULL;
 	}
 	buffer[used] = '\0';
-	*size = used;
+	if (size != NULL)
+		*size = used;
 	char *result = buffer;
 	buffer = NULL;
 	return result;
@@ -97,6 +98,13 @@ char *ce_read_all(int fd, size_t limit, size_t *size)
 char *ce_read_file_at(int fd, size_t limit, size_t *size)
 {
 	return read_from(fd, 1, limit, size);
+}
+
+char *ce_read_path(int at, const char *path, int flags, size_t limit, size_t *size)
+{
+	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+
+	return fd >= 0 ? ce_read_all(fd, limit, size) : NULL;
 }
 
 int ce_memory_file(const char *name, const void *data, size_t size)

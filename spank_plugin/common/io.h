@@ -60,12 +60,16 @@ int ce_descriptor(const char *text);
 int ce_write_all(int fd, const void *data, size_t size);
 
 /* Read fd from its current position to its end into a heap buffer that the caller frees; one NUL byte follows
- * the data. Return NULL with errno on failure; EFBIG beyond `limit` bytes. */
+ * the data. `size` may be NULL. Return NULL with errno on failure; EFBIG beyond `limit` bytes. */
 char *ce_read_all(int fd, size_t limit, size_t *size);
 
 /* Read a seekable file from offset 0 to its end, without moving the offset, which other processes may share.
  * Ownership and failure as for ce_read_all. */
 char *ce_read_file_at(int fd, size_t limit, size_t *size);
+
+/* Read the file at `path`, relative to the descriptor `at`; `flags` is O_NOFOLLOW or 0. A FIFO is not waited
+ * for. Ownership and failure as for ce_read_all. */
+char *ce_read_path(int at, const char *path, int flags, size_t limit, size_t *size);
 
 /* Create a memory file with this content, positioned at its start; close-on-exec. Return
  * -1 with errno on failure. */

@@ -82,9 +82,7 @@ int guard_op_create(struct guard *guard, char **args)
 
 static int read_pid(struct guard *guard, const char *path, pid_t *pid)
 {
-	size_t size = 0;
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, 64, &size) : NULL;
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, path, 0, 64, NULL);
 	long value = text != NULL ? strtol(text, NULL, 10) : 0;
 
 	if (value <= 1)

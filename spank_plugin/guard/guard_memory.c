@@ -10,20 +10,14 @@
 
 #include "common/io.h"
 
-enum { MAX_GROUPS = 64 * 1024 };
+enum { MAX_GROUPS = 64 * 1024, MAX_LIMIT = 64 };
 
-static int64_t read_limit(const char *directory, const char *file)
+static int64_t read_limit(const char *file)
 {
-	CE_AUTO_FREE char *path = NULL;
-	char text[32];
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, file, 0, MAX_LIMIT, NULL);
 
-	if (asprintf(&path, "%s/%s", directory, file) < 0)
+	if (text == NULL || text[0] < '0' || text[0] > '9') /* version 2: "max" */
 		return INT64_MAX;
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-	if (n <= 0 || text[0] < '0' || text[0] > '9') /* version 2: "max" */
-		return INT64_MAX;
-	text[n] = '\0';
 	errno = 0;
 	long long limit = strtoll(text, NULL, 10);
 	return errno == 0 ? limit : INT64_MAX;
@@ -35,11 +29,11 @@ static int64_t lowest(const char *base, char *group, const char *file)
 	int64_t least = INT64_MAX;
 
 	for (char *slash = group + strlen(group); slash != NULL; slash = strrchr(group, '/')) {
-		CE_AUTO_FREE char *directory = NULL;
+		CE_AUTO_FREE char *path = NULL;
 		*slash = '\0';
-		if (asprintf(&directory, "%s%s", base, group) < 0)
+		if (asprintf(&path, "%s%s/%s", base, group, file) < 0)
 			break;
-		int64_t limit = read_limit(directory, file);
+		int64_t limit = read_limit(path);
 		least = limit < least ? limit : least;
 	}
 	return least;
@@ -66,10 +60,8 @@ static int64_t limit_of(char *line, const char *root)
 int64_t guard_memory_limit(const char *groups, const char *root)
 {
 	int64_t least = INT64_MAX;
-	size_t size = 0;
 	char *rest = NULL;
-	CE_AUTO_FD fd = open(groups, O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, MAX_GROUPS, &size) : NULL;
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, groups, 0, MAX_GROUPS, NULL);
 
 	if (text == NULL)
 		return INT64_MAX;

@@ -224,8 +224,7 @@ int guard_op_root_copy(struct guard *guard, char **args)
 {
 	const char *source = args[0], *path = args[2], *slash = strrchr(path, '/');
 	size_t size = 0;
-	CE_AUTO_FD from = open(source, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	CE_AUTO_FREE char *content = from >= 0 ? ce_read_all(from, MAX_FILE, &size) : NULL;
+	CE_AUTO_FREE char *content = ce_read_path(AT_FDCWD, source, O_NOFOLLOW, MAX_FILE, &size);
 
 	if (content == NULL)
 		return guard_fail(guard, "cannot read '%s'", source);

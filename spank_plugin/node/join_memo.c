@@ -56,8 +56,7 @@ static int has_content(const char *directory, const char *name, const char *want
 
 	if (length < 0 || (size_t)length >= sizeof path)
 		return 0;
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, MAX_RECORD, &size) : NULL;
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, path, O_NOFOLLOW, MAX_RECORD, &size);
 	return text != NULL && size == strlen(wanted) && memcmp(text, wanted, size) == 0;
 }
 

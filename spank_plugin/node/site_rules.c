@@ -21,16 +21,15 @@ static const char system_place[] = "/etc/container-engine";
 static int file_may_rule(const char *path)
 {
 	size_t size = 0;
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, path, 0, MAX_FILE, &size);
 
-	if (fd < 0)
+	if (text == NULL)
 		return errno != ENOENT;
-	CE_AUTO_FREE char *text = ce_read_all(fd, MAX_FILE, &size);
-	for (size_t i = 0; text != NULL && i < sizeof rules / sizeof rules[0]; i++) {
+	for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
 		if (memmem(text, size, rules[i], strlen(rules[i])) != NULL)
 			return 1;
 	}
-	return text == NULL;
+	return 0;
 }
 
 static int is_read(const char *name)

@@ -150,8 +150,7 @@ static int are_variables_unchanged(struct ce_fields variables, const struct ce_s
 static int is_of_this_boot(const char *boot)
 {
 	size_t size = 0;
-	CE_AUTO_FD fd = open(BOOT, O_RDONLY | O_CLOEXEC);
-	CE_AUTO_FREE char *text = fd >= 0 ? ce_read_all(fd, BOOT_SIZE, &size) : NULL;
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, BOOT, 0, BOOT_SIZE, &size);
 
 	return text != NULL && size > 1 && strlen(boot) == size - 1 && memcmp(text, boot, size - 1) == 0;
 }

@@ -147,7 +147,6 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 {
 	int ends[2];
 	pid_t pid = -1;
-	size_t size = 0;
 
 	*planned = (struct ce_planned){ 0 };
 	CE_AUTO_FREE const char **argv = command(config, caller, words);
@@ -155,7 +154,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
 	int rc = spawn_planner(config, argv, ends[1], &pid);
 	close(ends[1]);
-	CE_AUTO_FREE char *text = rc == 0 ? ce_read_all(ends[0], MAX_PLAN, &size) : NULL;
+	CE_AUTO_FREE char *text = rc == 0 ? ce_read_all(ends[0], MAX_PLAN, NULL) : NULL;
 	int read_errno = errno;
 	close(ends[0]);
 	if (rc != 0)

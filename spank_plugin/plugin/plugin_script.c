@@ -61,18 +61,6 @@ int ce_script_starts_steps(const char *text)
 	return 0;
 }
 
-static char *read_script(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	size_t size = 0;
-
-	if (fd < 0)
-		return NULL;
-	char *text = ce_read_all(fd, LIMIT, &size);
-	close(fd);
-	return text;
-}
-
 /* The path of the note of this slurmstepd's batch script; "" for none. */
 static char note[PATH_MAX];
 
@@ -114,7 +102,7 @@ void ce_script_begin(spank_t spank, const char *environment)
 	if (environment == NULL || !is_batch(spank) || is_on_host(spank) ||
 	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return;
-	CE_AUTO_FREE char *text = read_script(argv[0]);
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, argv[0], 0, LIMIT, NULL);
 	/* ce run also uses the environment, and removes no note */
 	if (note[0] != '\0' && (text == NULL || !has_word(text, strlen(text), "ce run")))
 		ce_note_make(note);

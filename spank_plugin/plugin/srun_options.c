@@ -11,9 +11,7 @@
 
 char *ce_srun_line(size_t *size)
 {
-	CE_AUTO_FD fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-
-	return fd >= 0 ? ce_read_all(fd, 1 << 24, size) : NULL;
+	return ce_read_path(AT_FDCWD, "/proc/self/cmdline", 0, 1 << 24, size);
 }
 
 /* Return whether a word begins with this text: getopt accepts an unambiguous prefix of an option. */

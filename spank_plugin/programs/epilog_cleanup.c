@@ -43,6 +43,8 @@
 #include "common/io.h"
 #include "common/remove_tree.h"
 
+#define BOOT "/proc/sys/kernel/random/boot_id"
+
 enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20 };
 
 struct job {
@@ -56,20 +58,11 @@ struct job {
 
 /* ---- processes --------------------------------------------------------------------------------- */
 
-/* Return the contents of a file below `directory`, NUL-terminated, on the heap; NULL on failure. */
-static char *read_file(int directory, const char *path, size_t *size)
-{
-	CE_AUTO_FD fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	return fd >= 0 ? ce_read_all(fd, MAX_FILE, size) : NULL;
-}
-
 /* Return whether Slurm has put the process into a step of the job, in a cgroup that its user cannot leave. */
 static int is_in_cgroup(int process, const char *id)
 {
-	size_t size = 0;
 	char wanted[64];
-	CE_AUTO_FREE char *text = read_file(process, "cgroup", &size);
+	CE_AUTO_FREE char *text = ce_read_path(process, "cgroup", 0, MAX_FILE, NULL);
 
 	snprintf(wanted, sizeof wanted, "/job_%s/", id);
 	return text != NULL && strstr(text, wanted) != NULL;
@@ -80,7 +73,7 @@ static int has_id(int process, const char *id)
 {
 	static const char name[] = "SLURM_JOB_ID=";
 	size_t size = 0;
-	CE_AUTO_FREE char *block = read_file(process, "environ", &size);
+	CE_AUTO_FREE char *block = ce_read_path(process, "environ", 0, MAX_FILE, &size);
 
 	for (const char *entry = block; entry != NULL && entry < block + size; entry += strlen(entry) + 1) {
 		if (strncmp(entry, name, sizeof name - 1) == 0 && strcmp(entry + sizeof name - 1, id) == 0)
@@ -91,8 +84,7 @@ static int has_id(int process, const char *id)
 
 static int is_in_container(int process)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *text = read_file(process, "mountinfo", &size);
+	CE_AUTO_FREE char *text = ce_read_path(process, "mountinfo", 0, MAX_FILE, NULL);
 	char *rest = text;
 
 	for (char *line = text != NULL ? strsep(&rest, "\n") : NULL; line != NULL;
@@ -135,10 +127,9 @@ static void end_processes(const struct job *job)
 /* Return whether the store at `path` was made since this host's last boot, so by a process of this host. */
 static int is_of_this_host(const char *path)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *boot = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &size);
+	CE_AUTO_FREE char *boot = ce_read_path(AT_FDCWD, BOOT, 0, MAX_FILE, NULL);
 	CE_AUTO_FD directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	CE_AUTO_FREE char *owner = directory >= 0 ? read_file(directory, "owner", &size) : NULL;
+	CE_AUTO_FREE char *owner = directory >= 0 ? ce_read_path(directory, "owner", 0, MAX_FILE, NULL) : NULL;
 
 	if (boot == NULL || owner == NULL)
 		return 0;

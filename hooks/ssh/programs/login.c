@@ -123,8 +123,7 @@ static int take_environment(void)
 						"SSH_AUTH_SOCK", "SSH_ORIGINAL_COMMAND", "DISPLAY" };
 	char *kept[sizeof of_login / sizeof of_login[0]] = { NULL };
 	size_t size = 0;
-	int fd = open(JOB "/environment", O_RDONLY | O_CLOEXEC);
-	char *text = fd >= 0 ? ce_read_all(fd, MAX_SIZE, &size) : NULL;
+	char *text = ce_read_path(AT_FDCWD, JOB "/environment", 0, MAX_SIZE, &size);
 
 	if (text == NULL)
 		return fail("the environment of the tasks");
