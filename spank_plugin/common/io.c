@@ -107,6 +107,16 @@ char *ce_read_path(int at, const char *path, int flags, size_t limit, size_t *si
 	return fd >= 0 ? ce_read_all(fd, limit, size) : NULL;
 }
 
+const char *ce_next_name(DIR *dir)
+{
+	const struct dirent *entry;
+
+	do {
+		entry = dir != NULL ? readdir(dir) : NULL;
+	} while (entry != NULL && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+	return entry != NULL ? entry->d_name : NULL;
+}
+
 int ce_memory_file(const char *name, const void *data, size_t size)
 {
 	CE_AUTO_FD fd = memfd_create(name, MFD_CLOEXEC);

@@ -3,6 +3,7 @@
 #ifndef CE_IO_H
 #define CE_IO_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -44,6 +45,12 @@ static inline size_t ce_count_fds(const int fds[CE_MAX_FDS])
 	return count;
 }
 
+static inline void ce_close_dir(DIR **dir)
+{
+	if (*dir != NULL)
+		closedir(*dir);
+}
+
 static inline void ce_free_ptr(void *pointer)
 {
 	free(*(void **)pointer);
@@ -51,6 +58,7 @@ static inline void ce_free_ptr(void *pointer)
 
 #define CE_AUTO_FD __attribute__((cleanup(ce_close_fd))) int
 #define CE_AUTO_FREE __attribute__((cleanup(ce_free_ptr)))
+#define CE_AUTO_DIR __attribute__((cleanup(ce_close_dir))) DIR
 
 /* Return the open descriptor whose decimal number is `text`, as passed to a program as an argument, and make
  * it close-on-exec. Return -1 for anything else. */
@@ -70,6 +78,9 @@ char *ce_read_file_at(int fd, size_t limit, size_t *size);
 /* Read the file at `path`, relative to the descriptor `at`; `flags` is O_NOFOLLOW or 0. A FIFO is not waited
  * for. Ownership and failure as for ce_read_all. */
 char *ce_read_path(int at, const char *path, int flags, size_t limit, size_t *size);
+
+/* Return the next name in a directory, without "." and ".."; NULL at its end, or if `dir` is NULL. */
+const char *ce_next_name(DIR *dir);
 
 /* Create a memory file with this content, positioned at its start; close-on-exec. Return
  * -1 with errno on failure. */

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "library_check.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
@@ -49,12 +48,10 @@ static struct cache list_defaults(void)
 	struct cache names = { calloc(1, MOST_OF_NAMES), 1 };
 
 	for (size_t i = 0; names.text != NULL && i < sizeof defaults / sizeof defaults[0]; i++) {
-		DIR *directory = opendir(defaults[i]);
-		const struct dirent *entry;
-		while (directory != NULL && (entry = readdir(directory)) != NULL)
-			add_name(&names, entry->d_name);
-		if (directory != NULL)
-			closedir(directory);
+		CE_AUTO_DIR *directory = opendir(defaults[i]);
+		const char *name;
+		while ((name = ce_next_name(directory)) != NULL)
+			add_name(&names, name);
 	}
 	return names;
 }

@@ -1,12 +1,10 @@
 #define _GNU_SOURCE
 #include "remove_tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,17 +39,13 @@ static void remove_below(struct removal *removal, int parent, const char *name, 
 
 static void empty(struct removal *removal, int directory, unsigned level)
 {
-	DIR *dir = fdopendir(directory);
+	CE_AUTO_DIR *dir = fdopendir(directory);
+	const char *name;
 
-	if (dir == NULL) {
+	if (dir == NULL)
 		close(directory);
-		return;
-	}
-	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			remove_below(removal, dirfd(dir), entry->d_name, level);
-	}
-	closedir(dir);
+	while (dir != NULL && (name = ce_next_name(dir)) != NULL)
+		remove_below(removal, dirfd(dir), name, level);
 }
 
 static void remove_below(struct removal *removal, int parent, const char *name, unsigned level)

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "sweep.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <signal.h>
@@ -72,14 +71,12 @@ static int kill_one(int proc, const char *name, is_among_fn *is_among, const str
 
 static int pass(is_among_fn *is_among, const struct stat *namespace)
 {
-	DIR *dir = opendir("/proc");
+	CE_AUTO_DIR *dir = opendir("/proc");
+	const char *name;
 	int killed = 0;
 
-	if (dir == NULL)
-		return 0;
-	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
-		killed += kill_one(dirfd(dir), entry->d_name, is_among, namespace);
-	closedir(dir);
+	while (dir != NULL && (name = ce_next_name(dir)) != NULL)
+		killed += kill_one(dirfd(dir), name, is_among, namespace);
 	return killed;
 }
 

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "site_rules.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -39,15 +38,17 @@ static int is_read(const char *name)
 	return name[0] != '.' && length > tail && strcmp(name + length - tail, ".toml") == 0;
 }
 
-static int entries_may_rule(DIR *stream, const char *directory)
+static int entries_may_rule(const char *directory)
 {
 	char path[PATH_MAX];
-	const struct dirent *entry;
+	const char *name;
+	CE_AUTO_DIR *stream = opendir(directory);
 
-	while (errno = 0, (entry = readdir(stream)) != NULL) {
-		int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-		if (length < 0 || (size_t)length >= sizeof path ||
-		    (is_read(entry->d_name) && file_may_rule(path)))
+	if (stream == NULL)
+		return errno != ENOENT;
+	while (errno = 0, (name = ce_next_name(stream)) != NULL) {
+		int length = snprintf(path, sizeof path, "%s/%s", directory, name);
+		if (length < 0 || (size_t)length >= sizeof path || (is_read(name) && file_may_rule(path)))
 			return 1;
 	}
 	return errno != 0;
@@ -61,12 +62,7 @@ static int place_may_rule(const char *directory)
 	if (length < 0 || (size_t)length >= sizeof path || file_may_rule(path))
 		return 1;
 	snprintf(path, sizeof path, "%s/conf.d", directory);
-	DIR *stream = opendir(path);
-	if (stream == NULL)
-		return errno != ENOENT;
-	int found = entries_may_rule(stream, path);
-	closedir(stream);
-	return found;
+	return entries_may_rule(path);
 }
 
 int ce_site_may_rule(const char *prefix)

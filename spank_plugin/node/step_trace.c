@@ -2,7 +2,6 @@
 #include "step_trace.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,16 +25,13 @@ enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
 /* Return whether there are traces of more than MOST_STEPS steps, or whether that cannot be determined. */
 static int has_too_many(const char *directory)
 {
-	DIR *stream = opendir(directory);
-	const struct dirent *entry;
+	CE_AUTO_DIR *stream = opendir(directory);
+	const char *name;
 	int count = 0;
 
-	if (stream == NULL)
-		return 1;
-	while ((entry = readdir(stream)) != NULL)
-		count += isdigit((unsigned char)entry->d_name[0]) != 0;
-	closedir(stream);
-	return count > MOST_STEPS;
+	while ((name = ce_next_name(stream)) != NULL)
+		count += isdigit((unsigned char)name[0]) != 0;
+	return stream == NULL || count > MOST_STEPS;
 }
 
 static int open_file(struct ce_step_trace *trace, const char *step, const char *node)

@@ -24,7 +24,6 @@
  * The exit code is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -41,11 +40,12 @@
 
 #include "common/become_user.h"
 #include "common/io.h"
+#include "common/memo_file.h"
 #include "common/remove_tree.h"
 
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
-enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20 };
+enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20, OTHERS = 077 };
 
 struct job {
 	const char *id;
@@ -112,14 +112,13 @@ static void end_if_left(int proc, const char *number, const struct job *job)
 
 static void end_processes(const struct job *job)
 {
-	DIR *dir = opendir("/proc");
+	CE_AUTO_DIR *dir = opendir("/proc");
+	const char *name;
 
-	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-			end_if_left(dirfd(dir), entry->d_name, job);
+	while (dir != NULL && (name = ce_next_name(dir)) != NULL) {
+		if (name[0] >= '1' && name[0] <= '9')
+			end_if_left(dirfd(dir), name, job);
 	}
-	if (dir != NULL)
-		closedir(dir);
 }
 
 /* ---- image stores ------------------------------------------------------------------------------ */
@@ -129,7 +128,7 @@ static int is_of_this_host(const char *path)
 {
 	CE_AUTO_FREE char *boot = ce_read_path(AT_FDCWD, BOOT, 0, MAX_FILE, NULL);
 	CE_AUTO_FD directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	CE_AUTO_FREE char *owner = directory >= 0 ? ce_read_path(directory, "owner", 0, MAX_FILE, NULL) : NULL;
+	CE_AUTO_FREE char *owner = ce_read_path(directory, "owner", 0, MAX_FILE, NULL);
 
 	if (boot == NULL || owner == NULL)
 		return 0;
@@ -155,18 +154,17 @@ static void remove_store(int records, const char *record)
 static void remove_stores(const struct job *job)
 {
 	char path[PATH_MAX + 64], prefix[32];
+	const char *name;
 
 	if (job->home[0] != '/')
 		return;
 	snprintf(path, sizeof path, "%s/.local/state/container-engine/void", job->home);
 	snprintf(prefix, sizeof prefix, "%s-", job->id);
-	DIR *dir = opendir(path);
-	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
-			remove_store(dirfd(dir), entry->d_name);
+	CE_AUTO_DIR *dir = opendir(path);
+	while (dir != NULL && (name = ce_next_name(dir)) != NULL) {
+		if (strncmp(name, prefix, strlen(prefix)) == 0)
+			remove_store(dirfd(dir), name);
 	}
-	if (dir != NULL)
-		closedir(dir);
 }
 
 /* ---- records of ssh servers ---------------------------------------------------------------------- */
@@ -188,34 +186,20 @@ static void remove_records_of_step(int parent, const char *step, const char *nod
 static void remove_records(const struct job *job)
 {
 	char path[PATH_MAX + 64];
+	const char *step;
 
 	if (job->home[0] != '/' || job->node == NULL)
 		return;
 	snprintf(path, sizeof path, "%s/.cache/container-engine/ssh/%s", job->home, job->id);
-	DIR *dir = opendir(path);
-	if (dir == NULL)
-		return;
-	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-		if (entry->d_name[0] != '.')
-			remove_records_of_step(dirfd(dir), entry->d_name, job->node);
+	CE_AUTO_DIR *dir = opendir(path);
+	while (dir != NULL && (step = ce_next_name(dir)) != NULL) {
+		if (step[0] != '.')
+			remove_records_of_step(dirfd(dir), step, job->node);
 	}
-	closedir(dir);
 	(void)rmdir(path);
 }
 
 /* ---- containers that lived with the job ---------------------------------------------------------- */
-
-/* Open a directory with containers of the user's. Return -1 if there is none, or if another user has made it
- * or could enter it: then anything of this user's may have been moved into it, to be removed. */
-static int open_kept(int parent, const char *name, const struct job *job)
-{
-	struct stat st;
-
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_uid != job->uid || (st.st_mode & 077) != 0))
-		ce_close_fd(&fd);
-	return fd;
-}
 
 static int is_kept_by(const char *name, const struct job *job)
 {
@@ -225,19 +209,21 @@ static int is_kept_by(const char *name, const struct job *job)
 	       (job->node == NULL || strcmp(name + length + 1, job->node) == 0);
 }
 
-/* Remove what the job has in the directory `name`, and return whether it has anything there. */
+/* Remove what the job has in the directory `name`, and return whether it has anything there. If another user
+ * has made the directory or could enter it, leave it alone: anything of this user's may have been moved into
+ * it, to be removed. */
 static int remove_below(int parent, const char *name, const struct job *job)
 {
-	int fd = open_kept(parent, name, job), found = 0;
-	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-	for (struct dirent *entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-		if (!is_kept_by(entry->d_name, job))
+	int fd = ce_open_own(parent, name, job->uid, OTHERS), found = 0;
+	CE_AUTO_DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const char *container;
+
+	while (dir != NULL && (container = ce_next_name(dir)) != NULL) {
+		if (!is_kept_by(container, job))
 			continue;
-		ce_remove_tree(dirfd(dir), entry->d_name);
+		ce_remove_tree(dirfd(dir), container);
 		found = 1;
 	}
-	if (dir != NULL)
-		closedir(dir);
 	return found;
 }
 
@@ -248,19 +234,19 @@ static int remove_below(int parent, const char *name, const struct job *job)
 static void remove_kept(const struct job *job)
 {
 	char own[64];
-
+	const char *name;
 	int length = snprintf(own, sizeof own, "ce-kept-%u", (unsigned)job->uid);
-	DIR *dir = opendir(job->kept);
+	CE_AUTO_DIR *dir = opendir(job->kept);
+
 	if (dir == NULL)
 		return;
 	(void)remove_below(dirfd(dir), own, job);
-	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-		if (strncmp(entry->d_name, own, (size_t)length) != 0 || entry->d_name[length] != '.')
+	while ((name = ce_next_name(dir)) != NULL) {
+		if (strncmp(name, own, (size_t)length) != 0 || name[length] != '.')
 			continue;
-		if (remove_below(dirfd(dir), entry->d_name, job))
-			(void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+		if (remove_below(dirfd(dir), name, job))
+			(void)unlinkat(dirfd(dir), name, AT_REMOVEDIR);
 	}
-	closedir(dir);
 }
 
 /* ---- the child --------------------------------------------------------------------------------- */

@@ -11,7 +11,6 @@
  * Runs as the user and has no privilege to lose. Static, as ce-init.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +28,7 @@
 #include "common/base_name.h"
 #include "common/error.h"
 #include "common/inherit.h"
+#include "common/io.h"
 
 #define OURS "/.container-engine"
 #define HOST OURS "/host"
@@ -70,11 +70,10 @@ static char *text(const char *format, ...)
 
 static void write_file(const char *path, const char *content)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	CE_AUTO_FD fd = open(path, O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0 || write(fd, content, strlen(content)) < 0)
+	if (fd < 0 || ce_write_all(fd, content, strlen(content)) < 0)
 		fail("cannot write %s", path);
-	close(fd);
 }
 
 /* Return the id to map to: if the site makes users root in their containers, Slurm's programs must
@@ -177,16 +176,15 @@ static int is_hosts(const char *entry)
 /* Take the container's top-level entries, except those that come from the host. */
 static void take_container(void)
 {
-	DIR *dir = opendir("/");
+	CE_AUTO_DIR *dir = opendir("/");
+	const char *entry;
 
 	if (dir == NULL)
 		fail("cannot read /");
-	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-		    strcmp(entry->d_name, OURS + 1) != 0 && !is_hosts(entry->d_name))
-			take_entry(entry->d_name);
+	while ((entry = ce_next_name(dir)) != NULL) {
+		if (strcmp(entry, OURS + 1) != 0 && !is_hosts(entry))
+			take_entry(entry);
 	}
-	closedir(dir);
 }
 
 /* Decode mountinfo, where a space, a tab, a newline and a backslash are written as three octal digits. */
@@ -292,7 +290,7 @@ static char *find_program(void)
 /* Return the loader of an ELF program for this machine, NULL for anything else. */
 static char *loader_of(const char *program)
 {
-	int fd = open(program, O_RDONLY | O_CLOEXEC);
+	CE_AUTO_FD fd = open(program, O_RDONLY | O_CLOEXEC);
 	Elf64_Ehdr head;
 	Elf64_Phdr part;
 	char *loader = NULL;
@@ -310,8 +308,6 @@ static char *loader_of(const char *program)
 		    pread(fd, loader, part.p_filesz, (off_t)part.p_offset) != (ssize_t)part.p_filesz)
 			*loader = '\0';
 	}
-	if (fd >= 0)
-		close(fd);
 	return loader;
 }
 

@@ -27,7 +27,7 @@
 #include "plugin/multi_prog.h"
 #include "plugin/session.h"
 
-enum { MAX_INPUT = 4096, NOBODY = 65534 };
+enum { MOST_INPUT = 4096, NOBODY = 65534 };
 
 static uint64_t state;
 
@@ -41,14 +41,14 @@ static uint32_t random_number(uint32_t below)
 }
 
 struct input {
-	char bytes[MAX_INPUT];
+	char bytes[MOST_INPUT];
 	size_t size;
 };
 
 static void put(struct input *input, const void *bytes, size_t size)
 {
-	if (size > MAX_INPUT - input->size)
-		size = MAX_INPUT - input->size;
+	if (size > MOST_INPUT - input->size)
+		size = MOST_INPUT - input->size;
 	memcpy(input->bytes + input->size, bytes, size);
 	input->size += size;
 }

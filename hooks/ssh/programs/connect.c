@@ -7,7 +7,6 @@
  * the job share. The other container may start later than this one: this program waits for it for a minute.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -49,11 +48,9 @@ static int find_record(const char *node, const char *step, struct place *place)
 
 	if (step != NULL)
 		return read_record(node, step, place);
-	DIR *steps = opendir(NODES);
-	for (struct dirent *entry; !found && steps != NULL && (entry = readdir(steps)) != NULL;)
-		found = entry->d_name[0] != '.' && read_record(node, entry->d_name, place);
-	if (steps != NULL)
-		closedir(steps);
+	CE_AUTO_DIR *steps = opendir(NODES);
+	while (!found && (step = ce_next_name(steps)) != NULL)
+		found = step[0] != '.' && read_record(node, step, place);
 	return found;
 }
 
