@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fields.h"
 #include "common/io.h"
 #include "guard_report.h"
 
@@ -51,41 +52,17 @@ static const struct operation *find_operation(const char *name)
 	return NULL;
 }
 
-/* Return the string at *next and move *next past it; NULL at the end or if no NUL terminates the string. */
-static char *take_string(char **next, const char *end)
-{
-	char *string = *next;
-	char *nul = string < end ? memchr(string, '\0', (size_t)(end - string)) : NULL;
-
-	if (nul == NULL)
-		return NULL;
-	*next = nul + 1;
-	return string;
-}
-
-static char **take_args(char **next, const char *end, long count)
+/* Return the next `count` fields and NULL, on the heap; NULL if there are fewer, or without memory. */
+static char **take_args(struct ce_fields *fields, long long count)
 {
 	char **args = calloc((size_t)count + 1, sizeof *args);
 
-	if (args == NULL)
-		return NULL;
-	for (long i = 0; i < count; i++) {
-		args[i] = take_string(next, end);
-		if (args[i] == NULL) {
-			free(args);
-			return NULL;
-		}
-	}
-	return args;
-}
-
-/* Return the number of arguments, -1 if the text is not a number. */
-static long read_count(const char *text)
-{
-	char *end;
-	long count = strtol(text, &end, 10);
-
-	return *text != '\0' && *end == '\0' ? count : -1;
+	for (long long i = 0; args != NULL && i < count; i++)
+		args[i] = (char *)ce_take(fields);
+	if (!fields->bad)
+		return args;
+	free(args);
+	return NULL;
 }
 
 /* Run the operations that the last one has added, if any. */
@@ -102,26 +79,23 @@ static int run_added(struct guard *guard)
 	return rc;
 }
 
-int guard_run_operations(struct guard *guard, char *specification, size_t size)
+int guard_run_operations(struct guard *guard, const char *specification, size_t size)
 {
-	const char *end = specification + size;
+	struct ce_fields fields = { specification, specification + size, 0 };
 
-	guard->run = guard_run_operations;
-	for (char *next = specification; next < end;) {
-		const char *name = take_string(&next, end);
-		const char *count_text = name != NULL ? take_string(&next, end) : NULL;
-		long count = count_text != NULL ? read_count(count_text) : -1;
-		const struct operation *op = name != NULL ? find_operation(name) : NULL;
+	while (fields.next < fields.end) {
+		const struct operation *op = find_operation(ce_take(&fields));
+		long long count = ce_take_number(&fields);
 		errno = EINVAL;
-		if (op == NULL || count < op->least_args || count > (long)size)
+		if (op == NULL || fields.bad || count < op->least_args || count > (long long)size)
 			return guard_fail(guard, "bad operation in the specification");
-		CE_AUTO_FREE char **args = take_args(&next, end, count);
+		CE_AUTO_FREE char **args = take_args(&fields, count);
 		if (args == NULL)
 			return guard_fail(guard, "specification cut short");
 		guard->stage = op->name;
 		guard_stamp(guard, op->name);
-		guard->rest = next;
-		guard->rest_size = (size_t)(end - next);
+		guard->rest = fields.next;
+		guard->rest_size = (size_t)(fields.end - fields.next);
 		int rc = op->run(guard, args);
 		if (rc < 0 || run_added(guard) < 0)
 			return -1;

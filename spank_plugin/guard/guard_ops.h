@@ -6,7 +6,7 @@
 
 /* Run the whole specification: NUL-terminated strings; for each operation its name, the number of its
  * arguments in decimal, the arguments. Return 0, or -1 after guard_fail. */
-int guard_run_operations(struct guard *guard, char *specification, size_t size);
+int guard_run_operations(struct guard *guard, const char *specification, size_t size);
 
 /* An operation. `args` has at least as many arguments as guard_ops.c requires, followed by NULL. It returns
  * 0, GUARD_REST_DONE if it has taken care of the operations after it, or -1 after guard_fail. */
@@ -80,6 +80,10 @@ guard_operation guard_op_joined;
 /* each SIZE DIR: report a container that the operations after this one make, with a tmpfs of its own over
  * DIR, and make another one by them for each further task that asks. */
 guard_operation guard_op_each;
+
+/* Answer a packet at the socket at which tasks ask for containers. Return 0, or -1 after guard_fail if the
+ * container of a task has ended. */
+int guard_answer_task(struct guard *guard);
 
 /* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */
 guard_operation guard_op_root_setting;

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/fields.h"
 #include "common/io.h"
 #include "common/sweep.h"
 
@@ -73,22 +74,18 @@ static void remove_one(const char *path)
 /* Execute the operations called `wanted`. The text was written by the launcher and is well-formed. */
 static void run_operations(const struct attendant *self, const char *wanted)
 {
-	const char *limit = self->text + self->size;
+	struct ce_fields fields = { self->text, self->text + self->size, 0 };
 	int64_t deadline = ce_now_ms() + STOP_MS;
 
-	for (char *next = self->text; next < limit;) {
+	while (fields.next < fields.end) {
 		char *words[MAX_WORDS + 1] = { NULL };
-		const char *name = next;
-		next += strlen(next) + 1;
-		long count = next < limit ? strtol(next, NULL, 10) : 0;
+		const char *name = ce_take(&fields);
+		long long count = ce_take_number(&fields);
 		if (count < 1 || count > MAX_WORDS)
 			return;
-		next += strlen(next) + 1;
-		for (long i = 0; i < count && next < limit; i++) {
-			words[i] = next;
-			next += strlen(next) + 1;
-		}
-		if (words[count - 1] == NULL || strcmp(name, wanted) != 0)
+		for (long long i = 0; i < count; i++)
+			words[i] = (char *)ce_take(&fields);
+		if (fields.bad || strcmp(name, wanted) != 0)
 			continue;
 		if (strcmp(name, "sweep") == 0)
 			ce_sweep(self->mount_ns);

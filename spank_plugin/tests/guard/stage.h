@@ -30,7 +30,7 @@ static inline void set_up_guard(void)
 static inline int run(const char *specification, size_t size)
 {
 	/* on the heap and of exactly this size, so that a read beyond its end is noticed */
-	char *text = malloc(size > 0 ? size : 1);
+	char *text = calloc(1, size > 0 ? size : 1);
 
 	CHECK(text != NULL);
 	memcpy(text, specification, size);
