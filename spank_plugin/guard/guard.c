@@ -160,20 +160,18 @@ static int join_namespaces(struct guard *guard, int user_ns)
 static int make_namespaces(struct guard *guard)
 {
 	unsigned uid = geteuid(), gid = getegid();
-	char map[64];
+	char uids[64], gids[64];
 
 	guard->stage = "namespaces";
 	if (unshare(CLONE_NEWUSER) < 0)
 		return guard_fail(guard, "cannot make a user namespace");
+	snprintf(uids, sizeof uids, "0 %u 1", uid);
+	snprintf(gids, sizeof gids, "0 %u 1", gid);
 	/* Only one id is mapped, which needs no /etc/subuid and no setuid helper. Unless setgroups is denied
 	 * first, the kernel lets only root write a gid map. */
-	if (write_map(guard, "/proc/self/setgroups", "deny") < 0)
-		return -1;
-	snprintf(map, sizeof map, "0 %u 1", uid);
-	if (write_map(guard, "/proc/self/uid_map", map) < 0)
-		return -1;
-	snprintf(map, sizeof map, "0 %u 1", gid);
-	if (write_map(guard, "/proc/self/gid_map", map) < 0)
+	if (write_map(guard, "/proc/self/setgroups", "deny") < 0 ||
+	    write_map(guard, "/proc/self/uid_map", uids) < 0 ||
+	    write_map(guard, "/proc/self/gid_map", gids) < 0)
 		return -1;
 	return make_process_namespace(guard);
 }

@@ -16,10 +16,6 @@
 #include "common/io.h"
 #include "guard_ops.h"
 
-#ifndef AT_RECURSIVE
-#define AT_RECURSIVE 0x8000
-#endif
-
 static const struct {
 	const char *name;
 	uint64_t attribute;

@@ -68,14 +68,6 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 	return 0;
 }
 
-/* Return 0 for the wait status of a program that ended with exit code 0, else -1 after guard_fail. */
-static int judge(struct guard *guard, const char *what, int status)
-{
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	return guard_fail_ended(guard, what, status);
-}
-
 int guard_run(struct guard *guard, const char *what, char *const argv[], const char *copy, int output)
 {
 	int status = 0;
@@ -83,5 +75,7 @@ int guard_run(struct guard *guard, const char *what, char *const argv[], const c
 
 	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
 		return -1;
-	return judge(guard, what, status);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return guard_fail_ended(guard, what, status);
 }

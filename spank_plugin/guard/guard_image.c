@@ -35,13 +35,12 @@ int guard_op_fuse(struct guard *guard, char **args)
 }
 
 /* Wait until the kernel and the FUSE server of a mount have greeted each other. A server that cannot read the
- * file ends, and its output is the cause; a later access would only fail with ENOTCONN. Return 0, or -1 after
- * guard_fail. */
-static int check_server(struct guard *guard, const char *dir)
+ * file ends, and its output is the cause; a later access would only fail with ENOTCONN. */
+int guard_op_served(struct guard *guard, char **args)
 {
 	struct stat st;
 
-	if (stat(dir, &st) == 0)
+	if (stat(args[0], &st) == 0)
 		return 0;
 	for (int i = 0; i < 20; i++) {
 		if (guard_events(guard, 10) < 0)
@@ -75,7 +74,7 @@ static char *overlay_options(char **args)
 int guard_op_overlay(struct guard *guard, char **args)
 {
 	for (char **image = args + 3; *image != NULL; image++) {
-		if (check_server(guard, *image) < 0)
+		if (guard_op_served(guard, image) < 0)
 			return -1;
 	}
 	CE_AUTO_FREE char *options = overlay_options(args);
@@ -91,9 +90,4 @@ int guard_op_overlay(struct guard *guard, char **args)
 		return guard_fail(guard, "cannot mount the image's overlay");
 	guard_keep_root(guard, args[2]);
 	return 0;
-}
-
-int guard_op_served(struct guard *guard, char **args)
-{
-	return check_server(guard, args[0]);
 }

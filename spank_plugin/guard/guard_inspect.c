@@ -46,11 +46,8 @@ int guard_op_note(struct guard *guard, char **args)
 	errno = EMSGSIZE;
 	if (length > MAX_NOTE)
 		return guard_fail(guard, "a note of %zu bytes", length);
-	packet = malloc(length + 1);
-	if (packet == NULL)
+	if (asprintf(&packet, "%c%s", CE_REPORT_NOTE, args[0]) < 0)
 		return guard_fail(guard, "out of memory");
-	packet[0] = CE_REPORT_NOTE;
-	memcpy(packet + 1, args[0], length);
 	if (ce_send(guard->control, packet, length + 1, NULL, 0) < 0)
 		return guard_fail(guard, "cannot report to the launcher");
 	return 0;

@@ -30,9 +30,6 @@
 #ifndef FUSE_DEV_IOC_CLONE
 #define FUSE_DEV_IOC_CLONE _IOR(229, 0, uint32_t)
 #endif
-#ifndef AT_RECURSIVE
-#define AT_RECURSIVE 0x8000
-#endif
 
 int guard_op_keep(struct guard *guard, char **args)
 {

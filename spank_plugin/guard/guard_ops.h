@@ -4,6 +4,11 @@
 
 #include "guard.h"
 
+/* for operations that mount; not in <fcntl.h> of older C libraries */
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
+
 /* Run the whole specification: NUL-terminated strings; for each operation its name, the number of its
  * arguments in decimal, the arguments. Return 0, or -1 after guard_fail. */
 int guard_run_operations(struct guard *guard, const char *specification, size_t size);

@@ -13,10 +13,6 @@
 #include "common/io.h"
 #include "guard_ops.h"
 
-#ifndef AT_RECURSIVE
-#define AT_RECURSIVE 0x8000
-#endif
-
 enum { MAX_FILE = 16 << 20, MAX_TRIES = 100000 };
 
 /* Open `path` as a process whose root is `root` would: symlinks of the image, even absolute ones and those
@@ -82,13 +78,13 @@ int guard_op_root_dir(struct guard *guard, char **args)
 	return 0;
 }
 
-/* Open the directory of `path`, creating it if it is missing; -1 with errno. */
-static int open_parent(int root, const char *path)
+/* Open the directory of `path`; with `is_made`, make it if it is missing. Return -1 with errno. */
+static int open_parent(int root, const char *path, int is_made)
 {
 	const char *slash = strrchr(path, '/');
 	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
 
-	if (parent == NULL || make_path(root, parent) < 0)
+	if (parent == NULL || (is_made && make_path(root, parent) < 0))
 		return -1;
 	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
 }
@@ -102,7 +98,7 @@ static int open_place(int root, const char *path, int is_dir)
 		return place;
 	if (is_dir)
 		return make_path(root, path) < 0 ? -1 : open_in_root(root, path, O_PATH, 0);
-	CE_AUTO_FD parent = open_parent(root, path);
+	CE_AUTO_FD parent = open_parent(root, path, 1);
 	CE_AUTO_FD file = parent < 0 ? -1
 				     : open_in_root(root, path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
 	return file < 0 ? -1 : open_in_root(root, path, O_PATH, 0);
@@ -137,7 +133,7 @@ int guard_op_root_link(struct guard *guard, char **args)
 {
 	const char *path = args[1];
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path) : -1;
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 1) : -1;
 
 	if (dir < 0 || (symlinkat(args[2], dir, strrchr(path, '/') + 1) < 0 && errno != EEXIST))
 		return guard_fail(guard, "cannot make the link '%s' in the image", path);
@@ -169,7 +165,7 @@ int guard_op_root_first(struct guard *guard, char **args)
 	const char *path = args[1], *line = args[2];
 	size_t size = 0;
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path) : -1;
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 1) : -1;
 
 	if (dir < 0)
 		return guard_fail(guard, "cannot open '%s' in the image", path);
@@ -189,13 +185,12 @@ int guard_op_root_first(struct guard *guard, char **args)
 
 int guard_op_root_setting(struct guard *guard, char **args)
 {
-	const char *path = args[1], *text = args[2], *slash = strrchr(path, '/');
+	const char *path = args[1], *text = args[2];
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
 
-	if (root < 0 || parent == NULL)
+	if (root < 0)
 		return guard_fail(guard, "cannot make '%s' in the image", path);
-	CE_AUTO_FD dir = open_in_root(root, parent, O_PATH | O_DIRECTORY, 0);
+	CE_AUTO_FD dir = open_parent(root, path, 0);
 	if (dir < 0)
 		return 0;
 	CE_AUTO_FD file = open_regular(guard, root, path, O_TRUNC);
@@ -222,28 +217,26 @@ static int replace_file(int dir, const char *name, const char *content, size_t s
 
 int guard_op_root_copy(struct guard *guard, char **args)
 {
-	const char *source = args[0], *path = args[2], *slash = strrchr(path, '/');
+	const char *source = args[0], *path = args[2];
 	size_t size = 0;
 	CE_AUTO_FREE char *content = ce_read_path(AT_FDCWD, source, O_NOFOLLOW, MAX_FILE, &size);
 
 	if (content == NULL)
 		return guard_fail(guard, "cannot read '%s'", source);
 	CE_AUTO_FD root = open_root(args[1]);
-	CE_AUTO_FD dir = root >= 0 && slash != NULL ? open_parent(root, path) : -1;
-	if (dir < 0 || replace_file(dir, slash + 1, content, size) < 0)
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 1) : -1;
+	if (dir < 0 || replace_file(dir, strrchr(path, '/') + 1, content, size) < 0)
 		return guard_fail(guard, "cannot write '%s' in the image", path);
 	return 0;
 }
 
 int guard_op_root_remove(struct guard *guard, char **args)
 {
-	const char *path = args[1], *slash = strrchr(path, '/');
-	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+	const char *path = args[1];
 	CE_AUTO_FD root = open_root(args[0]);
-	const char *above = parent != NULL && parent[0] == '\0' ? "/" : parent;
-	CE_AUTO_FD dir = root >= 0 && above != NULL ? open_in_root(root, above, O_PATH | O_DIRECTORY, 0) : -1;
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 0) : -1;
 
-	if (dir < 0 || unlinkat(dir, slash + 1, 0) < 0)
+	if (dir < 0 || unlinkat(dir, strrchr(path, '/') + 1, 0) < 0)
 		return guard_fail(guard, "cannot remove '%s' from the image", path);
 	return 0;
 }
