@@ -11,6 +11,7 @@
 #include "base_name.h"
 #include "help.h"
 #include "io.h"
+#include "word_list.h"
 
 #define INSTEAD "srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH: ce help mpi)"
 #define OF_THE_HOST                                                                                \
@@ -25,41 +26,25 @@
 
 enum kind { UNKNOWN, HYDRA, OPEN_MPI };
 
-static int is_one_of(const char *word, const char *const *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(word, words[i]) == 0)
-			return 1;
-	}
-	return 0;
-}
-
-#define IS_ONE_OF(word, words) is_one_of(word, words, sizeof(words) / sizeof((words)[0]))
-
 static int is_mpirun(const char *command)
 {
-	static const char *const names[] = { "mpirun",		"mpiexec",	 "mpiexec.hydra",
-					     "mpirun.mpich",	"mpiexec.mpich", "mpirun.openmpi",
-					     "mpiexec.openmpi", "orterun",	 "prterun" };
-
-	return IS_ONE_OF(ce_base_name(command), names);
+	return ce_is_in(" mpirun mpiexec mpiexec.hydra mpirun.mpich mpiexec.mpich mpirun.openmpi "
+			"mpiexec.openmpi orterun prterun ",
+			ce_base_name(command));
 }
 
 /* Return whether an option chooses another launcher, or only asks for information, or there are no arguments
  * at all. */
 static int has_choice(enum kind kind, int argc, char **argv)
 {
-	static const char *const any[] = {
-		"-launcher", "--launcher", "-launcher-exec", "-bootstrap", "--bootstrap", "-bootstrap-exec",
-		"-rmk",	     "--rmk",	   "plm",	     "ras",	   "-h",	  "-help",
-		"--help",    "-V",	   "-version",	     "--version",  "-info"
-	};
+	static const char any[] =
+		" -launcher --launcher -launcher-exec -bootstrap --bootstrap -bootstrap-exec -rmk --rmk plm "
+		"ras -h -help --help -V -version --version -info ";
 	/* Open MPI starts a daemon on these nodes only; Hydra calls srun all the same. */
-	static const char *const hosts[] = { "-H",	   "-host",	   "--host",	   "-hostfile",
-					     "--hostfile", "-machinefile", "--machinefile" };
+	static const char hosts[] = " -H -host --host -hostfile --hostfile -machinefile --machinefile ";
 
 	for (int i = 1; i < argc; i++) {
-		if (IS_ONE_OF(argv[i], any) || (kind == OPEN_MPI && IS_ONE_OF(argv[i], hosts)))
+		if (ce_is_in(any, argv[i]) || (kind == OPEN_MPI && ce_is_in(hosts, argv[i])))
 			return 1;
 	}
 	return argc < 2;

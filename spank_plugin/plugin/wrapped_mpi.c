@@ -13,6 +13,7 @@
 #include "common/io.h"
 #include "common/mpirun.h"
 #include "common/uses_mpi.h"
+#include "common/word_list.h"
 
 /* Wrappers are short; of longer texts only the beginning is read, so that a launch never waits for this. */
 enum { MOST_TEXT = 16 * 1024, MOST_WORDS = 256 };
@@ -21,23 +22,15 @@ enum { MOST_TEXT = 16 * 1024, MOST_WORDS = 256 };
  * any. */
 #define SEPARATORS " \t\r\n;&|()<>\"'`"
 
-static int is_one_of(const char *words, const char *name)
-{
-	char word[32];
-
-	return strchr(name, ' ') == NULL && snprintf(word, sizeof word, " %s ", name) < (int)sizeof word &&
-	       strstr(words, word) != NULL;
-}
-
 static int is_shell(const char *command)
 {
-	return is_one_of(" sh bash dash ash ksh zsh ", ce_base_name(command));
+	return ce_is_in(" sh bash dash ash ksh zsh ", ce_base_name(command));
 }
 
 /* Return whether the command executes a command among its arguments. */
 static int is_wrapper(const char *command)
 {
-	return is_one_of(" env nice nohup time timeout setsid stdbuf numactl taskset chrt ionice exec strace "
+	return ce_is_in(" env nice nohup time timeout setsid stdbuf numactl taskset chrt ionice exec strace "
 			 "ltrace perf valgrind gdb catchsegv xvfb-run ",
 			 ce_base_name(command));
 }
