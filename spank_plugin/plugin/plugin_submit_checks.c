@@ -10,39 +10,28 @@
 
 #include "common/base_name.h"
 #include "common/help.h"
-#include "common/io.h"
 #include "common/say.h"
-#include "srun_options.h"
-
-/* Return whether the word is a program that has an option --environment of its own. */
-static int knows_environments(const char *word)
-{
-	static const char *const names[] = { "ce", "srun", "sbatch", "salloc" };
-
-	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-		if (ce_is_called(word, names[i]))
-			return 1;
-	}
-	return 0;
-}
+#include "common/word_list.h"
 
 /* Return whether the line has words for several commands: components of a heterogeneous step, or a program
  * with an option --environment of its own. */
-static int has_other_commands(const char *line, size_t size)
+static int has_other_commands(const struct ce_line *line)
 {
-	for (const char *word = line + strlen(line) + 1; word < line + size; word += strlen(word) + 1) {
-		if (strcmp(word, ":") == 0 || knows_environments(word))
+	const char *end = line->text + line->size;
+
+	for (const char *word = line->text + strlen(line->text) + 1; word < end; word += strlen(word) + 1) {
+		if (strcmp(word, ":") == 0 || ce_is_in(" ce srun sbatch salloc ", ce_base_name(word)))
 			return 1;
 	}
 	return 0;
 }
 
 /* Return --environment=NAME if it follows the command, else NULL. */
-static const char *late_option(const char *line, size_t size)
+static const char *late_option(const struct ce_line *line)
 {
-	const char *word = has_other_commands(line, size) ? NULL : ce_srun_command(line, size);
+	const char *word = has_other_commands(line) ? NULL : ce_srun_command(line);
 
-	for (; word != NULL && word < line + size; word += strlen(word) + 1) {
+	for (; word != NULL && word < line->text + line->size; word += strlen(word) + 1) {
 		if (strncmp(word, "--environment=", 14) == 0 || strncmp(word, "--edf=", 6) == 0)
 			return word;
 	}
@@ -67,9 +56,9 @@ static int is_environment(const char *value)
 	       (strchr(value, '/') == NULL || (size > 5 && strcmp(value + size - 5, ".toml") == 0));
 }
 
-enum ce_note ce_check_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE])
+enum ce_note ce_check_misplaced(const struct ce_line *line, char note[CE_NOTE_SIZE])
 {
-	const char *late = late_option(line, size), *container = ce_srun_value(line, size, "--container");
+	const char *late = late_option(line), *container = ce_srun_value(line, "--container");
 
 	if (container != NULL && !is_bundle(container)) {
 		snprintf(note, CE_NOTE_SIZE,
@@ -91,9 +80,8 @@ int ce_submit_check_line(struct ce_error *err)
 {
 	static int warned;
 	char note[CE_NOTE_SIZE];
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
-	enum ce_note kind = line != NULL ? ce_check_misplaced(line, size, note) : CE_NOTE_NONE;
+	CE_AUTO_LINE line = ce_srun_line();
+	enum ce_note kind = line.text != NULL ? ce_check_misplaced(&line, note) : CE_NOTE_NONE;
 
 	if (kind == CE_NOTE_REFUSAL)
 		return ce_fail_below(err, CE_HELP_CONTAINER_OF_SLURM, "%s", note);

@@ -3,9 +3,8 @@
 #ifndef CE_PLUGIN_SUBMIT_CHECKS_H
 #define CE_PLUGIN_SUBMIT_CHECKS_H
 
-#include <stddef.h>
-
 #include "common/error.h"
+#include "srun_options.h"
 
 enum { CE_NOTE_SIZE = 512 };
 enum ce_note { CE_NOTE_NONE, CE_NOTE_WARNING, CE_NOTE_REFUSAL };
@@ -13,8 +12,8 @@ enum ce_note { CE_NOTE_NONE, CE_NOTE_WARNING, CE_NOTE_REFUSAL };
 /* Check whether srun's command line has an option that looks as if it chose the container and does not, and
  * put a line about it into `note`: --environment after the command, or Slurm's own --container with something
  * that is not an OCI bundle. Return CE_NOTE_REFUSAL if that is the name or the file of an environment,
- * CE_NOTE_WARNING for the others, else CE_NOTE_NONE. The words of `line` are each followed by a NUL. */
-enum ce_note ce_check_misplaced(const char *line, size_t size, char note[CE_NOTE_SIZE]);
+ * CE_NOTE_WARNING for the others, else CE_NOTE_NONE. */
+enum ce_note ce_check_misplaced(const struct ce_line *line, char note[CE_NOTE_SIZE]);
 
 /* Check this srun's command line in this way. Return -1 with the error for a refusal, else 0, after a warning
  * that is printed only once. */

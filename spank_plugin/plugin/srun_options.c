@@ -7,21 +7,43 @@
 
 #include "carry.h"
 #include "common/io.h"
+#include "common/word_list.h"
 #include "multi_prog.h"
 
-char *ce_srun_line(size_t *size)
+struct ce_line ce_srun_line(void)
 {
-	return ce_read_path(AT_FDCWD, "/proc/self/cmdline", 0, 1 << 24, size);
+	struct ce_line line = { NULL, 0 };
+
+	line.text = ce_read_path(AT_FDCWD, "/proc/self/cmdline", 0, 1 << 24, &line.size);
+	return line;
+}
+
+void ce_free_line(struct ce_line *line)
+{
+	free((char *)line->text);
+}
+
+/* Return the word after this one; NULL at the end. */
+static const char *next_word(const struct ce_line *line, const char *word)
+{
+	const char *next = word + strlen(word) + 1;
+
+	return next < line->text + line->size ? next : NULL;
+}
+
+static int begins_with(const char *word, const char *beginning)
+{
+	return strncmp(word, beginning, strlen(beginning)) == 0;
 }
 
 /* Return whether a word begins with this text: getopt accepts an unambiguous prefix of an option. */
-static int has_word(const char *line, size_t size, const char *beginning)
+static int has_word(const struct ce_line *line, const char *beginning)
 {
-	for (const char *word = line; word != NULL && word < line + size; word += strlen(word) + 1) {
-		if (strncmp(word, beginning, strlen(beginning)) == 0)
-			return 1;
-	}
-	return 0;
+	const char *word = line->size > 0 ? line->text : NULL;
+
+	while (word != NULL && !begins_with(word, beginning))
+		word = next_word(line, word);
+	return word != NULL;
 }
 
 static void note(const char *variable, int is_so)
@@ -34,39 +56,26 @@ static void note(const char *variable, int is_so)
 
 int ce_srun_is_multi_prog(int argc, char *const *argv)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return has_word(line, size, "--mul") && ce_multi_prog_given(line, size, argc, argv);
+	return has_word(&line, "--mul") && ce_multi_prog_given(line.text, line.size, argc, argv);
 }
 
 int ce_srun_broadcasts(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return getenv("SLURM_BCAST") != NULL || has_word(line, size, "--bc");
+	return getenv("SLURM_BCAST") != NULL || has_word(&line, "--bc");
 }
 
 /* Return whether the word is an option that never has the next word as its value. The list has those that
  * users often give. */
 static int is_flag(const char *word)
 {
-	static const char *const flags[] = { "-E",	     "-H",	     "-O",
-					     "-Q",	     "-X",	     "-k",
-					     "-l",	     "-s",	     "-u",
-					     "-v",	     "--bcast",	     "--contiguous",
-					     "--exact",	     "--exclusive",  "--hold",
-					     "--label",	     "--multi-prog", "--no-kill",
-					     "--overcommit", "--overlap",    "--oversubscribe",
-					     "--pty",	     "--quiet",	     "--spread-job",
-					     "--unbuffered", "--verbose" };
-
-	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-		if (strcmp(word, flags[i]) == 0)
-			return 1;
-	}
-	return 0;
+	return ce_is_in(" -E -H -O -Q -X -k -l -s -u -v --bcast --contiguous --exact --exclusive --hold "
+			"--label --multi-prog --no-kill --overcommit --overlap --oversubscribe --pty --quiet "
+			"--spread-job --unbuffered --verbose ",
+			word);
 }
 
 /* Return whether the next word may be the value of this one: "-n" or "--nodes", not "-n2" or "--nodes=2". */
@@ -76,21 +85,22 @@ static int may_take_next(const char *word)
 	       (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
 }
 
-/* Return the word after this one; NULL at the end. */
-static const char *next_word(const char *word, const char *line, size_t size)
+/* Return the word after this option and its value, or after srun itself, the line's first word; NULL at the
+ * end. */
+static const char *word_after(const struct ce_line *line, const char *option)
 {
-	const char *next = word + strlen(word) + 1;
+	const char *word = next_word(line, option);
 
-	return next < line + size ? next : NULL;
+	if (word != NULL && word[0] != '-' && option != line->text && may_take_next(option))
+		word = next_word(line, word);
+	return word;
 }
 
-/* Return the next option of srun after this word; NULL if the command follows, or nothing. */
-static const char *next_option(const char *before, const char *line, size_t size)
+/* Return the next option of srun after this one; NULL if the command follows, or nothing. */
+static const char *next_option(const struct ce_line *line, const char *before)
 {
-	const char *word = next_word(before, line, size);
+	const char *word = word_after(line, before);
 
-	if (word != NULL && word[0] != '-' && before != line && may_take_next(before))
-		word = next_word(word, line, size);
 	return word != NULL && word[0] == '-' && strcmp(word, "--") != 0 ? word : NULL;
 }
 
@@ -103,120 +113,113 @@ static int is_option(const char *word, const char *option)
 	       (length == 2 || word[length] == '\0' || word[length] == '=');
 }
 
-static const char *find_option(const char *line, size_t size, const char *option)
+/* Return the first option of srun that `is` takes for the wanted one; NULL if there is none. */
+static const char *find(const struct ce_line *line, int (*is)(const char *, const char *), const char *wanted)
 {
-	const char *word = line != NULL && size > 0 ? next_option(line, line, size) : NULL;
+	const char *word = line->size > 0 ? next_option(line, line->text) : NULL;
 
-	while (word != NULL && !is_option(word, option))
-		word = next_option(word, line, size);
+	while (word != NULL && !is(word, wanted))
+		word = next_option(line, word);
 	return word;
+}
+
+static int has_option(const struct ce_line *line, const char *option)
+{
+	return find(line, is_option, option) != NULL;
+}
+
+static int has_beginning(const struct ce_line *line, const char *beginning)
+{
+	return find(line, begins_with, beginning) != NULL;
 }
 
 void ce_srun_note_options(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
 	/* getopt accepts "--mp=pmix", too */
-	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(line, size, "--mp"));
-	note(CE_CARRY_CHDIR,
-	     find_option(line, size, "--chdir") != NULL || find_option(line, size, "-D") != NULL);
-	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(line, size, "--task-p"));
+	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(&line, "--mp"));
+	note(CE_CARRY_CHDIR, has_option(&line, "--chdir") || has_option(&line, "-D"));
+	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(&line, "--task-p"));
 }
 
 int ce_srun_has_option(const char *option)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return find_option(line, size, option) != NULL;
-}
-
-/* Return whether an option of srun begins with this text. */
-static int has_beginning(const char *line, size_t size, const char *beginning)
-{
-	const char *word = line != NULL && size > 0 ? next_option(line, line, size) : NULL;
-
-	while (word != NULL && strncmp(word, beginning, strlen(beginning)) != 0)
-		word = next_option(word, line, size);
-	return word != NULL;
+	return has_option(&line, option);
 }
 
 int ce_srun_is_for_shell(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return has_beginning(line, size, "--inte") && !has_beginning(line, size, "--env") &&
-	       !has_beginning(line, size, "--edf") && !has_beginning(line, size, "--container-");
+	return has_beginning(&line, "--inte") && !has_beginning(&line, "--env") &&
+	       !has_beginning(&line, "--edf") && !has_beginning(&line, "--container-");
 }
 
 /* Return the next word after which a component begins; NULL if there is none. */
-static const char *next_component(const char *before, const char *line, size_t size)
+static const char *next_component(const struct ce_line *line, const char *before)
 {
-	const char *word = next_word(before, line, size);
+	const char *word = next_word(line, before);
 
 	while (word != NULL && strcmp(word, ":") != 0)
-		word = next_word(word, line, size);
+		word = next_word(line, word);
 	return word;
 }
 
 int ce_srun_may_hide_command(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return line == NULL || next_component(line, line, size) != NULL || getenv("SLURM_BCAST") != NULL ||
-	       has_word(line, size, "--bc") || has_word(line, size, "--as") ||
-	       has_word(line, size, "--het") || has_word(line, size, "--pack");
+	return line.text == NULL || next_component(&line, line.text) != NULL ||
+	       getenv("SLURM_BCAST") != NULL || has_word(&line, "--bc") || has_word(&line, "--as") ||
+	       has_word(&line, "--het") || has_word(&line, "--pack");
 }
 
 int ce_srun_hides_command(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return getenv("SLURM_BCAST") != NULL || has_beginning(line, size, "--bc") ||
-	       has_beginning(line, size, "--as");
+	return getenv("SLURM_BCAST") != NULL || has_beginning(&line, "--bc") || has_beginning(&line, "--as");
 }
 
 int ce_srun_may_ask(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
+	CE_AUTO_LINE line = ce_srun_line();
 
-	return line == NULL || has_word(line, size, "--en") || has_word(line, size, "--ed") ||
-	       has_word(line, size, "--cont");
+	return line.text == NULL || has_word(&line, "--en") || has_word(&line, "--ed") ||
+	       has_word(&line, "--cont");
 }
 
 int ce_srun_has_prolog(void)
 {
-	size_t size = 0;
-	CE_AUTO_FREE char *line = ce_srun_line(&size);
-	int has = line == NULL;
+	CE_AUTO_LINE line = ce_srun_line();
+	int has = line.text == NULL;
 
-	for (const char *before = line; before != NULL && !has; before = next_component(before, line, size))
-		has = has_beginning(before, (size_t)(line + size - before), "--task-p");
+	for (const char *begin = line.text; begin != NULL && !has; begin = next_component(&line, begin)) {
+		const struct ce_line component = { begin, (size_t)(line.text + line.size - begin) };
+		has = has_beginning(&component, "--task-p");
+	}
 	return has;
 }
 
-const char *ce_srun_value(const char *line, size_t size, const char *option)
+const char *ce_srun_value(const struct ce_line *line, const char *option)
 {
-	const char *word = find_option(line, size, option), *value = word != NULL ? strchr(word, '=') : NULL;
+	const char *word = find(line, is_option, option), *value = word != NULL ? strchr(word, '=') : NULL;
 
 	if (word == NULL)
 		return NULL;
-	return value != NULL ? value + 1 : next_word(word, line, size);
+	return value != NULL ? value + 1 : next_word(line, word);
 }
 
-const char *ce_srun_command(const char *line, size_t size)
+const char *ce_srun_command(const struct ce_line *line)
 {
-	const char *last = line, *word = size > 0 ? next_option(line, line, size) : NULL;
+	const char *last = line->text;
 
-	for (; word != NULL; word = next_option(word, line, size))
+	if (line->size == 0)
+		return NULL;
+	for (const char *word = next_option(line, last); word != NULL; word = next_option(line, word))
 		last = word;
-	word = size > 0 ? next_word(last, line, size) : NULL;
-	if (word != NULL && word[0] != '-' && last != line && may_take_next(last))
-		word = next_word(word, line, size);
-	return word;
+	return word_after(line, last);
 }

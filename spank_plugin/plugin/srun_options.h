@@ -4,8 +4,17 @@
 
 #include <stddef.h>
 
-/* Return the words of this process's command line, each followed by a NUL, on the heap. NULL on failure. */
-char *ce_srun_line(size_t *size);
+/* The words of a command line, each followed by a NUL; `text` is on the heap, NULL if it cannot be read. */
+struct ce_line {
+	const char *text;
+	size_t size;
+};
+
+void ce_free_line(struct ce_line *line);
+#define CE_AUTO_LINE __attribute__((cleanup(ce_free_line))) struct ce_line
+
+/* Return this process's command line. */
+struct ce_line ce_srun_line(void);
 
 /* Record in variables for the nodes (carry.h) whether --mpi, --chdir or --task-prolog was given, on this
  * process's command line or, except --chdir, in Slurm's variables. For --mpi and --task-prolog, an argument
@@ -43,10 +52,10 @@ int ce_srun_may_ask(void);
 /* Return whether --task-prolog is given, for any component. */
 int ce_srun_has_prolog(void);
 
-/* Return the value of a long option of srun on a line of ce_srun_line; NULL if it is absent. */
-const char *ce_srun_value(const char *line, size_t size, const char *option);
+/* Return the value of a long option of srun; NULL if it is absent. */
+const char *ce_srun_value(const struct ce_line *line, const char *option);
 
 /* Return the first word of the command, with the "--" before it if any; NULL if there is none. */
-const char *ce_srun_command(const char *line, size_t size);
+const char *ce_srun_command(const struct ce_line *line);
 
 #endif

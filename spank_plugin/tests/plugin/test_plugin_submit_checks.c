@@ -11,7 +11,6 @@
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
-#include "plugin/srun_options.h"
 
 static char note[CE_NOTE_SIZE];
 static enum ce_note kind;
@@ -25,7 +24,7 @@ static const char *said_of(const char *words)
 	snprintf(line, sizeof line, "%s", words);
 	for (size_t i = 0; i < size; i++)
 		line[i] = line[i] == ' ' ? '\0' : line[i];
-	kind = ce_check_misplaced(line, size, note);
+	kind = ce_check_misplaced(&(const struct ce_line){ line, size }, note);
 	return kind != CE_NOTE_NONE ? note : "";
 }
 
