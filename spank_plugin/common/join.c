@@ -45,13 +45,6 @@ void ce_container_close(struct ce_container *container)
 	container->entrypoint_output = NULL;
 }
 
-static int refuse_privileges(const struct ce_container *container, struct ce_error *err)
-{
-	if (!container->may_gain && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return ce_fail(err, "cannot set no_new_privs: %s", strerror(errno));
-	return 0;
-}
-
 int ce_join(const struct ce_container *container, struct ce_error *err)
 {
 	int has_pids = 0;
@@ -75,8 +68,8 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 		return ce_fail_below(err, CE_HELP_WORKDIR_MISSING,
 				     "workdir '%s': cannot change to it in the container: %s",
 				     container->workdir, strerror(errno));
-	if (refuse_privileges(container, err) < 0)
-		return -1;
+	if (!container->may_gain && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return ce_fail(err, "cannot set no_new_privs: %s", strerror(errno));
 	/* root in the container is still the user, who cannot change owners or become another user */
 	if (geteuid() == 0 && ce_fakeroot() < 0)
 		return ce_fail(err, "cannot install the filter for root in the container: %s",

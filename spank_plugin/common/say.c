@@ -27,13 +27,12 @@ static uint64_t hash(uint64_t value, const char *text)
 
 int ce_claim_message(int directory, const char *planned, const char *message)
 {
-	char name[32], numbers[17];
+	char name[32];
 	uint64_t value = 0xCBF29CE484222325;
 
 	for (; *planned != '\0'; planned++)
 		value = (value ^ (unsigned char)*planned) * 0x100000001B3;
-	snprintf(numbers, sizeof numbers, "%016llx", (unsigned long long)hash(value, message));
-	snprintf(name, sizeof name, "said-%s", numbers);
+	snprintf(name, sizeof name, "said-%016llx", (unsigned long long)hash(value, message));
 	if (directory < 0)
 		return 1;
 	CE_AUTO_FD fd = openat(directory, name,

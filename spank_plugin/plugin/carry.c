@@ -44,11 +44,6 @@ void ce_carry_forget(void)
 	unsetenv(CE_CARRY_KEPT);
 }
 
-int ce_carry_is_there(char **environment)
-{
-	return ce_variable(environment, CE_CARRY_COUNT) != NULL;
-}
-
 const char *ce_variable(char **environment, const char *name)
 {
 	size_t length = strlen(name);

@@ -46,9 +46,6 @@ void ce_carry_forget(void);
  * there is none or it is incomplete. Does not change `environment`. */
 char *ce_carry_get(char **environment);
 
-/* Return whether srun has carried a text, complete or not. */
-int ce_carry_is_there(char **environment);
-
 /* Return the value of a variable in an environment; NULL if it is unset. */
 const char *ce_variable(char **environment, const char *name);
 

@@ -56,15 +56,11 @@ static int take_pyxis(int index, const char *argument, int remote)
 	return given[count] != NULL ? (count++, 0) : -1;
 }
 
-static char name_environment[] = "environment", name_edf[] = "edf";
-static char value_name[] = "NAME|PATH";
-static char usage_environment[] =
-	"run inside the container that this environment definition file describes";
-static char usage_edf[] = "the same as --environment";
-
+/* Slurm does not change the strings. */
 static struct spank_option options[] = {
-	{ name_environment, value_name, usage_environment, 1, 0, take },
-	{ name_edf, value_name, usage_edf, 1, 0, take },
+	{ (char *)"environment", (char *)"NAME|PATH",
+	  (char *)"run inside the container that this environment definition file describes", 1, 0, take },
+	{ (char *)"edf", (char *)"NAME|PATH", (char *)"the same as --environment", 1, 0, take },
 };
 
 int ce_options_register(spank_t spank, int with_pyxis)

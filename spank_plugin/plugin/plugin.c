@@ -81,15 +81,6 @@ static pid_t stepd;
  * same file share this state. */
 static int loaded;
 
-int slurm_spank_init(spank_t spank, int argc, char **argv);
-int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv);
-int slurm_spank_local_user_init(spank_t spank, int argc, char **argv);
-int slurm_spank_user_init(spank_t spank, int argc, char **argv);
-int slurm_spank_task_init(spank_t spank, int argc, char **argv);
-int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv);
-int slurm_spank_task_exit(spank_t spank, int argc, char **argv);
-int slurm_spank_exit(spank_t spank, int argc, char **argv);
-
 int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
 	spank_context_t context = spank_context();

@@ -173,7 +173,7 @@ int ce_step_unmark(spank_t spank)
 		     ce_unmark_argv(argv);
 
 	return marked || (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
-			  ce_carry_is_there(environment));
+			  ce_variable(environment, CE_CARRY_COUNT) != NULL);
 }
 
 void ce_step_refuse(struct ce_step *step)

@@ -128,12 +128,11 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 /* Return whether salloc has started this srun; salloc has then printed where its shell runs. */
 static int is_of_salloc(void)
 {
-	char path[32], name[16];
+	char path[32];
 
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
-	CE_AUTO_FD comm = open(path, O_RDONLY | O_CLOEXEC);
-	return comm >= 0 && read(comm, name, sizeof name) == (ssize_t)strlen("salloc\n") &&
-	       memcmp(name, "salloc\n", 7) == 0;
+	CE_AUTO_FREE char *name = ce_read_path(AT_FDCWD, path, 0, 64, NULL);
+	return name != NULL && strcmp(name, "salloc\n") == 0;
 }
 
 /* Print why a command has no container, if its job has one or its user may have meant one. */

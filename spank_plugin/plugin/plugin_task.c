@@ -277,7 +277,7 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 		rc = enter(step, spank, config, &container, err);
 	if (rc == 0)
 		ce_shared_join(step->launcher.shared);
-	if (container.notices != NULL && container.notices[0] != '\0')
+	if (container.notices != NULL)
 		say_once(spank, "warning", container.notices);
 	if (rc == 0 && is_first_task(spank))
 		(void)ce_write_all(STDOUT_FILENO, container.entrypoint_output,

@@ -96,11 +96,11 @@ TEST("what another srun carried is taken out before this one plans")
 	struct ce_error err = CE_ERROR_INIT;
 
 	clearenv();
-	CHECK_INT(ce_carry_is_there(environ), 0);
+	CHECK_INT(ce_variable(environ, CE_CARRY_COUNT) != NULL, 0);
 	CHECK_INT(ce_carry_put(CE_WORD_PLAN "{}", 1, &err), 0);
-	CHECK_INT(ce_carry_is_there(environ), 1);
+	CHECK_INT(ce_variable(environ, CE_CARRY_COUNT) != NULL, 1);
 	ce_carry_forget();
-	CHECK_INT(ce_carry_is_there(environ), 0);
+	CHECK_INT(ce_variable(environ, CE_CARRY_COUNT) != NULL, 0);
 	CHECK(ce_carry_get(environ) == NULL);
 	clearenv();
 }
