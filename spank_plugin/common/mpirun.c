@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base_name.h"
 #include "help.h"
 #include "io.h"
+#include "program.h"
 #include "word_list.h"
 
 #define INSTEAD "srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH: ce help mpi)"

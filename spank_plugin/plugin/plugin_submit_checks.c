@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/help.h"
+#include "common/program.h"
 #include "common/say.h"
 #include "common/word_list.h"
 

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/io.h"
 #include "common/mpirun.h"
+#include "common/program.h"
 #include "common/uses_mpi.h"
 #include "common/word_list.h"
 

@@ -18,7 +18,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/ce_join.h"
 #include "common/help.h"
 #include "common/hints.h"
@@ -27,6 +26,7 @@
 #include "common/library_check.h"
 #include "common/mpirun.h"
 #include "common/pmix_root.h"
+#include "common/program.h"
 #include "common/say.h"
 #include "common/seccomp_profile.h"
 

@@ -20,9 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/error.h"
 #include "common/io.h"
+#include "common/program.h"
 #include "common/sweep.h"
 
 enum { GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };

@@ -25,10 +25,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/error.h"
 #include "common/inherit.h"
 #include "common/io.h"
+#include "common/program.h"
 
 #define OURS "/.container-engine"
 #define HOST OURS "/host"

@@ -26,10 +26,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/error.h"
 #include "common/fakeroot.h"
 #include "common/io.h"
+#include "common/program.h"
 
 extern char **environ;
 

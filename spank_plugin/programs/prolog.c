@@ -15,11 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/ce_join.h"
 #include "common/error.h"
 #include "common/help.h"
 #include "common/planner_output.h"
+#include "common/program.h"
 
 static int has_plan(void)
 {

@@ -22,10 +22,10 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "common/base_name.h"
 #include "common/error.h"
 #include "common/exec_check.h"
 #include "common/io.h"
+#include "common/program.h"
 #include "plan_memo.h"
 
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };

@@ -1,6 +1,6 @@
 /* The last component of a path. */
-#ifndef CE_BASE_NAME_H
-#define CE_BASE_NAME_H
+#ifndef CE_PROGRAM_H
+#define CE_PROGRAM_H
 
 #include <string.h>
 
