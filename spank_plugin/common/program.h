@@ -1,8 +1,11 @@
-/* The last component of a path. */
+/* The name by which a program was called, and where it is installed. */
 #ifndef CE_PROGRAM_H
 #define CE_PROGRAM_H
 
+#include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 static inline const char *ce_base_name(const char *path)
 {
@@ -15,6 +18,26 @@ static inline const char *ce_base_name(const char *path)
 static inline int ce_is_called(const char *path, const char *name)
 {
 	return strcmp(ce_base_name(path), name) == 0;
+}
+
+#define CE_LIBEXEC "/libexec/container-engine/"
+
+/* Return where the engine is installed, on the heap: this program is PREFIX/libexec/container-engine/NAME.
+ * Return NULL with errno, which is ENOENT if it is elsewhere. */
+static inline char *ce_find_prefix(void)
+{
+	char path[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+	size_t tail = strlen(CE_LIBEXEC);
+
+	if (length < 0)
+		return NULL;
+	path[length] = '\0';
+	size_t size = (size_t)(ce_base_name(path) - path);
+	if (size > tail && strncmp(path + size - tail, CE_LIBEXEC, tail) == 0)
+		return strndup(path, size - tail);
+	errno = ENOENT;
+	return NULL;
 }
 
 #endif

@@ -34,6 +34,7 @@
 #include "common/exec_check.h"
 #include "common/io.h"
 #include "common/planner_output.h"
+#include "common/program.h"
 #include "common/protocol.h"
 #include "door.h"
 #include "join_memo.h"
@@ -43,7 +44,6 @@
 #include "start_memo.h"
 #include "step_trace.h"
 
-#define PLACE "/libexec/container-engine/ce-node"
 #define NODE_NAME "SLURMD_NODENAME" /* set by the plugin, from the environment of the first task */
 
 enum { MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
@@ -498,25 +498,6 @@ static void undo(struct start *start)
 	free(start->environment);
 }
 
-/* ---- its command line -------------------------------------------------------------------------- */
-
-/* Return where the engine is installed, by the location of this program; NULL with errno. */
-static const char *find_prefix(void)
-{
-	static char path[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-	size_t tail = strlen(PLACE);
-
-	if (length < 0)
-		return NULL;
-	path[length] = '\0';
-	errno = ENOENT;
-	if ((size_t)length <= tail || strcmp(path + length - tail, PLACE) != 0)
-		return NULL;
-	path[(size_t)length - tail] = '\0';
-	return path;
-}
-
 int main(int argc, char **argv)
 {
 	struct start start = {
@@ -533,7 +514,7 @@ int main(int argc, char **argv)
 			return CE_EXIT_ENGINE;
 	}
 	start.trace = (struct ce_step_trace){ -1, -1, NULL };
-	start.prefix = find_prefix();
+	start.prefix = ce_find_prefix();
 	start.node = getenv(NODE_NAME);
 	const char *begun = argv[1 + CE_ARG_BEGUN];
 	start.moments.launch = ce_is_number(begun) ? atoll(begun) : 0;

@@ -42,20 +42,13 @@ static const char *get_variable(void *context, const char *name)
 	return getenv(name);
 }
 
-/* Open the site's profile for tasks. This program is below PREFIX/libexec/container-engine. */
+/* Open the site's profile for tasks. */
 static int open_profile(struct ce_container *container, struct ce_error *err)
 {
-	char prefix[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", prefix, sizeof prefix - 1);
+	CE_AUTO_FREE char *prefix = ce_find_prefix();
 
-	if (length < 0)
+	if (prefix == NULL)
 		return ce_fail(err, "/proc/self/exe: %s", strerror(errno));
-	prefix[length] = '\0';
-	for (int i = 0; i < 3; i++) {
-		char *slash = strrchr(prefix, '/');
-		if (slash != NULL)
-			*slash = '\0';
-	}
 	return ce_profile_of_site(prefix, &container->profile, err);
 }
 

@@ -31,7 +31,6 @@
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 
 #define HELD "CE_HELD_"
-#define PLACE "/libexec/container-engine/ce-start"
 #define REMEMBERED "--remembered=" CE_VERSION
 
 static const struct start {
@@ -82,26 +81,6 @@ static int hold(char **environment)
 			return -1;
 	}
 	return 0;
-}
-
-/* Return where the engine is installed, by the location of this program, on the heap; NULL after a
- * message. */
-static char *find_prefix(void)
-{
-	char path[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-	size_t tail = strlen(PLACE);
-
-	if (length < 0) {
-		fail("/proc/self/exe", strerror(errno));
-		return NULL;
-	}
-	path[length] = '\0';
-	if ((size_t)length <= tail || strcmp(path + length - tail, PLACE) != 0) {
-		fail(path, "is not where `make install` put it");
-		return NULL;
-	}
-	return strndup(path, (size_t)length - tail);
 }
 
 /* Become Python with the script, and `first` before the words of our own command line. On failure return the
@@ -220,10 +199,11 @@ int main(int argc, char **argv)
 {
 	static const char *const none[MAX_FIRST + 1] = { NULL };
 	const char *path = (const char *)getauxval(AT_EXECFN);
-	CE_AUTO_FREE char *prefix = find_prefix();
+	CE_AUTO_FREE char *prefix = ce_find_prefix();
 
 	if (prefix == NULL)
-		return CE_EXIT_ENGINE;
+		return fail("/proc/self/exe",
+			    errno == ENOENT ? "is not where `make install` put it" : strerror(errno));
 	if (path != NULL && ce_is_called(path, "plan"))
 		return plan(prefix, argc, argv);
 	return become(meant(path), prefix, none, argc > 0 ? argv + 1 : argv);
