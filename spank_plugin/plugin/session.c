@@ -103,7 +103,7 @@ static int is_killed_with_tasks(void)
 
 static int claim(const struct ce_launcher *launcher)
 {
-	return launcher->shared != NULL && atomic_exchange(&launcher->shared->reported, 1) == 0;
+	return atomic_exchange(&launcher->shared->reported, 1) == 0;
 }
 
 static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
@@ -121,6 +121,7 @@ static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_S
 static void *watch_session(void *unused)
 {
 	char cause[CE_CAUSE_SIZE];
+	struct ce_end end;
 
 	(void)unused;
 	wait_for_end();
@@ -131,12 +132,13 @@ static void *watch_session(void *unused)
 	if (atomic_load(&watch.ending) || is_killed_with_tasks())
 		return NULL;
 	find_cause(watch.launcher, cause);
-	if (watch.launcher->shared == NULL || claim(watch.launcher))
+	if (claim(watch.launcher))
 		watch.report(watch.context, cause);
 	kill_tasks();
 	/* The processes that the tasks have started, in any session or process group,
 	 * have lost their file system. */
-	ce_end_run(watch.launcher);
+	ce_end_begin(&end, watch.launcher);
+	ce_end_finish(&end);
 	return NULL;
 }
 

@@ -31,21 +31,31 @@ enum { SAVE_TEXT_SIZE = 8 * 1024 + 1 };
 /* the numbers of the descriptors that the child keeps; all others from slurmstepd are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_PROCESS, CHILD_FIRST_CLOSED };
 
-/* The message of a child that reports a death to the user; a child without one ends the session. */
-struct duty {
+/* Work for a child that becomes the user. */
+struct errand {
+	uid_t uid;
+	gid_t gid;
+	const struct ce_launcher *launcher; /* NULL: it needs nothing of the session */
+	void (*work)(const void *context);
+	const void *context;
+};
+
+/* A death to report to the user. */
+struct death {
+	const struct ce_shared *shared;
 	const char *planned, *cause;
 };
 
 /* Return whether this node is to print the message. The directory of the marks may be on the file server that
  * has caused the death, and not answer: then another node may print the message, too, which is better than
  * nothing. */
-static int claim_soon(int marks, const struct duty *duty)
+static int claim_soon(int marks, const struct death *death)
 {
 	siginfo_t end = { .si_status = 0 };
 	pid_t pid = fork();
 
 	if (pid == 0)
-		_exit(ce_claim_message(marks, duty->planned, duty->cause) ? 0 : 1);
+		_exit(ce_claim_message(marks, death->planned, death->cause) ? 0 : 1);
 	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
 	if (child < 0)
 		return 1;
@@ -62,29 +72,29 @@ const char *ce_end_help(const char *cause)
 									 : CE_HELP_CONTAINER_DIED;
 }
 
-static void tell(int reply, const struct ce_shared *shared, const struct duty *duty)
+static void tell(const void *context)
 {
+	const struct death *death = context;
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	(void)ce_reply_look(reply, &container, &err);
-	if (claim_soon(container.marks, duty))
-		ce_say_error(shared != NULL ? shared->node : NULL, duty->cause, ce_end_help(duty->cause));
+	(void)ce_reply_look(CHILD_REPLY, &container, &err);
+	if (claim_soon(container.marks, death))
+		ce_say_error(death->shared->node, death->cause, ce_end_help(death->cause));
 	ce_container_close(&container);
 	ce_error_clear(&err);
 }
 
 /* Let the launcher save the container, and print what became of it. */
-static void save(int reply, int gate, const struct ce_shared *shared)
+static void save(const char *node)
 {
 	static const char unsaved[] =
 		"--container-save: nothing was saved: the process that saves the container was killed, "
 		"for example by scancel or a time limit";
-	const char *node = shared != NULL ? shared->node : NULL;
 	char text[SAVE_TEXT_SIZE];
 
-	(void)ce_send(gate, SAVING_WORD, 1, NULL, 0);
-	if (ce_reply_await_save(reply, CHILD_PROCESS, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
+	(void)ce_send(CHILD_GATE, SAVING_WORD, 1, NULL, 0);
+	if (ce_reply_await_save(CHILD_REPLY, CHILD_PROCESS, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
 		ce_say(node, "saved", text + 1);
 		return;
 	}
@@ -97,20 +107,21 @@ static void save(int reply, int gate, const struct ce_shared *shared)
 
 /* End the session, and kill what a task has left running: its image is no longer served, and it would
  * keep the container's mounts. */
-static void end_session(int reply, int life, int gate, const struct ce_shared *shared)
+static void end_session(const void *context)
 {
+	const struct ce_shared *shared = context;
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	/* Without an answer there is no session to end cleanly. */
-	int rc = ce_reply_look(reply, &container, &err);
+	int rc = ce_reply_look(CHILD_REPLY, &container, &err);
 	if (rc == 0 && container.is_saved)
-		save(reply, gate, shared);
+		save(shared->node);
 	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; on a busy
 	 * machine the tasks may end before it has done so. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
 		ce_pidfd_kill(container.launcher, SIGKILL);
-	shutdown(life, SHUT_RDWR);
+	shutdown(CHILD_LIFE, SHUT_RDWR);
 	if (rc == 0) {
 		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
 			ce_pidfd_kill(container.guard, SIGKILL);
@@ -127,15 +138,22 @@ static void end_session(int reply, int life, int gate, const struct ce_shared *s
 	ce_error_clear(&err);
 }
 
-/* Move the descriptors to their fixed numbers, without one overwriting another, and close all others. */
+/* Move the gate and the session's descriptors to their fixed numbers, without one overwriting another, and
+ * close all others. */
 static int keep_only(int gate, const struct ce_launcher *launcher)
 {
-	int kept[] = { gate, launcher->reply, launcher->life, ce_launcher_process(launcher) };
+	int kept[] = { gate, -1, -1, -1 };
 	enum { KEPT = sizeof kept / sizeof kept[0] };
 
+	if (launcher != NULL) {
+		kept[1] = launcher->reply;
+		kept[2] = launcher->life;
+		kept[3] = ce_launcher_process(launcher);
+	}
 	for (int i = 0; i < KEPT; i++)
 		kept[i] = fcntl(kept[i], F_DUPFD_CLOEXEC, CHILD_FIRST_CLOSED);
-	if (kept[0] < 0 || kept[1] < 0 || close_range(CHILD_GATE, CHILD_FIRST_CLOSED - 1, 0) < 0)
+	if (kept[0] < 0 || (launcher != NULL && kept[1] < 0) ||
+	    close_range(CHILD_GATE, CHILD_FIRST_CLOSED - 1, 0) < 0)
 		return -1;
 	for (int i = 0; i < KEPT; i++) {
 		if (kept[i] >= 0 && dup2(kept[i], CHILD_GATE + i) < 0)
@@ -145,19 +163,16 @@ static int keep_only(int gate, const struct ce_launcher *launcher)
 }
 
 /* Do the child's work; never return. */
-static void be_child(int gate, const struct ce_launcher *launcher, const struct duty *duty)
+static void be_child(int gate, const struct errand *errand)
 {
 	char word;
 
 	/* signals meant for slurmstepd, and its handlers, must not affect this process */
 	ce_default_signals();
-	if (keep_only(gate, launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
-	    ce_become_user(launcher->uid, launcher->gid, NULL, 0) != NULL)
+	if (keep_only(gate, errand->launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
+	    ce_become_user(errand->uid, errand->gid, NULL, 0) != NULL)
 		_exit(1);
-	if (duty != NULL)
-		tell(CHILD_REPLY, launcher->shared, duty);
-	else
-		end_session(CHILD_REPLY, CHILD_LIFE, CHILD_GATE, launcher->shared);
+	errand->work(errand->context);
 	/* done; the parent closes its ends of the session's sockets before it closes the gate */
 	(void)ce_send(CHILD_GATE, DONE_WORD, 1, NULL, 0);
 	ce_look(CHILD_GATE, 0, &word, 1);
@@ -177,43 +192,31 @@ static void wait_for_child(int child, int limit_ms)
 	waitid(P_PIDFD, (id_t)child, &end, WEXITED | WNOHANG);
 }
 
-/* Fork a child that starts its work once a byte arrives at the gate. Return its pidfd, or -1, and our end of
- * the gate in *gate. Until the byte arrives the child cannot have ended, so its pid is still its own when the
- * pidfd is opened. */
-static int start_child(const struct ce_launcher *launcher, const struct duty *duty, int *gate)
+/* Fork a child that starts its work once a byte arrives at the gate, and send that: until then the child
+ * cannot have ended, so its pid is still its own when the pidfd is opened. Return 0, or -1 on failure; call
+ * ce_end_finish in either case. */
+static int start_child(struct ce_end *end, const struct errand *errand)
 {
 	int ends[2];
 
-	*gate = -1;
+	*end = (struct ce_end){ -1, -1 };
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -1;
 	pid_t pid = fork();
 	if (pid == 0)
-		be_child(ends[0], launcher, duty);
+		be_child(ends[0], errand);
 	close(ends[0]);
-	*gate = ends[1];
-	return pid > 0 ? ce_pidfd_open(pid) : -1;
+	end->gate = ends[1];
+	end->child = pid > 0 ? ce_pidfd_open(pid) : -1;
+	return end->child >= 0 ? ce_send(end->gate, "g", 1, NULL, 0) : -1;
 }
 
 void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context)
 {
-	int ends[2];
-	char word;
+	const struct errand errand = { uid, gid, NULL, work, context };
+	struct ce_end end;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-		return;
-	pid_t pid = fork();
-	if (pid == 0) {
-		ce_default_signals();
-		if (dup2(ends[0], CHILD_GATE) < 0 || close_range(CHILD_GATE + 1, ~0U, 0) < 0 ||
-		    read(CHILD_GATE, &word, 1) != 1 || ce_become_user(uid, gid, NULL, 0) != NULL)
-			_exit(1);
-		work(context);
-		_exit(0);
-	}
-	close(ends[0]);
-	struct ce_end end = { .gate = ends[1], .child = pid > 0 ? ce_pidfd_open(pid) : -1 };
-	(void)ce_send(end.gate, "g", 1, NULL, 0);
+	(void)start_child(&end, &errand);
 	ce_end_finish(&end);
 }
 
@@ -231,11 +234,11 @@ static void wait_for_save(int gate, const struct ce_launcher *launcher)
 
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 {
+	const struct errand errand = { launcher->uid, launcher->gid, launcher, end_session,
+				       launcher->shared };
 	char word = 0;
 
-	end->child = start_child(launcher, NULL, &end->gate);
-	if (end->child < 0 || ce_send(end->gate, "g", 1, NULL, 0) < 0 ||
-	    !ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS))
+	if (start_child(end, &errand) < 0 || !ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS))
 		return;
 	if (ce_look(end->gate, 0, &word, 1) == 1 && word == SAVING_WORD[0] && read(end->gate, &word, 1) == 1)
 		wait_for_save(end->gate, launcher);
@@ -249,21 +252,13 @@ void ce_end_finish(struct ce_end *end)
 	ce_close_fd(&end->child);
 }
 
-void ce_end_run(const struct ce_launcher *launcher)
-{
-	struct ce_end end;
-
-	ce_end_begin(&end, launcher);
-	ce_end_finish(&end);
-}
-
 void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause)
 {
-	const struct duty duty = { planned, cause };
+	const struct death death = { launcher->shared, planned, cause };
+	const struct errand errand = { launcher->uid, launcher->gid, launcher, tell, &death };
 	struct ce_end end;
 
-	end.child = start_child(launcher, &duty, &end.gate);
-	if (end.child >= 0 && ce_send(end.gate, "g", 1, NULL, 0) == 0)
+	if (start_child(&end, &errand) == 0)
 		ce_wait_readable(end.gate, ce_now_ms() + TELL_WAIT_MS);
 	ce_end_finish(&end);
 }

@@ -22,9 +22,6 @@ struct ce_end {
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher);
 void ce_end_finish(struct ce_end *end);
 
-/* Begin and finish, for a caller that keeps its own descriptors of the session. */
-void ce_end_run(const struct ce_launcher *launcher);
-
 /* Report to the user why the container died, unless this step has reported it already (`planned`: say.h);
  * wait a second at most. This, too, runs in a child that has become the user: the directory that records
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */

@@ -20,8 +20,6 @@ void ce_shared_join(struct ce_shared *shared)
 {
 	int64_t none = 0, when = ce_now_ns();
 
-	if (shared == NULL)
-		return;
 	atomic_compare_exchange_strong(&shared->first_join, &none, when);
 	/* of two tasks that join at the same moment, either may be recorded as the last */
 	atomic_store(&shared->last_join, when);
@@ -38,14 +36,11 @@ void ce_shared_name(struct ce_shared *shared, const char *name)
 void ce_shared_write(const struct ce_shared *shared, int trace)
 {
 	char line[192];
-
-	if (trace < 0)
-		return;
 	int n = snprintf(line, sizeof line,
 			 "{\"end\":%lld,\"first_join\":%lld,\"last_join\":%lld,\"joined\":%lld}\n",
-			 (long long)ce_now_ns(), shared ? (long long)shared->first_join : 0,
-			 shared ? (long long)shared->last_join : 0,
-			 shared ? (long long)shared->joined : 0);
+			 (long long)ce_now_ns(), (long long)shared->first_join, (long long)shared->last_join,
+			 (long long)shared->joined);
+
 	/* one write, so that a line is either complete or absent; it is lost if the disk is full */
 	if (write(trace, line, (size_t)n) < 0)
 		return;

@@ -25,14 +25,14 @@ struct ce_shared {
 /* Map memory that children share, freed when the process ends. Return NULL on failure. */
 struct ce_shared *ce_shared_make(void);
 
-/* Record that a task has joined. In the task; `shared` may be NULL. */
+/* Record that a task has joined. In the task. */
 void ce_shared_join(struct ce_shared *shared);
 
 /* Record the node's name, the same in each task. `shared` and `name` may be NULL. */
 void ce_shared_name(struct ce_shared *shared, const char *name);
 
 /* Append one line of JSON to the trace, with the current time as the end. Runs as the user, who decides what
- * `trace` is. `shared` may be NULL, `trace` -1. */
+ * `trace` is; it may be -1. */
 void ce_shared_write(const struct ce_shared *shared, int trace);
 
 #endif

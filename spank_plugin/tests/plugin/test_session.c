@@ -34,7 +34,7 @@ static void connect_launcher(void)
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, life), 0);
 	launcher = (struct ce_launcher){ .reply = reply[0], .life = life[0], .process = process[0],
 					 .start = { -1, -1, -1, -1, -1, -1 },
-					 .uid = getuid(), .gid = getgid() };
+					 .uid = getuid(), .gid = getgid(), .shared = ce_shared_make() };
 	their_reply = reply[1];
 	their_life = life[1];
 	their_process = process[1];

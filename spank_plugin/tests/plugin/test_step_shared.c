@@ -51,15 +51,3 @@ TEST("the end is one line of JSON behind what the launcher wrote")
 		 "{}\n{\"end\":%lld,\"first_join\":5,\"last_join\":7,\"joined\":2}\n", end);
 	CHECK_TEXT(text, wanted);
 }
-
-TEST("without a trace, or without shared memory, nothing happens")
-{
-	int trace = memfd_create("trace", MFD_CLOEXEC);
-	char text[256] = "";
-
-	ce_shared_join(NULL);
-	ce_shared_write(NULL, -1);
-	ce_shared_write(NULL, trace);
-	CHECK(pread(trace, text, sizeof text - 1, 0) > 0);
-	CHECK_CONTAINS(text, "\"first_join\":0,\"last_join\":0,\"joined\":0}\n");
-}
