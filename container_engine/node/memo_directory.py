@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-# must match spank_plugin/node/memo_directory.h
+# must match spank_plugin/node/start_memo.h
 _TEMPORARY = "/var/tmp"
 
 

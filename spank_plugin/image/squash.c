@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <lzo/lzo1x.h>
 #include <sqfs/error.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "squash_inner.h"
-#include "squash_lzo.h"
 
 uint64_t squash_root(const struct squash *squash)
 {
@@ -27,12 +27,55 @@ void squash_statfs(const struct squash *squash, struct statvfs *st)
 	st->f_namemax = 256;
 }
 
+/* ---- LZO, which libsquashfs lacks and images of other engines use ------------------------------ */
+
+static void free_lzo(sqfs_object_t *object)
+{
+	free(object);
+}
+
+static sqfs_object_t *copy_lzo(const sqfs_object_t *object)
+{
+	sqfs_compressor_t *made = malloc(sizeof *made);
+
+	if (made)
+		memcpy(made, object, sizeof *made);
+	return (sqfs_object_t *)made;
+}
+
+static sqfs_s32 uncompress_lzo(sqfs_compressor_t *compressor, const sqfs_u8 *in, sqfs_u32 size,
+			       sqfs_u8 *out, sqfs_u32 room)
+{
+	lzo_uint length = room;
+
+	(void)compressor;
+	if (lzo1x_decompress_safe(in, size, out, &length, NULL) != LZO_E_OK)
+		return SQFS_ERROR_COMPRESSOR;
+	return (sqfs_s32)length;
+}
+
+/* Create a compressor for reading, as sqfs_compressor_create does. */
+static int create_lzo(sqfs_compressor_t **compressor)
+{
+	sqfs_compressor_t *made = calloc(1, sizeof *made);
+
+	if (!made)
+		return SQFS_ERROR_ALLOC;
+	made->base.destroy = free_lzo;
+	made->base.copy = copy_lzo;
+	made->do_block = uncompress_lzo;
+	*compressor = made;
+	return 0;
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------- */
+
 static int open_compressor(struct squash *squash)
 {
 	sqfs_compressor_config_t config;
 
 	if (squash->super.compression_id == SQFS_COMP_LZO)
-		return squash_lzo(&squash->cmp);
+		return create_lzo(&squash->cmp);
 	int rc = sqfs_compressor_config_init(&config, squash->super.compression_id,
 					     squash->super.block_size, SQFS_COMP_FLAG_UNCOMPRESS);
 
@@ -116,19 +159,6 @@ struct squash *squash_file(const char *path, const char **why)
 	    (squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY)) != NULL)
 		return squash;
 	*why = strerror(errno);
-	squash_close(squash);
-	return NULL;
-}
-
-struct squash *squash_open(const char *path, const char **why)
-{
-	struct squash *squash = squash_file(path, why);
-
-	if (!squash)
-		return NULL;
-	*why = squash_load(squash);
-	if (!*why)
-		return squash;
 	squash_close(squash);
 	return NULL;
 }

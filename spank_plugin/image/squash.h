@@ -11,12 +11,9 @@
 
 struct squash;
 
-/* Open a file and read its tables. NULL if it cannot be read as SquashFS; `why` is then a static
- * text, or strerror's for errno. */
-struct squash *squash_open(const char *path, const char **why);
-/* Do the same in two steps: open the file without reading from it, then read its tables. squash_load returns
- * NULL, or why they cannot be read. */
+/* Open a file without reading from it. NULL if that fails; `why` is then strerror's text. */
 struct squash *squash_file(const char *path, const char **why);
+/* Read the file's tables. Return NULL, or a static text that says why they cannot be read as SquashFS. */
 const char *squash_load(struct squash *squash);
 /* Stop the thread of squash_free_when_idle, and free everything. */
 void squash_close(struct squash *squash);

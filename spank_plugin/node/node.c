@@ -38,7 +38,6 @@
 #include "common/protocol.h"
 #include "door.h"
 #include "join_memo.h"
-#include "memo_directory.h"
 #include "reply.h"
 #include "site_rules.h"
 #include "start_memo.h"

@@ -19,11 +19,12 @@
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
 enum { SIGNATURE = PATH_MAX + 160, BOOT_SIZE = 64, DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000 };
+enum { OTHERS = 077 };
 
 const char *const ce_start_variables[CE_START_VARIABLES] = { "SLURM_STEP_NUM_NODES", "SLURM_NNODES",
 							     "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP" };
 
-/* ---- its name ---------------------------------------------------------------------------------- */
+/* ---- its name and directory -------------------------------------------------------------------- */
 
 /* Continue the CRC with a variable as a memo has it: "=" and the value, or "-". */
 static uint32_t crc_of_variable(uint32_t crc, const char *value)
@@ -41,6 +42,17 @@ void ce_start_name(const struct ce_start_wanted *wanted, char name[CE_START_NAME
 		crc = crc_of_variable(crc, ce_step_variable(wanted->env, ce_start_variables[i]));
 	crc = ce_crc(crc, wanted->plan, strlen(wanted->plan));
 	snprintf(name, CE_START_NAME, "%08x.%zu", crc, strlen(wanted->plan));
+}
+
+int ce_own_starts(const char *temporary, uid_t uid)
+{
+	char path[PATH_MAX];
+	int length = snprintf(path, sizeof path, "%s/ce-memos-%u", temporary, (unsigned)uid);
+
+	if (length < 0 || (size_t)length >= sizeof path)
+		return -1;
+	CE_AUTO_FD memos = ce_open_own(AT_FDCWD, path, uid, OTHERS);
+	return memos >= 0 ? ce_open_own(memos, "starts", uid, OTHERS) : -1;
 }
 
 /* ---- its fields -------------------------------------------------------------------------------- */

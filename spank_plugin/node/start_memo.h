@@ -18,7 +18,7 @@
 #define CE_START_MEMO_H
 
 #include <stddef.h>
-#include <stdint.h>
+#include <sys/types.h>
 
 #include "step_memo.h"
 
@@ -44,6 +44,14 @@ struct ce_start_memo {
 
 /* Write the name of the file in which the memo of such a start is. */
 void ce_start_name(const struct ce_start_wanted *wanted, char name[CE_START_NAME]);
+
+/* The directory below which the memos of all users are. A job with a /tmp of its own sees it, too. It must
+ * match container_engine/node/memo_directory.py. */
+#define CE_MEMOS "/var/tmp"
+
+/* Open the directory of the user's memos of starts below `temporary`, which is CE_MEMOS outside tests. Return
+ * -1 unless each directory that the engine has made for them is this user's alone, and not a symlink. */
+int ce_own_starts(const char *temporary, uid_t uid);
 
 /* Read a memo of this size, with a NUL after it, into which *memo then points. Return 0, or -1 if it is of
  * another version or anything in it is doubtful. */

@@ -1,10 +1,12 @@
 #define _GNU_SOURCE
 #include "plugin_step.h"
 
+#include <link.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "argv_mark.h"
 #include "carry.h"
@@ -15,7 +17,6 @@
 #include "session.h"
 #include "session_end.h"
 #include "slurmd_spool.h"
-#include "proctrack.h"
 
 /* Return whether this step runs in a container. The extern step runs on the host. The interactive step of
  * salloc and the batch script do so, too, unless a plan has been sent: srun sends one for an interactive step
@@ -133,6 +134,24 @@ void ce_step_audit(struct ce_step *step, const struct ce_config *config)
 	ce_error_clear(&err);
 }
 
+/* Return non-zero for the cgroup tracking plugin. Slurm loads only the one tracking plugin that slurm.conf
+ * names. */
+static int is_cgroup_tracking(struct dl_phdr_info *info, size_t size, void *context)
+{
+	(void)size, (void)context;
+	return info->dlpi_name != NULL && strstr(info->dlpi_name, "/proctrack_cgroup.so") != NULL;
+}
+
+/* Make slurmstepd the parent of orphaned processes if Slurm follows parents instead of cgroups
+ * (proctrack/linuxproc): the launcher and all that serves the container lose their parents, and Slurm would
+ * not find them under process 1. With cgroups, change nothing: slurmstepd would have to wait for children
+ * that it does not know, and after each of them notices the end of its tasks 100 ms later. */
+static void keep_orphans(void)
+{
+	if (!dl_iterate_phdr(is_cgroup_tracking, NULL))
+		(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
 /* Prepare the step for its plan, or leave it on the host. Return 0, or -1 with the step's error. */
 static int obey_planner(struct ce_step *step, spank_t spank)
 {
@@ -161,7 +180,7 @@ static int obey_planner(struct ce_step *step, spank_t spank)
 	note_for_audit(step, spank, plan);
 	name_node(spank);
 	int rc = prepare_launcher(&step->launcher, spank, plan, err);
-	ce_proctrack_keep_orphans();
+	keep_orphans();
 	return rc;
 }
 

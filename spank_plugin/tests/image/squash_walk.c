@@ -36,6 +36,19 @@ static void read_whatever(struct squash *squash, uint64_t inode, const struct st
 		squash_release(squash, &piece);
 }
 
+struct squash *squash_open(const char *path, const char **why)
+{
+	struct squash *squash = squash_file(path, why);
+
+	if (!squash)
+		return NULL;
+	*why = squash_load(squash);
+	if (!*why)
+		return squash;
+	squash_close(squash);
+	return NULL;
+}
+
 void squash_ask_all(struct squash *squash)
 {
 	struct walk walk = { .squash = squash, .inodes = { squash_root(squash) }, .count = 1 };

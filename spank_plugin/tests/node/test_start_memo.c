@@ -18,7 +18,6 @@
 #include "common/io.h"
 #include "harness.h"
 #include "memo_text.h"
-#include "node/memo_directory.h"
 
 #define MAGIC "container-engine start memo 2\n"
 
