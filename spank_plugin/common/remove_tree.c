@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "remove_tree.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>

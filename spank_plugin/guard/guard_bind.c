@@ -4,7 +4,6 @@
  * runtime binds from there: a bind mount keeps the flags of its source.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "guard_door.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <stdio.h>

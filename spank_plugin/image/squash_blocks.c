@@ -7,7 +7,6 @@
 #include <sqfs/error.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "squash_error.h"
 

@@ -2,9 +2,7 @@
 #include <errno.h>
 #include <sqfs/block.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "squash_error.h"
 #include "squash_inner.h"
 
 #define NO_FRAGMENT UINT32_MAX

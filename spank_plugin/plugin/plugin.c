@@ -55,7 +55,6 @@
 #define _GNU_SOURCE
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

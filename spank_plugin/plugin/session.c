@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/help.h"
-#include "common/image_gone.h"
 #include "common/io.h"
 #include "common/say.h"
 #include "launcher_reply.h"

@@ -24,7 +24,6 @@
  * The exit code is 0 in any case: a failing epilog would drain the node.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
@@ -35,7 +34,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/become_user.h"

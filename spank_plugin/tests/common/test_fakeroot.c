@@ -8,8 +8,6 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/help.h"
-#include "common/io.h"
 #include "harness.h"
 
 static const char *get(void *context, const char *name)

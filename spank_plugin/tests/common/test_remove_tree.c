@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

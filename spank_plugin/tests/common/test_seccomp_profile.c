@@ -3,7 +3,6 @@
 #include "common/seccomp_profile.h"
 
 #include <linux/filter.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,8 +1,6 @@
 /* The options with which images are mounted: setuid programs and devices in them have no effect. */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/io.h"
 #include "guard/stage.h"
 #include "harness.h"
 

@@ -1,8 +1,6 @@
 /* A container that lives with its job: who may join it, and what its guard takes over from others. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_events.h"
 #include "guard/guard_door.h"
 #include "guard/stage.h"
 #include "harness.h"

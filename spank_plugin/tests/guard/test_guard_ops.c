@@ -11,7 +11,6 @@
 #include "common/io.h"
 #include "guard/guard_child.h"
 #include "guard/guard_events.h"
-#include "guard/guard_report.h"
 #include "guard/stage.h"
 #include "harness.h"
 

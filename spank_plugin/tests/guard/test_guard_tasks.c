@@ -16,7 +16,6 @@
 #include "common/io.h"
 #include "guard/guard_events.h"
 #include "guard/guard_ops.h"
-#include "guard/guard_report.h"
 #include "harness.h"
 
 /* where this test's containers have the socket for tasks: they have no other namespaces of their own */

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "node/door.h"
 
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

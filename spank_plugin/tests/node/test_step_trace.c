@@ -3,7 +3,6 @@
 #include "node/step_trace.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

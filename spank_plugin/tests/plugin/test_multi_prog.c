@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "plugin/multi_prog.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
