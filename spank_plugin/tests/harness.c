@@ -158,7 +158,9 @@ static char *read_stream(int fd)
 	return text;
 }
 
-int test_in_child(test_fn *run, char **printed)
+char *test_printed;
+
+int test_in_child(test_fn *run)
 {
 	int ends[2], status;
 
@@ -173,7 +175,8 @@ int test_in_child(test_fn *run, char **printed)
 		_exit(0);
 	}
 	close(ends[1]);
-	*printed = read_stream(ends[0]);
+	free(test_printed);
+	test_printed = read_stream(ends[0]);
 	close(ends[0]);
 	CHECK_INT(waitpid(pid, &status, 0), pid);
 	return status;

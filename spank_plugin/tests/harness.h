@@ -66,8 +66,10 @@ const char *test_path(const char *directory, const char *name);
 /* Return how many descriptors this process has open. */
 int test_open_fds(void);
 
-/* Run `run` in a child, with its stderr captured on the heap; the caller frees it. Return the wait status. */
-int test_in_child(test_fn *run, char **printed);
+/* Run `run` in a child, with its stderr captured in test_printed, until the next call. Return the wait
+ * status. */
+int test_in_child(test_fn *run);
+extern char *test_printed;
 
 /* Start a child that runs `prepare`, if it is not NULL, and then waits to be killed; return when it waits. */
 pid_t test_idle_process(test_fn *prepare);

@@ -299,7 +299,7 @@ TEST("names with spaces, percent signs and newlines are found as they are")
 TEST("a PATH of a MiB works")
 {
 	enum { SIZE = 1 << 20 };
-	char *path = malloc(SIZE + 1);
+	CE_AUTO_FREE char *path = malloc(SIZE + 1);
 
 	make_tools();
 	CHECK(path != NULL);
@@ -308,7 +308,6 @@ TEST("a PATH of a MiB works")
 	path[SIZE - 1] = 'c';
 	path[SIZE] = '\0';
 	finds(path, "tool", "c/tool");
-	free(path);
 }
 
 /* ---- environment ------------------------------------------------------------------------------- */
@@ -347,57 +346,50 @@ static int apply(const char *records, size_t size)
 	return ce_apply_environment(fd, &variables, &err);
 }
 
+/* Return what applying the records has done. */
+static const char *applied(const char *records, size_t size)
+{
+	CHECK_INT(apply(records, size), 0);
+	return seen;
+}
+
+#define APPLIED(records) applied(records, sizeof(records))
+
 TEST("records set and unset variables in their order")
 {
-	static const char records[] = "A=1\0B\0C=\0A=2";
-
-	CHECK_INT(apply(records, sizeof records), 0);
-	CHECK_TEXT(seen, "[A]=1;[B];[C]=;[A]=2;");
+	CHECK_TEXT(APPLIED("A=1\0B\0C=\0A=2"), "[A]=1;[B];[C]=;[A]=2;");
 }
 
 TEST("values keep equals signs, newlines, quotes and bytes that are not UTF-8")
 {
-	static const char records[] = "A==a=b\n\"'$\0B=\xff\xfe";
-
-	CHECK_INT(apply(records, sizeof records), 0);
-	CHECK_TEXT(seen, "[A]==a=b\n\"'$;[B]=\xff\xfe;");
+	CHECK_TEXT(APPLIED("A==a=b\n\"'$\0B=\xff\xfe"), "[A]==a=b\n\"'$;[B]=\xff\xfe;");
 }
 
 TEST("a variable can get the value that another one has in this task")
 {
-	static const char records[] = "RANK=3\0=RANK=SLURM_PROCID\0A=1";
-
-	CHECK_INT(apply(records, sizeof records), 0);
-	CHECK_TEXT(seen, "[RANK]=3;[RANK]=7;[A]=1;");
+	CHECK_TEXT(APPLIED("RANK=3\0=RANK=SLURM_PROCID\0A=1"), "[RANK]=3;[RANK]=7;[A]=1;");
 }
 
 TEST("the value of a variable that the task does not have, or of none, changes nothing")
 {
-	static const char records[] = "=RANK=OTHER\0=RANK\0=\0==\0A=1";
-
-	CHECK_INT(apply(records, sizeof records), 0);
-	CHECK_TEXT(seen, "[A]=1;");
+	CHECK_TEXT(APPLIED("=RANK=OTHER\0=RANK\0=\0==\0A=1"), "[A]=1;");
 }
 
 TEST("no records change nothing")
 {
-	CHECK_INT(apply("", 0), 0);
-	CHECK_TEXT(seen, "");
+	CHECK_TEXT(applied("", 0), "");
 }
 
 TEST("a task that would have no PATH gets the usual one")
 {
-	static const char records[] = "A=1\0PATH";
-
 	path_of_task = NULL;
-	CHECK_INT(apply(records, sizeof records), 0);
-	CHECK_TEXT(seen, "[A]=1;[PATH];[PATH]=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin;");
+	CHECK_TEXT(APPLIED("A=1\0PATH"),
+		   "[A]=1;[PATH];[PATH]=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin;");
 }
 
 TEST("a last record without its NUL is still one")
 {
-	CHECK_INT(apply("A=1\0B=2", 7), 0);
-	CHECK_TEXT(seen, "[A]=1;[B]=2;");
+	CHECK_TEXT(applied("A=1\0B=2", 7), "[A]=1;[B]=2;");
 }
 
 TEST("a variable that cannot be set ends the walk and is named")
@@ -438,7 +430,7 @@ static const char *any_value(void *context, const char *name)
 TEST("a value of 2 MiB arrives whole")
 {
 	enum { SIZE = 2 << 20 };
-	char *record = malloc(SIZE + 5);
+	CE_AUTO_FREE char *record = malloc(SIZE + 5);
 
 	CHECK(record != NULL);
 	memset(record, 'v', SIZE + 4);
@@ -448,7 +440,6 @@ TEST("a value of 2 MiB arrives whole")
 	const struct ce_variables big = { measure, any_value, NULL };
 	CHECK_INT(ce_apply_environment(fd, &big, &err), 0);
 	CHECK_INT(value_length, SIZE);
-	free(record);
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */
@@ -482,11 +473,8 @@ static void join_without_mounts(void)
 
 TEST("a task that cannot enter the mount namespace of its container does not run")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(join_without_mounts, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(join_without_mounts), 0);
 }
 
 /* Start a process in a new user namespace, in which it is root, and a new mount namespace, and put both into
@@ -551,20 +539,14 @@ static void join_as_root(void)
 
 TEST("a task that cannot enter its working directory does not run")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(join_nowhere, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(join_nowhere), 0);
 }
 
 TEST("root of a container has the filter for calls that change owners, and gains no privileges")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(join_as_root, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(join_as_root), 0);
 }
 
 TEST("descriptors that are no namespaces are refused in words")

@@ -70,18 +70,12 @@ static void mount_overlay(void)
 
 TEST("an image is mounted read-only, its setuid programs and devices are dead")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(mount_image, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(mount_image), 0);
 }
 
 TEST("what a container writes over its image has no setuid programs and devices either")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(mount_overlay, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(mount_overlay), 0);
 }

@@ -49,9 +49,8 @@ TEST("a program that fails ends the start, and the operations that it printed ar
 		  -1);
 	refused("'/bin/sh' ended with exit code 3");
 	CHECK(getenv("CE_O") == NULL);
-	char *log = ce_read_file_at(guard.log, 1000, &size);
+	CE_AUTO_FREE char *log = ce_read_file_at(guard.log, 1000, &size);
 	CHECK_TEXT(log, "why\n");
-	free(log);
 	CHECK_INT(RUN("more\0003\0/bin/sh\0-c\0kill -9 $$"), -1);
 	refused("'/bin/sh' was killed by signal 9");
 }
@@ -83,7 +82,7 @@ TEST("a note goes to the launcher as a packet of its own")
 
 TEST("a note that is too long for a packet is refused")
 {
-	char *note = malloc(100000);
+	CE_AUTO_FREE char *note = malloc(100000);
 
 	CHECK(note != NULL);
 	memset(note, 'x', 99999);
@@ -91,7 +90,6 @@ TEST("a note that is too long for a packet is refused")
 	char *args[] = { note, NULL };
 	CHECK_INT(guard_op_note(&guard, args), -1);
 	refused("a note of 99999 bytes");
-	free(note);
 }
 
 /* ---- root-bind --------------------------------------------------------------------------------- */

@@ -2,11 +2,11 @@
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "guard/guard_memory.h"
+#include "common/io.h"
 #include "harness.h"
 
 static void make_directories(const char *const *names)
@@ -54,10 +54,9 @@ TEST("without a list of cgroups of this namespace there is no limit")
 
 static void share_is(const char *size, int64_t limit, const char *wanted)
 {
-	char *share = guard_memory_share(size, limit, 1000000);
+	CE_AUTO_FREE char *share = guard_memory_share(size, limit, 1000000);
 
 	CHECK_TEXT(share, wanted);
-	free(share);
 }
 
 TEST("a percentage is of the limit where that is below the node's memory; a size is as it was")

@@ -149,9 +149,8 @@ TEST("a program's exit code and what it printed are kept for the report")
 	CHECK_INT(RUN("podman\0003\0/bin/sh\0-c\0exit 0"), 0);
 	CHECK_INT(RUN("podman\0003\0/bin/sh\0-c\0echo said; echo why >&2; exit 3"), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "Podman ended with exit code 3");
-	char *log = ce_read_file_at(guard.log, 1000, &size);
+	CE_AUTO_FREE char *log = ce_read_file_at(guard.log, 1000, &size);
 	CHECK_TEXT(log, "said\nwhy\n");
-	free(log);
 	ce_error_clear(&guard.err);
 }
 
@@ -181,9 +180,8 @@ TEST("a program that is not installed is reported as such, and is named in the l
 	setenv("PATH", "/usr/bin:/bin", 1);
 	CHECK_INT(RUN("podman\0001\0no-such-program"), -1);
 	CHECK_TEXT(ce_error_text(&guard.err), "Podman cannot be started");
-	char *log = ce_read_file_at(guard.log, 1000, &size);
+	CE_AUTO_FREE char *log = ce_read_file_at(guard.log, 1000, &size);
 	CHECK_TEXT(log, "no-such-program: No such file or directory\n");
-	free(log);
 	ce_error_clear(&guard.err);
 }
 
@@ -195,10 +193,9 @@ TEST("a program gets no descriptor of ours, /dev/null as stdin and no blocked si
 	CHECK_INT(RUN("podman\0003\0/bin/sh\0-c\0readlink /proc/self/fd/0; "
 		      "ls /proc/self/fd | wc -w; grep SigBlk /proc/self/status"),
 		  0);
-	char *log = ce_read_file_at(guard.log, 1000, &size);
+	CE_AUTO_FREE char *log = ce_read_file_at(guard.log, 1000, &size);
 	/* the descriptors 0, 1, 2 and the one of ls itself */
 	CHECK_TEXT(log, "/dev/null\n4\nSigBlk:\t0000000000000000\n");
-	free(log);
 }
 
 TEST("a container without a usable pid file is refused")
@@ -254,9 +251,8 @@ TEST("a container that runs is reported with its namespaces and environment")
 	CHECK_INT(strncmp(data, "Rcontainer ", strlen("Rcontainer ")), 0);
 	CHECK_CONTAINS(data, "\nready ");
 	CHECK(fds[CE_REPORTED_GUARD] >= 0);
-	char *environment = ce_read_file_at(fds[CE_REPORTED_ENVIRONMENT], 1 << 20, &size);
+	CE_AUTO_FREE char *environment = ce_read_file_at(fds[CE_REPORTED_ENVIRONMENT], 1 << 20, &size);
 	CHECK(environment != NULL && memmem(environment, size, "CE_KEY=value\n=", 15) != NULL);
-	free(environment);
 	kill(pid, SIGKILL);
 }
 
@@ -293,14 +289,12 @@ static void wait_for_ever(void)
 static int ends_after(int *watched)
 {
 	int pair[2];
-	char *printed;
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	set_up_guard();
 	*watched = pair[0];
 	close(pair[1]);
-	int status = test_in_child(wait_for_ever, &printed);
-	free(printed);
+	int status = test_in_child(wait_for_ever);
 	*watched = -1;
 	return status;
 }
@@ -313,16 +307,13 @@ TEST("the guard ends when the step is over or the launcher gives up")
 
 TEST("the guard ends when the process that it serves does")
 {
-	char *printed;
-
 	set_up_guard();
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0)
 		_exit(0);
 	guard.watch = ce_pidfd_open(pid);
-	CHECK_INT(test_in_child(wait_for_ever, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(wait_for_ever), 0);
 }
 
 TEST("the death of an image server is noticed with its cause")

@@ -30,10 +30,7 @@ static const char *make_root(void)
 
 static char *content(const char *path)
 {
-	size_t size = 0;
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return fd >= 0 ? ce_read_all(fd, 1 << 20, &size) : NULL;
+	return ce_read_path(AT_FDCWD, path, 0, 1 << 20, NULL);
 }
 
 static int add(const char *root)
@@ -50,9 +47,8 @@ static void becomes(const char *before, const char *wanted)
 
 	test_file(root, "etc/passwd", before, 0644);
 	CHECK_INT(add(root), 0);
-	char *after = content("root/etc/passwd");
+	CE_AUTO_FREE char *after = content("root/etc/passwd");
 	CHECK_TEXT(after, wanted);
-	free(after);
 }
 
 TEST("an entry is added after those of the image")
@@ -104,9 +100,8 @@ TEST("an image without /etc gets one")
 
 	CHECK_INT(rmdir("root/etc"), 0);
 	CHECK_INT(add(root), 0);
-	char *after = content("root/etc/passwd");
+	CE_AUTO_FREE char *after = content("root/etc/passwd");
 	CHECK_TEXT(after, ENTRY "\n");
-	free(after);
 }
 
 /* Check that with /etc/passwd as a link to `target`, nothing outside the root changes or appears. */
@@ -117,11 +112,9 @@ static void stays_inside(const char *target, const char *inside)
 	test_file(test_directory(), "outside", "untouched\n", 0644);
 	CHECK_INT(symlink(target, "root/etc/passwd"), 0);
 	CHECK_INT(add(root), 0);
-	char *outside = content("outside"), *entry = content(inside);
+	CE_AUTO_FREE char *outside = content("outside"), *entry = content(inside);
 	CHECK_TEXT(outside, "untouched\n");
 	CHECK_TEXT(entry, ENTRY "\n");
-	free(outside);
-	free(entry);
 }
 
 TEST("a link with too many .. stays inside the image")
@@ -177,9 +170,8 @@ TEST("a chain of links stays inside the image")
 	CHECK_INT(symlink("/etc/second", "root/etc/passwd"), 0);
 	CHECK_INT(symlink("../../../../../../../../third", "root/etc/second"), 0);
 	CHECK_INT(add(root), 0);
-	char *entry = content("root/third");
+	CE_AUTO_FREE char *entry = content("root/third");
 	CHECK_TEXT(entry, ENTRY "\n");
-	free(entry);
 }
 
 TEST("an absolute path of the host inside a link is not the host's file")
@@ -192,9 +184,8 @@ TEST("an absolute path of the host inside a link is not the host's file")
 	CHECK_INT(symlink(target, "root/etc/passwd"), 0);
 	CHECK_INT(add(root), -1);
 	CHECK_CONTAINS(ce_error_text(&guard.err), "cannot open '/etc/passwd' in the image");
-	char *outside = content("outside");
+	CE_AUTO_FREE char *outside = content("outside");
 	CHECK_TEXT(outside, "untouched\n");
-	free(outside);
 	ce_error_clear(&guard.err);
 }
 
@@ -223,9 +214,8 @@ TEST("a link through /proc is refused")
 	CHECK_INT(symlink(target, "root/etc/passwd"), 0);
 	CHECK_INT(add(root), -1);
 	ce_error_clear(&guard.err);
-	char *text = content("outside");
+	CE_AUTO_FREE char *text = content("outside");
 	CHECK_TEXT(text, "untouched\n");
-	free(text);
 }
 
 TEST("links in a circle are an error")
@@ -322,9 +312,8 @@ TEST("a first line is inserted before the content of a file of the image")
 
 	test_file(root, "etc/config", "Host *\n  Port 1\n", 0644);
 	CHECK_INT(put_first(root, "/etc/config"), 0);
-	char *after = content("root/etc/config");
+	CE_AUTO_FREE char *after = content("root/etc/config");
 	CHECK_TEXT(after, "Include /job/config\nHost *\n  Port 1\n");
-	free(after);
 }
 
 TEST("a first line makes the file and its directory where the image has none")
@@ -332,9 +321,8 @@ TEST("a first line makes the file and its directory where the image has none")
 	const char *root = make_root();
 
 	CHECK_INT(put_first(root, "/etc/ssh/config"), 0);
-	char *after = content("root/etc/ssh/config");
+	CE_AUTO_FREE char *after = content("root/etc/ssh/config");
 	CHECK_TEXT(after, "Include /job/config\n");
-	free(after);
 }
 
 TEST("a first line stays inside the image, and a FIFO is not waited for")
@@ -361,9 +349,8 @@ TEST("a link is made only where the image has nothing, and inside it")
 	CHECK_TEXT(target, "/opt/ssh");
 	test_file(root, "etc/own", "the image's\n", 0755);
 	CHECK_INT(put_link(root, "/etc/own"), 0);
-	char *after = content("root/etc/own");
+	CE_AUTO_FREE char *after = content("root/etc/own");
 	CHECK_TEXT(after, "the image's\n");
-	free(after);
 	CHECK_INT(mkdir("away", 0755), 0);
 	CHECK_INT(symlink("../away", "root/out"), 0);
 	CHECK_INT(put_link(root, "/out/ssh"), -1);
@@ -385,9 +372,8 @@ TEST("a setting is written where the image has a directory for it, else nothing"
 	CHECK_INT(access("root/etc/apt", F_OK), -1);
 	CHECK_INT(set("/etc/own", "a longer text\n"), 0);
 	CHECK_INT(set("/etc/own", "text\n"), 0);
-	char *written = content("root/etc/own");
+	CE_AUTO_FREE char *written = content("root/etc/own");
 	CHECK_TEXT(written, "text\n");
-	free(written);
 }
 
 TEST("a setting is never written outside the image, and a FIFO in the image does not block it")
@@ -452,9 +438,8 @@ TEST("a copy stays inside the image, and leads nowhere else")
 	CHECK_INT(symlink(test_path(test_directory(), "outside/kept"), "root/etc/link"), 0);
 	CHECK_INT(symlink(test_path(test_directory(), "outside/kept"), "root/etc/x.ce-new"), 0);
 	CHECK_INT(put("/etc/link", "source"), 0);
-	char *here = content("root/etc/link");
+	CE_AUTO_FREE char *here = content("root/etc/link");
 	CHECK_TEXT(here, "new");
-	free(here);
 	CHECK_INT(put("/etc/away/own", "source"), -1);
 	ce_error_clear(&guard.err);
 	CHECK_INT(put("/etc/x", "source"), -1);
@@ -463,9 +448,8 @@ TEST("a copy stays inside the image, and leads nowhere else")
 	CHECK_INT(put("nothing", "source"), -1);
 	ce_error_clear(&guard.err);
 	CHECK_INT(access("outside/own", F_OK), -1);
-	char *kept = content("outside/kept");
+	CE_AUTO_FREE char *kept = content("outside/kept");
 	CHECK_TEXT(kept, "kept\n");
-	free(kept);
 }
 
 TEST("what is to be copied is a file, which no link leads to")

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "harness.h"
 #include "memo_text.h"
 #include "node/site_rules.h"
@@ -82,7 +83,7 @@ TEST("a memo of joining is refused if it has changed")
 {
 	struct ce_join_memo memo;
 	size_t whole = 0;
-	char *changed = memo_text(MAGIC, fields, sizeof fields, &whole);
+	CE_AUTO_FREE char *changed = memo_text(MAGIC, fields, sizeof fields, &whole);
 
 	for (size_t size = 0; size < whole; size++)
 		CHECK_INT(ce_join_read(changed, size, &memo), -1);
@@ -92,7 +93,6 @@ TEST("a memo of joining is refused if it has changed")
 		changed[i] ^= 1;
 	}
 	CHECK_INT(ce_join_read(changed, whole, &memo), 0);
-	free(changed);
 }
 
 static int suits(const char *entries, size_t size)
@@ -179,11 +179,8 @@ static void rules_in_etc(void)
 
 TEST("so is one in /etc")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(rules_in_etc, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(rules_in_etc), 0);
 }
 
 TEST("the trace of a step that joins is one line")

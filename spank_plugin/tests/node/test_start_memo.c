@@ -43,7 +43,7 @@ static struct fields usual(void)
 {
 	size_t size = 0;
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	char *now = ce_read_all(fd, sizeof boot, &size);
+	CE_AUTO_FREE char *now = ce_read_all(fd, sizeof boot, &size);
 
 	snprintf(boot, sizeof boot, "%.*s", (int)strcspn(now, "\n"), now);
 	gid_t groups[MOST_GROUPS];
@@ -51,7 +51,6 @@ static struct fields usual(void)
 	int length = snprintf(ids, sizeof ids, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
 	for (int i = 0; i < count; i++)
 		length += snprintf(ids + length, sizeof ids - (size_t)length, " %u", (unsigned)groups[i]);
-	free(now);
 	close(fd);
 	return (struct fields){
 		"test", "/p", boot, ids, .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
@@ -91,12 +90,11 @@ static struct text made_of(const struct fields *fields)
 static int reads(const char *bytes, size_t size)
 {
 	struct ce_start_memo memo;
-	char *copy = calloc(1, size + 1);
+	CE_AUTO_FREE char *copy = calloc(1, size + 1);
 
 	CHECK(copy != NULL);
 	memcpy(copy, bytes, size);
 	int rc = ce_start_read(copy, size, &memo);
-	free(copy);
 	return rc == 0;
 }
 
@@ -321,11 +319,8 @@ static void other_groups(void)
 
 TEST("a memo of a start is for a user in the same groups")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(other_groups, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(other_groups), 0);
 }
 
 static void flags_in_signatures(void)
@@ -349,11 +344,8 @@ static void flags_in_signatures(void)
 
 TEST("a place that is mounted with other flags has another signature")
 {
-	char *printed;
-
 	test_needs_root();
-	CHECK_INT(test_in_child(flags_in_signatures, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(flags_in_signatures), 0);
 }
 
 /* Record the use of an image in a step with these variables; return the number of links that there are

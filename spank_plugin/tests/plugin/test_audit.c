@@ -41,10 +41,7 @@ static void note(void)
 
 static char *content(const char *path)
 {
-	size_t size = 0;
-	CE_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return fd >= 0 ? ce_read_all(fd, 4096, &size) : NULL;
+	return ce_read_path(AT_FDCWD, path, 0, 4096, NULL);
 }
 
 static void check_hash(const char *data, size_t size, const char *wanted)
@@ -82,12 +79,11 @@ TEST("the line of a step is written once, after others, to a file that only root
 	CHECK_INT(ce_audit_write(&audit, path, &err), 0);
 	CHECK_INT(stat(path, &st), 0);
 	CHECK_INT(st.st_mode & 07777, 0600);
-	char *text = content(path);
+	CE_AUTO_FREE char *text = content(path);
 	CHECK(text != NULL);
 	CHECK_CONTAINS(text, " " LINE "\n2");
 	CHECK_INT(strlen(strchr(text, '\n') + 1), (size_t)(strchr(text, '\n') + 1 - text));
 	CHECK(strchr(text, 'Z') == text + strlen("2026-11-23T11:42:36"));
-	free(text);
 }
 
 TEST("the line of a step goes to syslog")
@@ -136,9 +132,8 @@ TEST("a file that another user could have put in place of the audit's is not wri
 	test_needs_root();
 	CHECK_INT(chown(file, 1000, 0), 0);
 	refused(file, "not a file that only root can write to");
-	char *text = content(file);
+	CE_AUTO_FREE char *text = content(file);
 	CHECK_TEXT(text, "");
-	free(text);
 }
 
 TEST("the image's name in the audit is marked as the user's statement, and cannot forge other fields")

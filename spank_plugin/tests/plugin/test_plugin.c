@@ -11,6 +11,7 @@
 #include "common/inherit.h"
 #include "fake_node.h"
 #include "fake_spank.h"
+#include "common/io.h"
 #include "harness.h"
 #include "installation.h"
 #include "plugin/argv_mark.h"
@@ -69,15 +70,11 @@ static void submit_with_option(void)
 
 TEST("a bad plugstack.conf is reported to users who ask for a container, and stops no other job")
 {
-	char *printed;
-
-	CHECK_INT(test_in_child(submit_without_option, &printed), 0);
-	CHECK_TEXT(printed, "");
-	free(printed);
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_option, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n"
-			    CE_HELP_PLUGIN_CONFIGURATION "\n");
-	free(printed);
+	CHECK_INT(test_in_child(submit_without_option), 0);
+	CHECK_TEXT(test_printed, "");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_option)), 125);
+	CHECK_TEXT(test_printed, "ce: error: plugstack.conf: unknown argument 'prefixx=/opt'\n"
+				 CE_HELP_PLUGIN_CONFIGURATION "\n");
 	CHECK_INT(init_badly(S_CTX_REMOTE), SLURM_SUCCESS);
 	CHECK_TEXT(fake_job.log, "container_engine: plugstack.conf: unknown argument 'prefixx=/opt'\n");
 	slurm_spank_exit(fake_spank(), 0, NULL);
@@ -102,13 +99,10 @@ static void submit_with_two_lines(void)
 
 TEST("a plugin that is loaded twice is reported to users who ask for a container")
 {
-	char *printed;
-
 	install("echo plan; echo x");
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n"
-			    CE_HELP_PLUGIN_CONFIGURATION "\n");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_with_two_lines)), 125);
+	CHECK_TEXT(test_printed, "ce: error: plugstack.conf: loads the plugin twice; one line is enough\n"
+				 CE_HELP_PLUGIN_CONFIGURATION "\n");
 }
 
 TEST("a Slurm that refuses an option stops the plugin")
@@ -162,21 +156,18 @@ static void submit_async_programs(void)
 
 TEST("srun --async is refused where srun is needed until the end")
 {
-	char *printed;
-
 	install("echo void_store=/nowhere; echo plan; echo x");
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_async, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: srun --async: srun ends before the step starts, and the image of "
-			    "EDF_IMAGESTORE=void with it\n" CE_HELP_STEP_ASYNC "\n");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_async)), 125);
+	CHECK_TEXT(test_printed,
+		   "ce: error: srun --async: srun ends before the step starts, and the image of "
+		   "EDF_IMAGESTORE=void with it\n" CE_HELP_STEP_ASYNC "\n");
 	install("echo plan; echo x");
-	CHECK_INT(test_in_child(submit_async, &printed), 0);
-	CHECK_TEXT(printed, "");
-	free(printed);
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_async_programs, &printed)), 125);
-	CHECK_TEXT(printed, "ce: error: srun --async: --multi-prog in a container needs an srun that waits\n"
-			    CE_HELP_STEP_ASYNC "\n");
-	free(printed);
+	CHECK_INT(test_in_child(submit_async), 0);
+	CHECK_TEXT(test_printed, "");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_async_programs)), 125);
+	CHECK_TEXT(test_printed,
+		   "ce: error: srun --async: --multi-prog in a container needs an srun that waits\n"
+		   CE_HELP_STEP_ASYNC "\n");
 }
 
 /* ---- steps whose commands cannot be marked (plugin_prolog.h) -------------------------------------- */
@@ -223,12 +214,9 @@ static void try_lines(void)
 
 TEST("srun makes the check a task prolog where a command cannot be marked")
 {
-	char *printed;
-
-	int status = test_in_child(try_lines, &printed);
-	CHECK_TEXT(printed, "");
+	int status = test_in_child(try_lines);
+	CHECK_TEXT(test_printed, "");
 	CHECK_INT(status, 0);
-	free(printed);
 }
 
 static void keep_own(void)
@@ -246,11 +234,8 @@ static void keep_own(void)
 
 TEST("the user's own task prolog runs after the check")
 {
-	char *printed;
-
 	install("echo plan; echo x");
-	CHECK_INT(test_in_child(keep_own, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(keep_own), 0);
 }
 
 static void replace_check(void)
@@ -282,20 +267,14 @@ static void pass_an_argument(void)
 
 TEST("a task prolog that would replace the check is refused, not an argument that looks so")
 {
-	char *printed;
-
 	install("echo plan; echo x");
-	CHECK_INT(WEXITSTATUS(test_in_child(replace_check, &printed)), 125);
-	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
-	free(printed);
-	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_of_a_variable, &printed)), 125);
-	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
-	free(printed);
-	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_later, &printed)), 125);
-	CHECK_CONTAINS(printed, "ce: error: --task-prolog: with --bcast, --async or several components");
-	free(printed);
-	CHECK_INT(test_in_child(pass_an_argument, &printed), 0);
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(replace_check)), 125);
+	CHECK_CONTAINS(test_printed, "ce: error: --task-prolog: with --bcast, --async or several components");
+	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_of_a_variable)), 125);
+	CHECK_CONTAINS(test_printed, "ce: error: --task-prolog: with --bcast, --async or several components");
+	CHECK_INT(WEXITSTATUS(test_in_child(replace_check_later)), 125);
+	CHECK_CONTAINS(test_printed, "ce: error: --task-prolog: with --bcast, --async or several components");
+	CHECK_INT(test_in_child(pass_an_argument), 0);
 }
 
 static void name_a_bundle(void)
@@ -310,13 +289,10 @@ static void name_a_bundle(void)
 
 TEST("srun whose option for bundles names an environment ends before anything runs")
 {
-	char *printed;
-
 	install("echo plan; echo x");
-	CHECK_INT(WEXITSTATUS(test_in_child(name_a_bundle, &printed)), 125);
-	CHECK_CONTAINS(printed, "ce: error: ");
-	CHECK_CONTAINS(printed, "./x.toml");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(name_a_bundle)), 125);
+	CHECK_CONTAINS(test_printed, "ce: error: ");
+	CHECK_CONTAINS(test_printed, "./x.toml");
 }
 
 static void miss_components(void)
@@ -329,12 +305,9 @@ static void miss_components(void)
 
 TEST("a step of components that the command line did not show is refused")
 {
-	char *printed;
-
 	install("echo plan; echo x");
-	CHECK_INT(WEXITSTATUS(test_in_child(miss_components, &printed)), 125);
-	CHECK_CONTAINS(printed, "ce: error: srun's options were not recognized");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(miss_components)), 125);
+	CHECK_CONTAINS(test_printed, "ce: error: srun's options were not recognized");
 }
 
 /* ---- options ----------------------------------------------------------------------------------- */
@@ -426,13 +399,11 @@ static void submit_allocator(void)
 
 static void ends_submit(test_fn *submit, const char *wanted)
 {
-	char *printed;
-	int status = test_in_child(submit, &printed);
+	int status = test_in_child(submit);
 
 	CHECK(WIFEXITED(status));
 	CHECK_INT(WEXITSTATUS(status), 125);
-	CHECK_TEXT(printed, wanted);
-	free(printed);
+	CHECK_TEXT(test_printed, wanted);
 }
 
 static const char *again;
@@ -462,14 +433,12 @@ TEST("an srun that asks for the environment its batch script runs in is refused 
 TEST("an srun that inherits the environment of its batch script, or names another, starts")
 {
 	static const char *const values[] = { NULL, "other" };
-	char *printed;
 
 	install("echo plan; echo x");
 	for (size_t i = 0; i < 2; i++) {
 		again = values[i];
-		CHECK_INT(test_in_child(submit_inside, &printed), 0);
-		CHECK_TEXT(printed, "");
-		free(printed);
+		CHECK_INT(test_in_child(submit_inside), 0);
+		CHECK_TEXT(test_printed, "");
 	}
 }
 
@@ -481,7 +450,7 @@ static char *sent, *run;
 static void send_command(void)
 {
 	char *argv[] = { strdup("hostname"), strdup("-s"), NULL };
-	char *command = argv[0];
+	CE_AUTO_FREE char *command = argv[0];
 
 	fake_reset(S_CTX_LOCAL);
 	fake_job.argc = 2;
@@ -500,7 +469,6 @@ static void send_command(void)
 	run = strdup(argv[0]);
 	if (argv[0] != command)
 		free(argv[0]);
-	free(command);
 	free(argv[1]);
 	fake_reset(S_CTX_LOCAL);
 }
@@ -576,11 +544,8 @@ TEST("a user who has a variable of this name gets it back")
 
 TEST("an environment that is refused marks no job")
 {
-	char *printed;
-
 	install("exit 1");
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator)), 125);
 	CHECK(getenv(CE_JOB_MARK) == NULL);
 }
 
@@ -603,15 +568,11 @@ static void submit_components(void)
 
 TEST("components of a heterogeneous step may name the same environment, or none")
 {
-	char *printed;
-
 	install("echo plan; echo x");
 	components[0] = components[1] = "a";
-	CHECK_INT(test_in_child(submit_components, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(submit_components), 0);
 	components[0] = components[1] = NULL;
-	CHECK_INT(test_in_child(submit_components, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(submit_components), 0);
 }
 
 TEST("components of a heterogeneous step that name two environments are refused")
@@ -626,18 +587,14 @@ TEST("components of a heterogeneous step that name two environments are refused"
 
 TEST("a component without an environment beside one that has one is refused")
 {
-	char *printed;
-
 	install("echo plan; echo x");
 	components[0] = "a", components[1] = NULL;
-	int status = test_in_child(submit_components, &printed);
+	int status = test_in_child(submit_components);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
-	free(printed);
 	components[0] = NULL, components[1] = "b";
-	status = test_in_child(submit_components, &printed);
+	status = test_in_child(submit_components);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
-	CHECK_CONTAINS(printed, "'' for one component and 'b' for another");
-	free(printed);
+	CHECK_CONTAINS(test_printed, "'' for one component and 'b' for another");
 }
 
 TEST("what the planner refuses ends srun, salloc and sbatch with 125 and only the planner's message")
@@ -650,16 +607,12 @@ TEST("what the planner refuses ends srun, salloc and sbatch with 125 and only th
 
 TEST("a planner that prints nothing ends srun, salloc and sbatch")
 {
-	char *printed;
-
 	install("exit 0");
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_local, &printed)), 125);
-	CHECK_CONTAINS(printed,
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_local)), 125);
+	CHECK_CONTAINS(test_printed,
 		       "printed no plan, and not that the step needs none; nothing was started\n");
-	CHECK_CONTAINS(printed, "ce: see: ce help planner-mute\n");
-	free(printed);
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator, &printed)), 125);
-	free(printed);
+	CHECK_CONTAINS(test_printed, "ce: see: ce help planner-mute\n");
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_allocator)), 125);
 }
 
 TEST("a planner that was killed ends srun with one line")

@@ -116,24 +116,19 @@ static void task(void)
 /* Check that a task ends with this code, has printed this, and has not executed its command. */
 static void task_fails(int code, const char *wanted)
 {
-	char *printed;
-	int status = test_in_child(task, &printed);
+	int status = test_in_child(task);
 
-	CHECK_TEXT(printed, wanted);
+	CHECK_TEXT(test_printed, wanted);
 	CHECK(WIFEXITED(status));
 	CHECK_INT(WEXITSTATUS(status), code);
-	free(printed);
 }
 
 /* ---- no container ------------------------------------------------------------------------------ */
 
 static void runs_untouched(void)
 {
-	char *printed;
-
-	CHECK_INT(test_in_child(task, &printed), 0);
-	CHECK_TEXT(printed, "the command runs\n");
-	free(printed);
+	CHECK_INT(test_in_child(task), 0);
+	CHECK_TEXT(test_printed, "the command runs\n");
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 }
 
@@ -160,7 +155,7 @@ TEST("an interactive step for which srun was asked for a container runs in it, o
 
 	install("exit 1");
 	for (size_t i = 0; i < 2; i++) {
-		char *printed, command[] = "hostname", *argv[] = { command, NULL };
+		char command[] = "hostname", *argv[] = { command, NULL };
 		fake_reset(S_CTX_REMOTE);
 		fake_job.step = SLURM_INTERACTIVE_STEP;
 		fake_setenv("SLURMD_NODENAME", "nid7");
@@ -174,10 +169,9 @@ TEST("an interactive step for which srun was asked for a container runs in it, o
 		CHECK_INT(init_plugin(), SLURM_SUCCESS);
 		CHECK_INT(fake_give_option("environment", "demo"), 0);
 		CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
-		CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), plans[i] != NULL ? 126 : 125);
-		CHECK_CONTAINS(printed, plans[i] != NULL ? "mount source '/nothing': does not exist"
-							 : "did not arrive");
-		free(printed);
+		CHECK_INT(WEXITSTATUS(test_in_child(task)), plans[i] != NULL ? 126 : 125);
+		CHECK_CONTAINS(test_printed, plans[i] != NULL ? "mount source '/nothing': does not exist"
+							      : "did not arrive");
 		free(argv[0]);
 		end_step();
 	}
@@ -185,8 +179,6 @@ TEST("an interactive step for which srun was asked for a container runs in it, o
 
 TEST("a batch script whose sbatch has sent a plan runs in the container, or not at all")
 {
-	char *printed;
-
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
 	fake_job.step = SLURM_BATCH_SCRIPT;
@@ -196,10 +188,9 @@ TEST("a batch script whose sbatch has sent a plan runs in the container, or not 
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 126);
-	CHECK_CONTAINS(printed, "mount source '/nothing': does not exist");
+	CHECK_INT(WEXITSTATUS(test_in_child(task)), 126);
+	CHECK_CONTAINS(test_printed, "mount source '/nothing': does not exist");
 	CHECK(fake_getenv(CE_CARRY_COUNT) == NULL);
-	free(printed);
 	end_step();
 }
 
@@ -211,9 +202,7 @@ TEST("a step whose number cannot be learnt is not taken for a batch script")
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	char *printed;
-	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 125);
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(task)), 125);
 	end_step();
 }
 
@@ -278,7 +267,7 @@ TEST("a command that srun has marked does not run on the host if its option is l
 	char command[] = "hostname", *argv[] = { command, NULL };
 
 	CHECK_INT(ce_mark_argv(argv, &err), 0);
-	char *marked = argv[0];
+	CE_AUTO_FREE char *marked = argv[0];
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
 	fake_job.argc = 1;
@@ -289,7 +278,6 @@ TEST("a command that srun has marked does not run on the host if its option is l
 	fake_job.task = 1;
 	task_fails(125, "");
 	end_step();
-	free(marked);
 }
 
 TEST("a step with a plan from srun does not run on the host if its option is lost")
@@ -325,22 +313,19 @@ static void step_in_another_process(void)
 
 TEST("where Slurm calls plugins in processes of their own, tasks fail and report why")
 {
-	char *printed;
-
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
 	fake_setenv("SLURMD_NODENAME", "nid7");
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
-	CHECK_INT(WEXITSTATUS(test_in_child(step_in_another_process, &printed)), 125);
-	CHECK_CONTAINS(printed, "ce: error: nid7: Slurm calls plugins in processes of their own");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(step_in_another_process)), 125);
+	CHECK_CONTAINS(test_printed, "ce: error: nid7: Slurm calls plugins in processes of their own");
 	end_step();
 }
 
 TEST("where the plugstack.conf of a node is bad, tasks fail and report why")
 {
-	char unknown[] = "prefixx=/opt", *argv[] = { unknown, NULL }, *printed;
+	char unknown[] = "prefixx=/opt", *argv[] = { unknown, NULL };
 
 	install("exit 1");
 	fake_reset(S_CTX_REMOTE);
@@ -349,9 +334,8 @@ TEST("where the plugstack.conf of a node is bad, tasks fail and report why")
 	CHECK_INT(slurm_spank_init(fake_spank(), 1, argv), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 125);
-	CHECK_CONTAINS(printed, "plugstack.conf: unknown argument 'prefixx=/opt'");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(task)), 125);
+	CHECK_CONTAINS(test_printed, "plugstack.conf: unknown argument 'prefixx=/opt'");
 	end_step();
 }
 
@@ -364,10 +348,8 @@ TEST("a plan that lost a piece on its way is not run")
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
 	CHECK_INT(fake_give_option("environment", "demo"), 0);
 	CHECK_INT(slurm_spank_user_init(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	char *printed;
-	CHECK_INT(WEXITSTATUS(test_in_child(task, &printed)), 125);
-	CHECK_CONTAINS(printed, "did not arrive on this node");
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(task)), 125);
+	CHECK_CONTAINS(test_printed, "did not arrive on this node");
 	end_step();
 }
 
@@ -437,12 +419,10 @@ static void joined_task(void)
 
 static void runs_joined(test_fn *run)
 {
-	char *printed;
-	int status = test_in_child(run, &printed);
+	int status = test_in_child(run);
 
-	CHECK_TEXT(printed, "the command runs\n");
+	CHECK_TEXT(test_printed, "the command runs\n");
 	CHECK_INT(status, 0);
-	free(printed);
 }
 
 TEST("every task joins the container: namespaces, environment, directory; it ends with slurmstepd")
@@ -541,17 +521,15 @@ static void is_refused(const char *why)
 {
 	static char command[] = "sh";
 	static char *argv[] = { command, NULL };
-	char *printed;
 
 	begin_step("ready");
 	fake_job.argc = 1;
 	fake_job.argv = argv;
-	int status = test_in_child(task, &printed);
+	int status = test_in_child(task);
 	CHECK_INT(WEXITSTATUS(status), 125);
-	CHECK_CONTAINS(printed, why);
-	CHECK_CONTAINS(printed, CE_HELP_PLUGIN_CONFIGURATION);
-	CHECK(strstr(printed, "the command runs") == NULL);
-	free(printed);
+	CHECK_CONTAINS(test_printed, why);
+	CHECK_CONTAINS(test_printed, CE_HELP_PLUGIN_CONFIGURATION);
+	CHECK(strstr(test_printed, "the command runs") == NULL);
 	end_step();
 }
 
@@ -616,11 +594,8 @@ static void prolog_stage(void)
 
 static void joins_later(void)
 {
-	char *printed;
-
-	CHECK_INT(test_in_child(prolog_stage, &printed), 0);
-	CHECK_CONTAINS(printed, "/ce-join x for /bin/true in '/");
-	free(printed);
+	CHECK_INT(test_in_child(prolog_stage), 0);
+	CHECK_CONTAINS(test_printed, "/ce-join x for /bin/true in '/");
 	end_step();
 }
 
@@ -653,15 +628,14 @@ TEST("no task sees the check of a step whose command cannot be marked; the user'
 
 static void joins_a_sent_file(void)
 {
-	char *printed, wanted[96];
+	char wanted[96];
 
 	typed = "/sent/";
-	CHECK_INT(test_in_child(prolog_stage, &printed), 0);
+	CHECK_INT(test_in_child(prolog_stage), 0);
 	typed = "/bin/true";
 	snprintf(wanted, sizeof wanted, "/ce-join x for /sent/slurm_bcast_%d.%u_nid7 in '/", FAKE_JOB_ID,
 		 fake_job.step);
-	CHECK_CONTAINS(printed, wanted);
-	free(printed);
+	CHECK_CONTAINS(test_printed, wanted);
 	end_step();
 }
 
@@ -686,7 +660,7 @@ TEST("where the site has a TaskProlog, tasks join after it")
 static void program_stage(void)
 {
 	char file[] = "programs", *command_line[] = { file, strdup("0 /bin/true x\n"), NULL };
-	char *text = command_line[1];
+	CE_AUTO_FREE char *text = command_line[1];
 	struct ce_error err = CE_ERROR_INIT;
 
 	CHECK_INT(ce_multi_prog_prefix(&command_line[1], "/x/ce-join", &err), 0);
@@ -697,17 +671,13 @@ static void program_stage(void)
 	CHECK(fake_getenv(CE_JOIN_COMMAND) == NULL);
 	CHECK(strchr(fake_getenv(CE_JOIN_CONTAINER), '/') != NULL);
 	free(command_line[1]);
-	free(text);
 }
 
 TEST("a program of --multi-prog joins with ce-join, which srun has put before it")
 {
-	char *printed;
-
 	begin_step("ready");
-	CHECK_INT(test_in_child(program_stage, &printed), 0);
-	CHECK_TEXT(printed, "");
-	free(printed);
+	CHECK_INT(test_in_child(program_stage), 0);
+	CHECK_TEXT(test_printed, "");
 	end_step();
 }
 
@@ -845,11 +815,8 @@ TEST("when the guard is killed its tasks are, too, and the cause is reported onc
 
 TEST("tasks that find their container dead report why, once, before slurmstepd can")
 {
-	char *printed;
-
 	begin_step("ready");
-	CHECK_INT(test_in_child(task, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(task), 0);
 	CE_AUTO_FD guard = ce_pidfd_open(find_guard());
 	CHECK_INT(ce_pidfd_kill(guard, SIGKILL), 0);
 	CHECK(test_ends(guard));

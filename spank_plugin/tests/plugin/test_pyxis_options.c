@@ -140,17 +140,15 @@ static void submit_two(void)
 TEST("mounts, variables and namespaces that the steps of a job would not get are refused")
 {
 	static const char *const lists[] = { "container-mounts", "container-env", "container-unshare" };
-	char *printed;
 
 	install("echo plan; echo x");
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
 		list = lists[i];
-		CHECK_INT(WEXITSTATUS(test_in_child(submit_two, &printed)), 125);
-		CHECK_CONTAINS(printed, lists[i]);
-		CHECK_CONTAINS(printed,
+		CHECK_INT(WEXITSTATUS(test_in_child(submit_two)), 125);
+		CHECK_CONTAINS(test_printed, lists[i]);
+		CHECK_CONTAINS(test_printed,
 			       ": given twice, but Slurm hands only the last one to the "
 			       "steps of a job: join them with a comma\n" CE_HELP_CONTAINER_OPTION "\n");
-		free(printed);
 	}
 }
 
@@ -171,20 +169,15 @@ static void submit_components(void)
 
 TEST("components of a heterogeneous step may have the same image, not two")
 {
-	char *printed;
-
 	install("echo plan; echo x");
 	given[0] = given[1] = "a";
-	CHECK_INT(test_in_child(submit_components, &printed), 0);
-	free(printed);
+	CHECK_INT(test_in_child(submit_components), 0);
 	given[1] = "b";
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_components, &printed)), 125);
-	CHECK_CONTAINS(printed,
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_components)), 125);
+	CHECK_CONTAINS(test_printed,
 		       "'--container-image=a' for one component and '--container-image=b' for another");
-	free(printed);
 	given[0] = NULL;
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_components, &printed)), 125);
-	free(printed);
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_components)), 125);
 }
 
 static void submit_without(void)
@@ -196,13 +189,10 @@ static void submit_without(void)
 
 TEST("an image of the job that Slurm does not give to srun ends it")
 {
-	char *printed;
-
-	CHECK_INT(WEXITSTATUS(test_in_child(submit_without, &printed)), 125);
-	CHECK_TEXT(printed,
+	CHECK_INT(WEXITSTATUS(test_in_child(submit_without)), 125);
+	CHECK_TEXT(test_printed,
 		   "ce: error: --container-image=x: the job has this option, but Slurm does not pass it "
 		   "to this command\n" CE_HELP_ENVIRONMENT_NOT_INHERITED "\n");
-	free(printed);
 }
 
 /* ---- beside pyxis ------------------------------------------------------------------------------ */
@@ -243,30 +233,25 @@ static void submit_both(void)
 
 TEST("an environment alone works beside pyxis, also with variables that ask it for nothing")
 {
-	char *printed;
-
 	install("echo plan; echo x");
 	setenv("PYXIS_CONTAINER_MOUNTS", "/a", 1);
-	CHECK_INT(test_in_child(submit_both, &printed), 0);
-	CHECK_TEXT(printed, "");
-	free(printed);
+	CHECK_INT(test_in_child(submit_both), 0);
+	CHECK_TEXT(test_printed, "");
 }
 
 TEST("an environment and a container of pyxis are refused with one sentence")
 {
 	static const char *const names[] = { "PYXIS_CONTAINER_IMAGE", "PYXIS_CONTAINER_NAME",
 					     "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image" };
-	char *printed;
 
 	install("echo plan; echo x");
 	for (size_t i = 0; i < 3; i++) {
 		setenv(names[i], "x", 1);
-		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
-		CHECK_CONTAINS(printed,
+		CHECK_INT(WEXITSTATUS(test_in_child(submit_both)), 125);
+		CHECK_CONTAINS(test_printed,
 			       "asks pyxis for a container, and --environment or CE_ENVIRONMENT asks "
 			       "another plugin: a step has only one\n" CE_HELP_PYXIS_TOO "\n");
-		CHECK_CONTAINS(printed, i < 2 ? names[i] : "--container-image");
-		free(printed);
+		CHECK_CONTAINS(test_printed, i < 2 ? names[i] : "--container-image");
 		unsetenv(names[i]);
 	}
 }
@@ -277,17 +262,15 @@ TEST("an option that pyxis would ignore is refused beside an environment")
 		{ "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_mounts", "--container-mounts" },
 		{ "_SLURM_SPANK_OPTION_pyxis_no_container_mount_home", "--no-container-mount-home" },
 	};
-	char *printed;
 
 	install("echo plan; echo x");
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		setenv(names[i][0], "", 1);
-		CHECK_INT(WEXITSTATUS(test_in_child(submit_both, &printed)), 125);
-		CHECK_CONTAINS(printed, names[i][1]);
-		CHECK_CONTAINS(printed,
+		CHECK_INT(WEXITSTATUS(test_in_child(submit_both)), 125);
+		CHECK_CONTAINS(test_printed, names[i][1]);
+		CHECK_CONTAINS(test_printed,
 			       " is an option of pyxis here, which has no effect on the container of "
 			       "--environment or CE_ENVIRONMENT\n" CE_HELP_PYXIS_TOO "\n");
-		free(printed);
 		unsetenv(names[i][0]);
 	}
 }

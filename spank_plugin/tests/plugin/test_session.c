@@ -489,15 +489,11 @@ static void end_unsaved(void)
 
 TEST("only a container that is to be saved is saved, and its user reads where")
 {
-	char *printed = NULL;
-
-	CHECK_INT(test_in_child(end_saved, &printed), 0);
-	CHECK_CONTAINS(printed, "saved: ");
-	CHECK_CONTAINS(printed, "to /image.sqsh, 2 MiB");
-	free(printed);
-	CHECK_INT(test_in_child(end_unsaved, &printed), 0);
-	CHECK_TEXT(printed, "");
-	free(printed);
+	CHECK_INT(test_in_child(end_saved), 0);
+	CHECK_CONTAINS(test_printed, "saved: ");
+	CHECK_CONTAINS(test_printed, "to /image.sqsh, 2 MiB");
+	CHECK_INT(test_in_child(end_unsaved), 0);
+	CHECK_TEXT(test_printed, "");
 }
 
 TEST("a guard that does not react is killed at the end, and its end is waited for")

@@ -2,11 +2,11 @@
 #include "plugin/slurmd_spool.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "common/io.h"
 #include "harness.h"
 
 /* Listen at a socket of this name in the test's directory, as slurmstepd does. */
@@ -25,10 +25,9 @@ static void listen_at(const char *name)
 static void is_found(const char *name, uint32_t job, uint32_t step)
 {
 	listen_at(name);
-	char *found = ce_spool_dir(job, step);
+	CE_AUTO_FREE char *found = ce_spool_dir(job, step);
 	CHECK(found != NULL);
 	CHECK_TEXT(found, test_directory());
-	free(found);
 }
 
 TEST("slurmstepd's socket tells where the node's spool directory is")
@@ -66,8 +65,7 @@ TEST("the directory of a step's PMIx server is the one with the step's number, i
 	CHECK(ce_spool_pmix(12, 3) == NULL);
 	CHECK(snprintf(path, sizeof path, "%s/pmix.12.3", test_directory()) < (int)sizeof path);
 	CHECK_INT(mkdir(path, 0700), 0);
-	char *found = ce_spool_pmix(12, 3);
+	CE_AUTO_FREE char *found = ce_spool_pmix(12, 3);
 	CHECK_TEXT(found, path);
-	free(found);
 	CHECK(ce_spool_pmix(12, 4) == NULL);
 }
