@@ -6,10 +6,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 int ce_descriptor(const char *text)
 {
@@ -116,6 +119,20 @@ const char *ce_next_name(DIR *dir)
 	return entry != NULL ? entry->d_name : NULL;
 }
 
+int ce_make_parents(const char *path, mode_t mode)
+{
+	char parent[PATH_MAX];
+
+	snprintf(parent, sizeof parent, "%s", path);
+	for (char *slash = strchr(parent + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(parent, mode) < 0 && errno != EEXIST && access(parent, F_OK) < 0)
+			return -1;
+		*slash = '/';
+	}
+	return 0;
+}
+
 int ce_memory_file(const char *name, const void *data, size_t size)
 {
 	CE_AUTO_FD fd = memfd_create(name, MFD_CLOEXEC);
@@ -195,6 +212,17 @@ int ce_wait_either(int fd, int other, int64_t deadline_ms)
 		if (rc == 0 || errno != EINTR)
 			return 0;
 	}
+}
+
+int ce_await_child(pid_t pid)
+{
+	int status = -1;
+
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -1;
+	}
+	return status;
 }
 
 int ce_pidfd_open(pid_t pid)

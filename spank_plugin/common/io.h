@@ -82,6 +82,9 @@ char *ce_read_path(int at, const char *path, int flags, size_t limit, size_t *si
 /* Return the next name in a directory, without "." and ".."; NULL at its end, or if `dir` is NULL. */
 const char *ce_next_name(DIR *dir);
 
+/* Make the directories above `path` that are not there. Return 0, or -1 with errno. */
+int ce_make_parents(const char *path, mode_t mode);
+
 /* Create a memory file with this content, positioned at its start; close-on-exec. Return
  * -1 with errno on failure. */
 int ce_memory_file(const char *name, const void *data, size_t size);
@@ -111,6 +114,9 @@ int ce_wait_readable(int fd, int64_t deadline_ms);
 
 /* Wait for either of two descriptors, as ce_wait_readable does for one. */
 int ce_wait_either(int fd, int other, int64_t deadline_ms);
+
+/* Wait for the end of a child. Return its wait status, -1 if it is no child. */
+int ce_await_child(pid_t pid);
 
 /* Return a close-on-exec pidfd, or -1 with errno. */
 int ce_pidfd_open(pid_t pid);

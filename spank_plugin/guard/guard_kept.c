@@ -8,10 +8,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/mount.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -71,16 +69,9 @@ int guard_op_root_again(struct guard *guard, char **args)
 /* Make the directory of a mount and its parents, in the current root. */
 static int make_directories(const char *path)
 {
-	char copy[PATH_MAX];
-
-	snprintf(copy, sizeof copy, "%s", path);
-	for (char *slash = strchr(copy + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(copy, 0755) < 0 && errno != EEXIST && access(copy, F_OK) < 0)
-			return -1;
-		*slash = '/';
-	}
-	return mkdir(copy, 0755) < 0 && errno != EEXIST && access(copy, F_OK) < 0 ? -1 : 0;
+	if (ce_make_parents(path, 0755) < 0)
+		return -1;
+	return mkdir(path, 0755) < 0 && errno != EEXIST && access(path, F_OK) < 0 ? -1 : 0;
 }
 
 /* Mount the directory; called in a child, because the guard itself must not enter the container. Return the

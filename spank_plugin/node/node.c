@@ -27,7 +27,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -306,7 +305,7 @@ static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count,
 static int start_guard(struct start *start)
 {
 	const struct ce_visit *visit = &start->visit;
-	int ends[2], status, more[1 + CE_DOOR_CONTAINER + CE_DOOR_IMAGES] = { start->lock };
+	int ends[2], more[1 + CE_DOOR_CONTAINER + CE_DOOR_IMAGES] = { start->lock };
 	size_t count = 1;
 	CE_AUTO_FD file = specification(start);
 
@@ -326,9 +325,10 @@ static int start_guard(struct start *start)
 	};
 	pid_t pid = spawn_guard(start->prefix, args, CE_GUARD_MOST, more, count);
 	close(ends[1]);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return pid > 0 ? 0 : -1;
+	if (pid < 0)
+		return -1;
+	(void)ce_await_child(pid);
+	return 0;
 }
 
 /* Start the guard of a container of the step's own, which makes its namespaces while Python starts. The
@@ -434,8 +434,6 @@ static int prepare_own(struct start *start)
  * ended is noticed later, because it sends no report. */
 static int specify(struct start *start)
 {
-	int status;
-
 	start->control = start->early.control;
 	start->early.control = -1;
 	signal(SIGPIPE, SIG_IGN);
@@ -443,8 +441,7 @@ static int specify(struct start *start)
 			      start->own.specification_size);
 	signal(SIGPIPE, SIG_DFL);
 	ce_close_fd(&start->early.specification);
-	while (waitpid(start->early.pid, &status, 0) < 0 && errno == EINTR)
-		;
+	(void)ce_await_child(start->early.pid);
 	start->early.pid = 0;
 	return rc;
 }

@@ -1,14 +1,12 @@
 #define _GNU_SOURCE
 #include "user_names.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/io.h"
@@ -34,7 +32,7 @@ static pid_t spawn(const char *prefix, int output)
 
 int ce_user_has_names(const char *prefix, const char *text, size_t size)
 {
-	int ends[2], status = -1;
+	int ends[2];
 	size_t found_size = 0;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
@@ -44,7 +42,6 @@ int ce_user_has_names(const char *prefix, const char *text, size_t size)
 	CE_AUTO_FREE char *found = pid > 0 ? ce_read_all(ends[0], MOST, &found_size) : NULL;
 	/* before it is waited for: it may have more to say */
 	close(ends[0]);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	int status = pid > 0 ? ce_await_child(pid) : -1;
 	return found != NULL && status == 0 && found_size == size && memcmp(found, text, size) == 0;
 }

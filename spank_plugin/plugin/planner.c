@@ -53,17 +53,6 @@ static int spawn_planner(const struct ce_config *config, const char *const *argv
 	return rc;
 }
 
-static int planner_status(pid_t pid)
-{
-	int status = -1;
-
-	while (waitpid(pid, &status, 0) < 0) {
-		if (errno != EINTR)
-			return -1;
-	}
-	return status;
-}
-
 void ce_planned_clear(struct ce_planned *planned)
 {
 	free(planned->text);
@@ -159,7 +148,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	if (rc != 0)
 		return ce_fail_below(err, ce_start_help(rc), "cannot start %s: %s", config->plan,
 				     strerror(rc));
-	int status = planner_status(pid);
+	int status = ce_await_child(pid);
 	/* check this first: a planner whose output is not read to its end is killed by SIGPIPE */
 	if (text == NULL)
 		return ce_fail(err, "cannot read the plan: %s", strerror(read_errno));
@@ -185,5 +174,5 @@ void ce_remove_void_store(const char *directory)
 
 	/* posix_spawn does not change the strings of argv */
 	if (posix_spawn(&pid, "/bin/rm", NULL, NULL, (char *const *)argv, environ) == 0)
-		planner_status(pid);
+		ce_await_child(pid);
 }

@@ -5,8 +5,6 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/io.h"
@@ -31,14 +29,7 @@ void ce_note_path(uid_t uid, uint32_t job, char path[PATH_MAX])
 
 void ce_note_make(const char *path)
 {
-	char parent[PATH_MAX];
-
-	snprintf(parent, sizeof parent, "%s", path);
-	for (char *slash = strchr(parent + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		(void)mkdir(parent, 0700);
-		*slash = '/';
-	}
+	(void)ce_make_parents(path, 0700);
 	CE_AUTO_FD fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 

@@ -102,26 +102,19 @@ static void make_namespaces(void)
 /* ---- the root ---------------------------------------------------------------------------------- */
 
 /* Create a directory or a file, whichever `source` is, and its parent directories. */
-static int make_place(const char *source, char *target)
+static int make_place(const char *source, const char *target)
 {
 	struct stat st;
 
-	if (stat(source, &st) < 0)
+	if (stat(source, &st) < 0 || ce_make_parents(target, 0755) < 0)
 		return -1;
-	for (char *slash = strchr(target + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		int made = mkdir(target, 0755);
-		*slash = '/';
-		if (made < 0 && errno != EEXIST)
-			return -1;
-	}
 	if (S_ISDIR(st.st_mode))
 		return mkdir(target, 0755) < 0 && errno != EEXIST ? -1 : 0;
-	int fd = open(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	return fd < 0 ? -1 : close(fd);
+	CE_AUTO_FD fd = open(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	return fd < 0 ? -1 : 0;
 }
 
-static int bind_at(const char *source, char *target)
+static int bind_at(const char *source, const char *target)
 {
 	/* recursively, because below it there may be mounts that a user namespace cannot uncover */
 	return make_place(source, target) < 0 ||
