@@ -12,6 +12,7 @@
 #include "carry.h"
 #include "common/io.h"
 #include "common/say.h"
+#include "plugin_step.h"
 #include "script_note.h"
 #include "session_end.h"
 
@@ -85,9 +86,7 @@ void ce_script_prepare(spank_t spank, const char *environment)
 
 static int is_on_host(spank_t spank)
 {
-	char **environment = NULL;
-	int is_set = spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
-		     ce_variable(environment, CE_SCRIPT_ON_HOST) != NULL;
+	int is_set = ce_variable(ce_step_environment(spank), CE_SCRIPT_ON_HOST) != NULL;
 
 	if (is_set)
 		spank_unsetenv(spank, CE_SCRIPT_ON_HOST);

@@ -18,6 +18,13 @@
 #include "session_end.h"
 #include "slurmd_spool.h"
 
+char **ce_step_environment(spank_t spank)
+{
+	char **environment = NULL;
+
+	return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS ? environment : NULL;
+}
+
 /* Return whether this step runs in a container. The extern step runs on the host. The interactive step of
  * salloc and the batch script do so, too, unless a plan has been sent: srun sends one for an interactive step
  * if its own options ask for it, sbatch if the site wants the script inside. Each srun in one of them
@@ -25,15 +32,13 @@
 static int wants_session(spank_t spank, int is_prepared)
 {
 	uint32_t step = SLURM_BATCH_SCRIPT;
-	char **environment = NULL;
 
 	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
 		return 1;
 	if (step == SLURM_INTERACTIVE_STEP)
 		return is_prepared;
 	if (step == SLURM_BATCH_SCRIPT)
-		return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
-		       ce_variable(environment, CE_CARRY_COUNT) != NULL;
+		return ce_variable(ce_step_environment(spank), CE_CARRY_COUNT) != NULL;
 	return step != SLURM_EXTERN_CONT && step != SLURM_PENDING_STEP;
 }
 
@@ -97,14 +102,14 @@ static char *find_fact(spank_t spank)
 static int prepare_launcher(struct ce_launcher *launcher, spank_t spank, const char *plan,
 			    struct ce_error *err)
 {
-	char **environment = NULL;
+	char **environment = ce_step_environment(spank);
 	uid_t uid;
 	gid_t gid;
 	CE_AUTO_FREE char *fact = find_fact(spank);
 
 	if (spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS ||
-	    spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+	    environment == NULL)
 		return ce_fail(err, "cannot determine the job's user");
 	char *const facts[] = { fact, NULL };
 	return ce_launcher_prepare(launcher, plan, environment, facts, uid, gid, err);
@@ -114,14 +119,12 @@ static void note_for_audit(struct ce_step *step, spank_t spank, const char *plan
 {
 	uint32_t job = 0, number = 0;
 	uid_t uid = (uid_t)-1;
-	char **environment = NULL;
 
 	(void)spank_get_item(spank, S_JOB_ID, &job);
 	(void)spank_get_item(spank, S_JOB_STEPID, &number);
 	(void)spank_get_item(spank, S_JOB_UID, &uid);
 	ce_audit_note(&step->audit, job, number, uid, plan);
-	if (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
-		ce_audit_note_claim(&step->audit, ce_variable(environment, CE_CARRY_IMAGE));
+	ce_audit_note_claim(&step->audit, ce_variable(ce_step_environment(spank), CE_CARRY_IMAGE));
 }
 
 void ce_step_audit(struct ce_step *step, const struct ce_config *config)
@@ -156,9 +159,9 @@ static void keep_orphans(void)
 static int obey_planner(struct ce_step *step, spank_t spank)
 {
 	struct ce_error *err = &step->start_error;
-	char **environment = NULL;
+	char **environment = ce_step_environment(spank);
 
-	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
+	if (environment == NULL)
 		return ce_fail(err, "cannot read the job's environment");
 	CE_AUTO_FREE char *text = ce_carry_get(environment);
 	const char *plan;
@@ -187,12 +190,11 @@ static int obey_planner(struct ce_step *step, spank_t spank)
 int ce_step_unmark(spank_t spank)
 {
 	int argc = 0;
-	char **argv = NULL, **environment = NULL;
+	char **argv = NULL;
 	int marked = spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0 &&
 		     ce_unmark_argv(argv);
 
-	return marked || (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS &&
-			  ce_variable(environment, CE_CARRY_COUNT) != NULL);
+	return marked || ce_variable(ce_step_environment(spank), CE_CARRY_COUNT) != NULL;
 }
 
 void ce_step_refuse(struct ce_step *step)

@@ -24,6 +24,9 @@ struct ce_step {
 
 #define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }
 
+/* Return the environment of the step, or of the task in a task; NULL if Slurm does not give it. */
+char **ce_step_environment(spank_t spank);
+
 /* Prepare what the first task needs to start the launcher, if this step needs a container. `stepd` is the pid
  * of slurmstepd, `is_prepared` is what ce_step_unmark has returned. In slurmstepd, as root with the user's
  * effective id. */

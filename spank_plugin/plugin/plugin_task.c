@@ -43,12 +43,7 @@ static int set_task_variable(void *context, const char *name, const char *value)
 
 static const char *task_variable(void *context, const char *name)
 {
-	spank_t spank = context;
-	char **environment = NULL;
-
-	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
-		return NULL;
-	return ce_variable(environment, name);
+	return ce_variable(ce_step_environment(context), name);
 }
 
 /* Return whether this is the task that prints what concerns all tasks of the node. */
@@ -90,7 +85,7 @@ static int check_command(const struct ce_step *step, spank_t spank, const struct
 			 struct warnings *warnings, const char **doubt, struct ce_error *err)
 {
 	int argc = 0;
-	char **argv = NULL, **environment = NULL;
+	char **argv = NULL;
 
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
 		return ce_mpi_check_pmix(variables, NULL, step->chose_mpi, &warnings->mpi, err);
@@ -101,8 +96,8 @@ static int check_command(const struct ce_step *step, spank_t spank, const struct
 	}
 	if (ce_mpi_check_pmix(variables, found, step->chose_mpi, &warnings->mpi, err) < 0)
 		return -1;
-	if (is_first_task(spank) && spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
-		ce_mpi_warn(variables, environment, found, argc, argv, &warnings->mpi);
+	if (is_first_task(spank))
+		ce_mpi_warn(variables, ce_step_environment(spank), found, argc, argv, &warnings->mpi);
 	return ce_check_mpirun(found, argc, argv, variables, doubt, err);
 }
 
@@ -263,15 +258,12 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 		struct ce_error *err)
 {
 	struct ce_container container = CE_CONTAINER_INIT;
-	char **environment = NULL;
 	int rc = -1;
 
 	err->below = step->start_error.below;
 	if (step->start_error.message != NULL)
 		return ce_fail_code(err, step->start_error.exit_code, "%s", step->start_error.message);
-	if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
-		environment = NULL;
-	ce_launcher_start(&step->launcher, config, environment);
+	ce_launcher_start(&step->launcher, config, ce_step_environment(spank));
 	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0 &&
 	    ce_own_container(&step->launcher, config->start_timeout_s, &container, err) == 0)
 		rc = enter(step, spank, config, &container, err);
