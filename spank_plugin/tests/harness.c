@@ -123,6 +123,14 @@ const char *test_copy(const char *source, const char *parent, const char *name)
 	return path;
 }
 
+void test_build(const char *options)
+{
+	char line[256];
+
+	snprintf(line, sizeof line, "${CC:-cc} -x c %s - </dev/null 2>&1", options);
+	CHECK_INT(system(line), 0);
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
 {
 	(void)st, (void)type, (void)walk;

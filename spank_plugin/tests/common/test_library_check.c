@@ -84,24 +84,16 @@ TEST("a directory of the image itself, and a library that the image does not hav
 	remove_mount("libmpi.so.4711");
 }
 
-static void build(const char *words)
-{
-	char line[256];
-
-	snprintf(line, sizeof line, "${CC:-cc} -x c %s - </dev/null 2>&1", words);
-	CHECK_INT(system(line), 0);
-}
-
 TEST("a program whose MPI library is not there is reported, unless it may find it by itself")
 {
 	char line[CE_LIBRARY_LINE] = "";
 
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(unsetenv("LD_LIBRARY_PATH"), 0);
-	build("-shared -fPIC -Wl,-soname,libmpi.so.4711 -o libmpi.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
-	build("-shared -fPIC -Wl,--no-as-needed,-rpath,/somewhere -L. -lmpi -o finds");
-	build("-shared -fPIC -o other");
+	test_build("-shared -fPIC -Wl,-soname,libmpi.so.4711 -o libmpi.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	test_build("-shared -fPIC -Wl,--no-as-needed,-rpath,/somewhere -L. -lmpi -o finds");
+	test_build("-shared -fPIC -o other");
 	CHECK_INT(ce_lacks_mpi("hello", &variables, line), 1);
 	CHECK_CONTAINS(line, "the program ");
 	CHECK_CONTAINS(line, "MPI (libmpi.so.4711)");
@@ -119,8 +111,8 @@ TEST("an MPI library of an image of Alpine's may be in /usr/local/lib, which has
 	test_needs_root();
 	CHECK_INT(chdir(test_directory()), 0);
 	CHECK_INT(unsetenv("LD_LIBRARY_PATH"), 0);
-	build("-shared -fPIC -Wl,-soname,libmpi.so.4711 -o libmpi.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	test_build("-shared -fPIC -Wl,-soname,libmpi.so.4711 -o libmpi.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
 	CHECK_INT(unshare(CLONE_NEWNS), 0);
 	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	CHECK_INT(mount("none", "/usr/local/lib", "tmpfs", 0, NULL), 0);

@@ -7,21 +7,13 @@
 
 #include "harness.h"
 
-static void build(const char *words)
-{
-	char line[256];
-
-	snprintf(line, sizeof line, "${CC:-cc} -x c %s - </dev/null 2>&1", words);
-	CHECK_INT(system(line), 0);
-}
-
 TEST("a program that is linked with an MPI library is recognised, others are not")
 {
 	CHECK_INT(chdir(test_directory()), 0);
-	build("-shared -fPIC -Wl,-soname,libmpich.so.12 -o libmpich.so");
-	build("-shared -fPIC -Wl,-soname,libmp.so.1 -o libmp.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmp -lmpich -o with");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmp -o without");
+	test_build("-shared -fPIC -Wl,-soname,libmpich.so.12 -o libmpich.so");
+	test_build("-shared -fPIC -Wl,-soname,libmp.so.1 -o libmp.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmp -lmpich -o with");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmp -o without");
 	CHECK_INT(ce_uses_mpi("with"), 1);
 	CHECK_INT(ce_uses_mpi("without"), 0);
 	CHECK_INT(ce_uses_mpi("libmpich.so"), 0);
@@ -34,8 +26,8 @@ TEST("reading a program that is cut off or damaged anywhere does no harm")
 	static char whole[1 << 16];
 
 	CHECK_INT(chdir(test_directory()), 0);
-	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o with");
+	test_build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o with");
 	FILE *file = fopen("with", "rb");
 	CHECK(file != NULL);
 	size_t size = fread(whole, 1, sizeof whole, file);

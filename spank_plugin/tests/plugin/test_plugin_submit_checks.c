@@ -53,9 +53,7 @@ TEST("Slurm's own option for OCI bundles is reported unless it names a bundle")
 	CHECK_TEXT(said_of("srun --container-image=demo hostname"), "");
 	CHECK_TEXT(said_of("srun podman --container=demo"), "");
 	CHECK_INT(mkdir("bundle", 0700), 0);
-	FILE *file = fopen("bundle/config.json", "w");
-	CHECK(file != NULL);
-	fclose(file);
+	test_file(test_directory(), "bundle/config.json", "", 0644);
 	CHECK_TEXT(said_of("srun --container=bundle hostname"), "");
 }
 

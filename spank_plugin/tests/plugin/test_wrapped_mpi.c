@@ -5,18 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness.h"
-
-static void build(const char *words)
-{
-	char line[256];
-
-	snprintf(line, sizeof line, "${CC:-cc} -x c %s - </dev/null 2>&1", words);
-	CHECK_INT(system(line), 0);
-}
 
 /* Return the program that uses MPI in this command; "" for none. */
 static const char *found(const char *one, const char *two, const char *three, const char *four)
@@ -38,19 +29,14 @@ static const char *found(const char *one, const char *two, const char *three, co
 
 static void write_script(const char *text)
 {
-	FILE *file = fopen("script", "w");
-
-	CHECK(file != NULL);
-	CHECK(fputs(text, file) >= 0);
-	CHECK_INT(fchmod(fileno(file), 0755), 0);
-	fclose(file);
+	test_file(test_directory(), "script", text, 0755);
 }
 
 TEST("a program with MPI is found behind a wrapper, in a shell's text and in a script")
 {
 	CHECK_INT(chdir(test_directory()), 0);
-	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	test_build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
 	CHECK_TEXT(found("env", "X=1", "./hello", NULL), "./hello");
 	CHECK_TEXT(found("/usr/bin/numactl", "-N", "0", "hello"), "hello");
 	CHECK_TEXT(found("bash", "-c", "cd run && exec ./hello --input x", NULL), "./hello");
@@ -65,8 +51,8 @@ TEST("a program with MPI is found behind a wrapper, in a shell's text and in a s
 TEST("programs that an mpirun starts are not taken for ranks without the others")
 {
 	CHECK_INT(chdir(test_directory()), 0);
-	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	test_build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
 	test_file(".", "mpiexec.hydra", "#!/bin/sh\n", 0755);
 	CHECK_TEXT(found("sh", "-c", "mpiexec.hydra -launcher ssh -n 2 ./hello", NULL), "");
 	CHECK_TEXT(found("env", "./mpiexec.hydra", "./hello", NULL), "");
@@ -78,9 +64,9 @@ TEST("programs that an mpirun starts are not taken for ranks without the others"
 TEST("other commands are not taken for MPI")
 {
 	CHECK_INT(chdir(test_directory()), 0);
-	build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
-	build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
-	build("-shared -fPIC -Wl,--no-as-needed -o plain");
+	test_build("-shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so");
+	test_build("-shared -fPIC -Wl,--no-as-needed -L. -lmpi -o hello");
+	test_build("-shared -fPIC -Wl,--no-as-needed -o plain");
 	CHECK_TEXT(found("env", "X=1", "./plain", NULL), "");
 	CHECK_TEXT(found("ls", "./hello", NULL, NULL), "");
 	CHECK_TEXT(found("./plain", "./hello", NULL, NULL), "");
