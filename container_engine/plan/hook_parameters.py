@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.catalog.match import Refusal
+from container_engine.catalog.enabled import Refusal
 from container_engine.catalog.values import Values, in_words
 from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.faults.hook_switches import turn_on
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from container_engine.catalog.enabled import Active
     from container_engine.catalog.load import Hook
-    from container_engine.catalog.match import Active
     from container_engine.catalog.model import Parameter
 
     # the names in a directory, or None if it cannot be read here; it may still exist on the nodes

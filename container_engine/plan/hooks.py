@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from container_engine.catalog.match import REQUIRED, Active, Refusal, conditions, match
+from container_engine.catalog.enabled import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values
 from container_engine.edf.hook_values import HookRule, ValueRule
 from container_engine.faults.hook_switches import turn_off
