@@ -200,11 +200,14 @@ static int is_missing(const char *name, char why[CE_WHY_SIZE])
 {
 	char end[CE_LOADER_SIZE];
 
+	/* what cannot be looked up for another reason may be there: the errno of execve says more */
+	if (faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) == 0 || errno != ENOENT)
+		return 0;
 	if (ce_leads_nowhere(name, end))
 		snprintf(why, CE_WHY_SIZE, "it needs '%s', a link to '%s', which does not exist", name, end);
 	else
 		snprintf(why, CE_WHY_SIZE, "it needs '%s', which does not exist", name);
-	return faccessat(AT_FDCWD, name, F_OK, AT_EACCESS) < 0;
+	return 1;
 }
 
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
@@ -244,7 +247,7 @@ void ce_not_started(const char *path, int number, char why[CE_WHY_SIZE])
 {
 	char end[CE_LOADER_SIZE];
 
-	if (ce_leads_nowhere(path, end))
+	if (number == ENOENT && ce_leads_nowhere(path, end))
 		snprintf(why, CE_WHY_SIZE, "it is a link to '%s', which does not exist", end);
 	else if (ce_cannot_start(path, why) == 0)
 		snprintf(why, CE_WHY_SIZE, "%s", strerror(number));

@@ -123,11 +123,17 @@ int ce_make_parents(const char *path, mode_t mode)
 {
 	char parent[PATH_MAX];
 
-	snprintf(parent, sizeof parent, "%s", path);
-	for (char *slash = strchr(parent + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+	if ((size_t)snprintf(parent, sizeof parent, "%s", path) >= sizeof parent) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	for (char *slash = strchr(parent + (parent[0] == '/'), '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
-		if (mkdir(parent, mode) < 0 && errno != EEXIST && access(parent, F_OK) < 0)
+		int number = mkdir(parent, mode) < 0 ? errno : 0;
+		if (number != 0 && number != EEXIST && access(parent, F_OK) < 0) {
+			errno = number;
 			return -1;
+		}
 		*slash = '/';
 	}
 	return 0;

@@ -23,7 +23,7 @@ static inline int ce_is_called(const char *path, const char *name)
 #define CE_LIBEXEC "/libexec/container-engine/"
 
 /* Return where the engine is installed, on the heap: this program is PREFIX/libexec/container-engine/NAME.
- * Return NULL with errno, which is ENOENT if it is elsewhere. */
+ * Return NULL with errno, which is EINVAL if it is elsewhere. */
 static inline char *ce_find_prefix(void)
 {
 	char path[PATH_MAX];
@@ -36,7 +36,7 @@ static inline char *ce_find_prefix(void)
 	size_t size = (size_t)(ce_base_name(path) - path);
 	if (size > tail && strncmp(path + size - tail, CE_LIBEXEC, tail) == 0)
 		return strndup(path, size - tail);
-	errno = ENOENT;
+	errno = EINVAL;
 	return NULL;
 }
 

@@ -57,7 +57,7 @@ static char **take_args(struct ce_fields *fields, long long count)
 {
 	char **args = calloc((size_t)count + 1, sizeof *args);
 
-	for (long long i = 0; args != NULL && i < count; i++)
+	for (long long i = 0; args != NULL && !fields->bad && i < count; i++)
 		args[i] = (char *)ce_take(fields);
 	if (!fields->bad)
 		return args;

@@ -84,6 +84,8 @@ static int open_parent(int root, const char *path, int is_made)
 	const char *slash = strrchr(path, '/');
 	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
 
+	if (slash == NULL)
+		errno = EINVAL;
 	if (parent == NULL || (is_made && make_path(root, parent) < 0))
 		return -1;
 	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
@@ -191,8 +193,10 @@ int guard_op_root_setting(struct guard *guard, char **args)
 	if (root < 0)
 		return guard_fail(guard, "cannot make '%s' in the image", path);
 	CE_AUTO_FD dir = open_parent(root, path, 0);
+	if (dir < 0 && (errno == ENOMEM || errno == EINVAL))
+		return guard_fail(guard, "cannot make '%s' in the image", path);
 	if (dir < 0)
-		return 0;
+		return 0; /* the image does not have what the setting is for */
 	CE_AUTO_FD file = open_regular(guard, root, path, O_TRUNC);
 	if (file < 0)
 		return -1;

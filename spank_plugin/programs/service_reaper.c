@@ -83,7 +83,7 @@ static void run_operations(const struct attendant *self, const char *wanted)
 		long long count = ce_take_number(&fields);
 		if (count < 1 || count > MAX_WORDS)
 			return;
-		for (long long i = 0; i < count; i++)
+		for (long long i = 0; !fields.bad && i < count; i++)
 			words[i] = (char *)ce_take(&fields);
 		if (fields.bad || strcmp(name, wanted) != 0)
 			continue;

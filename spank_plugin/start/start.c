@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 
 	if (prefix == NULL)
 		return fail("/proc/self/exe",
-			    errno == ENOENT ? "is not where `make install` put it" : strerror(errno));
+			    errno == EINVAL ? "is not where `make install` put it" : strerror(errno));
 	if (path != NULL && ce_is_called(path, "plan"))
 		return plan(prefix, argc, argv);
 	return become(meant(path), prefix, none, argc > 0 ? argv + 1 : argv);
