@@ -6,7 +6,7 @@ _NOT_HERE = (
     *("/proc/self/", "/proc/thread-self/"),
     *("/dev/fd/", "/dev/stdin/", "/dev/stdout/", "/dev/stderr/"),
     # where hooks mount files for which the image has no place, and the init process
-    *("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-root/"),
+    *("/.container-engine/", "/dev/.ce-init/", "/dev/.ce-entry/"),
 )
 _PROCESSES = "/proc/"
 # the limits of Linux in bytes: for a name, and for a path without the NUL that ends it

@@ -127,7 +127,8 @@ int ce_make_parents(const char *path, mode_t mode)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	for (char *slash = strchr(parent + (parent[0] == '/'), '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+	char *first = strchr(parent + (parent[0] == '/'), '/');
+	for (char *slash = first; slash != NULL; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		int number = mkdir(parent, mode) < 0 ? errno : 0;
 		if (number != 0 && number != EEXIST && access(parent, F_OK) < 0) {

@@ -10,9 +10,9 @@
  * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to
  * stop a daemon that takes commands there, in an image that has no shell.
  *
- * `.ce-root PROGRAM ARG…` becomes PROGRAM with the filter for root in a container (common/fakeroot.h), for
- * the image's entrypoint. It is this program by another name, because the guard would take one called ce-init
- * for the first process.
+ * `.ce-entry DIR PROGRAM ARG…` becomes PROGRAM, the image's entrypoint, in DIR if that is there, and as
+ * root with the filter for root in a container (common/fakeroot.h). It is this program by another name,
+ * because the guard would take one called ce-init for the first process.
  *
  * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: with it, the
  * start-up steps of an environment file pass on their changes, in an image that has no env(1).
@@ -73,16 +73,19 @@ static void complain(const char *text)
 		return;
 }
 
-static int become_root(char **command)
+static int become_entrypoint(const char *dir, char **command)
 {
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || ce_fakeroot() < 0) {
+	/* A mount may hide the directory. The container's runtime would make it then, in what is mounted. */
+	const char *place = chdir(dir) == 0 ? dir : "/";
+
+	if (geteuid() == 0 && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || ce_fakeroot() < 0)) {
 		complain("cannot install the filter for root in the container\n");
 		return CE_EXIT_ENGINE;
 	}
 	execvp(command[0], command);
-	complain(command[0]);
-	complain(errno == ENOENT ? ": not found in the container\n"
-				 : ": cannot be executed in the container\n");
+	const char *parts[] = { command[0], ": ", strerror(errno), ", started in ", place, "\n" };
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+		complain(parts[i]);
 	return 127;
 }
 
@@ -91,8 +94,8 @@ int main(int argc, char **argv)
 	sigset_t child;
 	int received;
 
-	if (argc >= 2 && ce_is_called(argv[0], ".ce-root"))
-		return become_root(argv + 1);
+	if (argc >= 3 && ce_is_called(argv[0], ".ce-entry"))
+		return become_entrypoint(argv[1], argv + 2);
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await(argv[2]);
 	if (argc >= 4 && strcmp(argv[1], "--say") == 0)

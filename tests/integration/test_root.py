@@ -72,7 +72,7 @@ def test_an_entrypoint_is_root_too(engine: Engine, start: str) -> None:
 def test_an_entrypoint_of_root_that_is_missing_is_named(engine: Engine) -> None:
     image = engine.linked_image({"Entrypoint": ["/no/such/entry"], "Env": ["PATH=/bin"]})
     message = engine.refusal(engine.edf(f"entrypoint = true\n{_ROOT.format(start='crun')}", image))
-    assert "/no/such/entry: not found in the container" in message
+    assert "/no/such/entry: No such file or directory, started in /)" in message
 
 
 def test_nobody_else_has_the_filter_and_apts_setting(engine: Engine) -> None:

@@ -94,9 +94,9 @@ def test_an_entrypoint_that_is_missing_is_named(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("way", ["crun", "podman"])
-@pytest.mark.parametrize("workdir", ["/bin", "/made/for/it", "/"])
+@pytest.mark.parametrize(("workdir", "found"), [("/bin", "/bin"), ("/not/there", "/"), ("/", "/")])
 def test_an_entrypoint_starts_in_the_images_working_directory(
-    engine: Engine, way: str, workdir: str
+    engine: Engine, way: str, workdir: str, found: str
 ) -> None:
     """Tasks start where the EDF says."""
     program = "./sh" if workdir == "/bin" else "/bin/sh"
@@ -104,7 +104,7 @@ def test_an_entrypoint_starts_in_the_images_working_directory(
     config = {"Entrypoint": entrypoint, "WorkingDir": workdir, "Env": ["PATH=/bin"]}
     image = engine.linked_image(config)
     edf = engine.edf(f'entrypoint = true\nworkdir = "/etc"\n{_started_by(way)}', image)
-    assert engine.output(edf, "sh", "-c", 'echo "$AT $(pwd)"') == f"{workdir} /etc\n"
+    assert engine.output(edf, "sh", "-c", 'echo "$AT $(pwd)"') == f"{found} /etc\n"
 
 
 @pytest.mark.parametrize("way", ["crun", "podman"])
@@ -131,11 +131,7 @@ def test_an_entrypoint_that_is_not_below_the_working_directory_is_answered(
     message = engine.refusal(
         engine.edf(f"entrypoint = true\n{_started_by(way)}", engine.linked_image(config))
     )
-    # crun 1.21 names the whole path
-    assert "`/bin/./entry.sh` not found" in message or (
-        "`./entry.sh` not found" in message
-        and message.endswith("(entrypoints start in the image's WORKDIR)")
-    )
+    assert message.endswith("(./entry.sh: No such file or directory, started in /bin)")
 
 
 def _started_by(way: str) -> str:

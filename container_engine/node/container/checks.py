@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.plan_types import LaunchPlan
-
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
 _OF_KERNEL = ("/proc/", "/sys/")
@@ -105,23 +103,6 @@ def resolve_mounts(
         if problem := _target_problem(mount.target, [made.target for made in mounts[:-1]]):
             lacks.append(_of_destination(origin, mount.target, problem))
     return mounts
-
-
-def entrypoints_workdir(plan: LaunchPlan, mounts: Sequence[NodeMount]) -> str:
-    """Return the image's working directory; "/" without an entrypoint, or where a mount hides it.
-
-    The runtime would make a hidden one in the mounted directory, even if that is read-only.
-    """
-    workdir = os.path.normpath(plan["image"].get("workdir") or "/")
-    if not plan["entrypoint"] or not workdir.startswith("/"):
-        return "/"
-    for mount in mounts:
-        target = mount.target.rstrip("/")
-        below = workdir[len(target) :]
-        is_above = workdir.startswith(f"{target}/") and mount.kind != "tmpfs"
-        if is_above and not os.path.isdir(mount.source + below):
-            return "/"
-    return workdir
 
 
 def _target_problem(target: str, earlier: Sequence[str]) -> str:

@@ -95,7 +95,7 @@ def _configuration(
                 f"{name}={value}"
                 for name, value in {"PATH": PATH, "HOSTNAME": person.host, **environment}.items()
             ],
-            "cwd": container.workdir,
+            "cwd": "/",
             "capabilities": _capabilities(uid),
         },
         "root": {"path": paths.at("root"), "readonly": not container.writable},

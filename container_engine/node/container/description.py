@@ -17,7 +17,7 @@ INIT_NAME = ".ce-init"
 INIT_PATH = "/dev/" + INIT_NAME
 # The same program. Under this name it runs an entrypoint for a user who is root inside, with the
 # filter of spank_plugin/common/fakeroot.h.
-_ROOT_PATH = "/dev/.ce-root"
+_ENTRY_PATH = "/dev/.ce-entry"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 # the annotation of --container-save: the image to be made at the end of the step
@@ -180,7 +180,7 @@ class Container:
         self.uid, self.gid = ids
         self.writable = writable
         self.entrypoint = entrypoint
-        # of the entrypoint, as the image has it; that of tasks is theirs
+        # where the image wants its entrypoint to start; tasks have one of their own
         self.workdir = workdir
         self.mounts = mounts
         self.devices = devices
@@ -196,23 +196,28 @@ class Container:
 
 def command(container: Container) -> list[str]:
     """Return the command line of the container's first process."""
-    return [*([_ROOT_PATH] if _is_filtered(container) else []), *container.entrypoint, INIT_PATH]
+    before = [_ENTRY_PATH, container.workdir] if _is_prepared(container) else []
+    return [*before, *container.entrypoint, INIT_PATH]
 
 
-def _is_filtered(container: Container) -> bool:
-    """Return whether the entrypoint runs as root, and so needs the filter of fakeroot.h."""
-    return bool(container.entrypoint) and container.uid == 0
+def _is_prepared(container: Container) -> bool:
+    """Return whether the entrypoint needs what ce-init does as `.ce-entry`.
+
+    That is a working directory, which the runtime would make where a mount hides it, and for root
+    the filter of fakeroot.h.
+    """
+    return bool(container.entrypoint) and (container.uid == 0 or container.workdir != "/")
 
 
 def system_mounts(paths: Paths, container: Container) -> list[NodeMount]:
     """Return mounts of terminals, the init, and the host's /proc unless PIDs are unshared."""
-    root = NodeMount("bind", paths.init, _ROOT_PATH, ("ro",))
+    entry = NodeMount("bind", paths.init, _ENTRY_PATH, ("ro",))
     host = NodeMount("bind", paths.at("proc"), "/proc", ("rslave",))
     return [
         *([] if "pid" in container.unshared else [host]),
         NodeMount("bind", "/dev/pts", "/dev/pts", ("rslave",)),
         NodeMount("bind", paths.init, INIT_PATH, ("ro",)),
-        *([root] if _is_filtered(container) else []),
+        *([entry] if _is_prepared(container) else []),
     ]
 
 

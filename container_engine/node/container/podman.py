@@ -109,7 +109,7 @@ def _isolation(container: Container) -> list[str]:
         "--security-opt=label=disable",
         "--security-opt=apparmor=unconfined",
         "--security-opt=unmask=ALL",
-        f"--workdir={container.workdir}",
+        "--workdir=/",
         *([] if container.writable else ["--read-only"]),
     ]
 

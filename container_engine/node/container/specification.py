@@ -139,15 +139,13 @@ def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operati
 
 
 def _root(paths: Paths, container: Container) -> list[Operation]:
-    """Return the operations in the root for what runs as the container's first process."""
-    root = paths.at("root")
-    steps: list[Operation] = []
-    if container.workdir != "/":  # Podman refuses one that the image lacks
-        steps.append(("root-dir", [root, container.workdir]))
-    if container.uid == 0:
-        # without it apt-get would become the user _apt, which the container does not have
-        steps.append(("root-setting", [root, _APT_FILE, 'APT::Sandbox::User "root";\n']))
-    return steps
+    """Return a setting for apt-get if it runs as root of a container that has no other user.
+
+    For downloads it would become the user `_apt`, and give up because it cannot.
+    """
+    if container.uid != 0:
+        return []
+    return [("root-setting", [paths.at("root"), _APT_FILE, 'APT::Sandbox::User "root";\n'])]
 
 
 def encode(steps: Sequence[Operation]) -> bytes:

@@ -121,9 +121,9 @@ def of_entrypoint(report: str, entrypoint: Sequence[str]) -> LaunchError | None:
     shown = words if len(words) <= _LONGEST_SHOWN else f"{words[:_LONGEST_SHOWN]}…"
     last = _last_line(without_id(log))
     message = f"the image's entrypoint ended instead of executing its arguments: {shown}"
-    return LaunchError(
-        message + (f" ({last})" if last else ""), see="entrypoint-ended", details=log
-    )
+    words, see, hint = _of_program(last)
+    message += f" ({last})" if last else ""
+    return LaunchError(message + words, hint, see if words else "entrypoint-ended", details=log)
 
 
 _LONGEST_SHOWN = 100

@@ -11,7 +11,6 @@ import os
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_image,
-    entrypoints_workdir,
     resolve_devices,
     resolve_mounts,
     site_programs,
@@ -209,14 +208,13 @@ class NewContainer:
 
 def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
     """Return the plan's container; add an error to `lacks` for each thing that the node lacks."""
-    mounts = resolve_mounts(plan, node, lacks)
     return Container(
         # being root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
         writable=plan["writable"],
         entrypoint=plan["entrypoint"],
-        workdir=entrypoints_workdir(plan, mounts),
-        mounts=mounts,
+        workdir=plan["image"].get("workdir") or "/",
+        mounts=resolve_mounts(plan, node, lacks),
         devices=resolve_devices(plan, node, lacks),
         annotations=plan["annotations"],
         unshared=plan["settings"].get("unshare", ()),

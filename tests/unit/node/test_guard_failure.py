@@ -42,6 +42,10 @@ def test_an_entrypoint_that_is_a_program_is_named_with_what_it_printed() -> None
         " python3 '/app/my train.py' (args ['/dev/.ce-init'])"
     )
     assert of_entrypoint(report, ()) is None
+    foreign = of_entrypoint("container\n0\nx\n/e.sh: Exec format error, started in /w\n", ["/e.sh"])
+    assert foreign is not None
+    assert foreign.see == "image-architecture"
+    assert "for a different processor" in str(foreign)
     assert of_entrypoint("overlay\n2\ncannot mount\n", ["python3"]) is None
 
 
