@@ -63,10 +63,14 @@ struct guard {
 		char *size, *dir;      /* of each container's own tmpfs, on the heap */
 		char *rest;	       /* the operations that make a container, on the heap */
 		size_t rest_size;
+		/* answers a packet at the socket; -1 after guard_fail if a task's container has ended */
+		int (*answer)(struct guard *guard);
 	} tasks;
 	int is_keeper; /* whether this process keeps one task's container, and ends it with the task */
 	const char *rest; /* the operations after the current one */
 	size_t rest_size;
+	/* guard_run_operations, for keepers, which is above what they call */
+	int (*run)(struct guard *guard, const char *specification, size_t size);
 	int has_pids; /* whether tasks enter the container's PID namespace */
 	int in_more; /* the current operations were added by a program (guard_inspect.c) */
 	char *more;  /* operations that a program has added, to be run next, on the heap; NULL for none */

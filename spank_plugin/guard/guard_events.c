@@ -13,7 +13,6 @@
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "guard_door.h"
-#include "guard_ops.h"
 
 /* ---- children ---------------------------------------------------------------------------------- */
 
@@ -111,7 +110,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 		end_session(guard);
 	if (fds[5].revents != 0)
 		guard_answer_door(guard);
-	if (fds[6].revents != 0 && guard_answer_task(guard) < 0)
+	if (fds[6].revents != 0 && guard->tasks.answer(guard) < 0)
 		return -1;
 	if ((fds[3].revents & POLLIN) != 0) {
 		errno = 0;

@@ -83,6 +83,7 @@ int guard_run_operations(struct guard *guard, const char *specification, size_t 
 {
 	struct ce_fields fields = { specification, specification + size, 0 };
 
+	guard->run = guard_run_operations;
 	while (fields.next < fields.end) {
 		const struct operation *op = find_operation(ce_take(&fields));
 		long long count = ce_take_number(&fields);

@@ -86,10 +86,6 @@ guard_operation guard_op_joined;
  * DIR, and make another one by them for each further task that asks. */
 guard_operation guard_op_each;
 
-/* Answer a packet at the socket at which tasks ask for containers. Return 0, or -1 after guard_fail if the
- * container of a task has ended. */
-int guard_answer_task(struct guard *guard);
-
 /* root-setting ROOT PATH TEXT: write a file of the image, if the image has a directory for it. */
 guard_operation guard_op_root_setting;
 

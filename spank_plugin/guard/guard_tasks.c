@@ -93,7 +93,7 @@ static void keep(struct guard *guard, int control, int task)
 	struct guard_tasks *tasks = &guard->tasks;
 
 	if (begin_keeper(guard, control) < 0 || make_own(guard, tasks->size, tasks->dir) < 0 ||
-	    guard_run_operations(guard, tasks->rest, tasks->rest_size) < 0) {
+	    guard->run(guard, tasks->rest, tasks->rest_size) < 0) {
 		guard_report_failure(guard);
 		_exit(0);
 	}
@@ -183,7 +183,7 @@ static void give_first(struct guard *guard, int visitor, int task)
 	ce_close_fd(&tasks->first_keeper);
 }
 
-int guard_answer_task(struct guard *guard)
+static int answer_task(struct guard *guard)
 {
 	char text[1024];
 	int fds[CE_MAX_FDS], rc = 0;
@@ -222,6 +222,7 @@ int guard_op_each(struct guard *guard, char **args)
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
 		return guard_fail(guard, "cannot make a socket");
 	memset(tasks->first, -1, sizeof tasks->first);
+	tasks->answer = answer_task;
 	tasks->socket = ends[0];
 	tasks->others = ends[1];
 	tasks->first_keeper = control[0];
