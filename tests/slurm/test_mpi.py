@@ -72,8 +72,8 @@ def test_mpi_of_root_does_not_come_to_a_server_of_pmix_that_refuses_it(
     # An MPI program that the engine cannot recognise beforehand fails by itself.
     done = cluster.srun(*srun, "sh", "-c", "n=probe; mpi-$n ring")
     assert "ce: warning: n1: Slurm's PMIx refuses root" in done.stderr
-    assert "OPAL ERROR: Unreachable" in done.stderr
-    assert done.returncode == 1
+    # 1 and "OPAL ERROR: Unreachable" with Open MPI 4; the 5.0 of Debian 13 crashes
+    assert done.returncode not in {0, 125}
     done = cluster.srun(*srun[1:], "--mpi=pmix", "id", "-u")
     assert (done.returncode, done.stdout) == (0, "0\n0\n")
     until("the end of all jobs", lambda: not cluster.run(["squeue", "--noheader"]).stdout, 20)

@@ -32,11 +32,14 @@ PER_TASK = {
 def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     del hook, plan
     edits.per_task |= PER_TASK
-    server = node["CE_PMIX_DIR"]
-    spool, step = os.path.split(server.rstrip("/"))
+    edits.mounts += [NodeMount("bind", path, path, ("rw",)) for path in of_clients(node)]
+
+
+def of_clients(node: Mapping[str, str]) -> list[str]:
+    """Return the directory in which the step's PMIx server has its clients keep files, if any."""
+    spool, step = os.path.split(node["CE_PMIX_DIR"].rstrip("/"))
     configuration = slurm_conf.find(node, (f"{spool}/conf-cache/slurm.conf",))
     place = slurm_conf.value(configuration, "TmpFS") if configuration else ""
     place = node_name.in_path(place or _DEFAULT, node)
     directory = f"{place}/spmix_appdir_{os.getuid()}_{step.partition('.')[2]}"
-    if os.path.isdir(directory):
-        edits.mounts.append(NodeMount("bind", directory, directory, ("rw",)))
+    return [directory] if os.path.isdir(directory) else []

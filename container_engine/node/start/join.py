@@ -37,8 +37,8 @@ def join(
     for path in image_paths(plan):
         site_rules.check(path, rules)
     marks.mark("namespaces")
-    pmix = node.get("CE_PMIX_DIR")  # the directory of this step's own PMIx server
-    steps = running.operations(f"{libexec}/ce-image", [pmix] if pmix else [])
+    directories, per_task = _of_pmix(node) if node.get("CE_PMIX_DIR") else ([], None)
+    steps = running.operations(f"{libexec}/ce-image", directories)
     control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
     timeout_s = plan["settings"]["start_timeout_s"]
@@ -51,7 +51,7 @@ def join(
     workdir = resolve(plan["workdir"], node, plan["workdir_from"])
     edf = env.edf_settings(plan, node)
     changes = env.for_joined(plan, edf, block, workdir)
-    records = memory_file("ce-env", env.encode_records(changes, _of_pmix() if pmix else None))
+    records = memory_file("ce-env", env.encode_records(changes, per_task))
     fds = (user_ns, mount_ns, records, guard)
     ready = ReadyContainer(fds, unshared, workdir, lambda: go_on(control, []))
     ready.warnings = running.warnings
@@ -60,7 +60,8 @@ def join(
     return ready
 
 
-def _of_pmix() -> Mapping[str, str]:
-    from container_engine.node.hooks.code_pmix import PER_TASK
+def _of_pmix(node: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:
+    """Return the directories of this step's PMIx server, and what each task's variables copy."""
+    from container_engine.node.hooks import code_pmix
 
-    return PER_TASK
+    return [node["CE_PMIX_DIR"], *code_pmix.of_clients(node)], code_pmix.PER_TASK
