@@ -58,7 +58,8 @@ def _step(cluster: Cluster) -> tuple[dict[str, list[str]], list[int]]:
     for machine in machines:
         cluster.root(machine, "truncate -s 0 /run/launched")
     done = cluster.srun("-N2", "--label", "--environment=mine", "sh", "-c", _LOOK)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == "", done.stderr
+    assert done.returncode == 0
     tasks: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         rank, _colon, said = line.partition(": ")
