@@ -54,16 +54,20 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": seconds, "code": done.returncode, "output": output}
 
 
-def ready(request: dict[str, Any]) -> dict[str, Any]:
-    """Time a command up to its first line; then close its stdin and wait for its end."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(
+def _started(request: dict[str, Any], stderr: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         request["argv"],
         env=_environment(request),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
     )
+
+
+def ready(request: dict[str, Any]) -> dict[str, Any]:
+    """Time a command up to its first line; then close its stdin and wait for its end."""
+    begin = time.perf_counter()
+    process = _started(request, subprocess.PIPE)
     assert process.stdout is not None
     line = process.stdout.readline()
     seconds = time.perf_counter() - begin
@@ -75,16 +79,7 @@ def ready(request: dict[str, Any]) -> dict[str, Any]:
 def ready_at_once(request: dict[str, Any]) -> dict[str, Any]:
     """Start a command `count` times at once; return when each had printed its first line."""
     begin = time.perf_counter()
-    processes = [
-        subprocess.Popen(
-            request["argv"],
-            env=_environment(request),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(request["count"])
-    ]
+    processes = [_started(request, subprocess.DEVNULL) for _ in range(request["count"])]
     outputs = {each.stdout.fileno(): each.stdout for each in processes if each.stdout}
     times, silent = [], 0
     for fd, now in _as_they_answer(outputs):

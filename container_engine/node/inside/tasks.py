@@ -81,7 +81,7 @@ def _is_inside(task: Task) -> bool:
 
 
 class ContainerFiles(NamedTuple):
-    """Where the files of a running container are.
+    """The places of a running container's files.
 
     `guard` is the guard's process ID, `directory` its session's directory in the guard's mount
     namespace. `kept` is the directory of a container that lives with its job, else "". `images` are
@@ -99,7 +99,7 @@ class ContainerFiles(NamedTuple):
 
 
 def container_files(task: Task) -> ContainerFiles:
-    """Return where the files of the task's container are.
+    """Return the places of the files of the task's container.
 
     Raise UserError if it has ended, or if the step that made it has.
     """
