@@ -28,7 +28,7 @@ _PODMAN = "podman://"
 _PODMANS_STORAGE, _DOCKERS_DAEMON = "containers-storage", "docker-daemon"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HOST = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
     r"|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
@@ -237,7 +237,7 @@ def _parse_registry(text: str) -> RegistryImage:
     if not at_digest:
         return RegistryImage(text, registry, path, tag or DEFAULT_TAG, None, user, short)
     digest = f"sha256:{digest}"
-    if not _DIGEST.fullmatch(digest):
+    if not DIGEST.fullmatch(digest):
         raise _bad(text, f"the digest '{digest}' is not 'sha256:' and 64 hexadecimal digits")
     return RegistryImage(text, registry, path, tag, digest, user, short)
 

@@ -19,7 +19,7 @@ class Fault:
     """A fault for GET requests that match `where`, `times` times; -1 is forever.
 
     `status` is sent as the answer. `after` passes that many bytes on, and then resets the
-    connection, stalls or changes a byte.
+    connection, stalls or changes a byte. `instead` is the path whose answer is sent.
     """
 
     where: str
@@ -29,6 +29,7 @@ class Fault:
     after: int | None = None
     stalls: bool = False
     changes: bool = False
+    instead: str = ""
 
 
 @dataclass
@@ -96,7 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._ask(connection, fault)
 
     def _ask(self, connection: http.client.HTTPConnection, fault: Fault) -> None:
-        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        path = fault.instead or self.path
+        connection.putrequest(self.command, path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():  # a name may occur several times
             connection.putheader(name, value)
         connection.endheaders()

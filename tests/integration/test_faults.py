@@ -1,6 +1,8 @@
 """Failing registries and hosts: an import is retried where that may help, or reports why."""
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 import signal
@@ -14,9 +16,10 @@ import pytest
 from container_engine.errors import CeError
 from container_engine.images.importing.importer import Importer, Limits
 from container_engine.images.reference import RegistryImage
-from container_engine.images.store.store import Stores
+from container_engine.images.store.store import Stores, architecture
 from tests.integration.faulty import ALL, BLOBS, MANIFESTS, Fault, Front, front
 from tests.integration.registry import Person, Registry, listing, start
+from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
 CONTENT = [Member("a", os.urandom(1_500_000))]
@@ -63,6 +66,76 @@ def test_what_passes_is_tried_again(
     between.faults.append(fault)
     assert listing(person.get(wanted)) == {"/a"}
     assert fault.times == 0
+
+
+@pytest.fixture
+def liar(registry: Registry, tmp_path: Path) -> tuple[str, str, str]:
+    """Return the digests of an index, of the image that it lists, and of another image.
+
+    All are in one repository of the server in between.
+    """
+    oci.layout_of_several(tmp_path / "index", {"": [[Member("f", b"good")]]})
+    push = ["skopeo", "copy", "-q", "--all", f"oci:{tmp_path / 'index'}:latest"]
+    target = f"docker://{registry.address}/liar:index"
+    subprocess.run([*push, target], env=registry.env, check=True)
+    index = shown(registry, "liar:index")
+    other = registry.push(tmp_path / "other", "liar:other", [Member("f", b"other")])
+    listed = json.loads(index)["manifests"][0]["digest"]
+    return digest(index), listed, digest(shown(registry, other.partition("/")[2]))
+
+
+def shown(registry: Registry, name: str) -> bytes:
+    inspect = ["skopeo", "inspect", "--raw", f"docker://{registry.address}/{name}"]
+    return subprocess.run(inspect, env=registry.env, check=True, capture_output=True).stdout
+
+
+def digest(text: bytes) -> str:
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+@pytest.mark.parametrize("named", ["image", "index", "listed"])
+def test_another_manifest_than_the_digest_says_is_refused_and_nothing_is_stored(
+    registry: Registry,
+    person: Person,
+    between: Front,
+    liar: tuple[str, str, str],
+    tmp_path: Path,
+    named: str,
+) -> None:
+    """`listed` is the manifest that an index, asked for by its tag, lists."""
+    index, good, other = liar
+    asked = index if named == "index" else good
+    name = ":index" if named == "listed" else f"@{asked}"
+    wanted = registry.image(f"{between.address}/liar{name}")
+    between.faults.append(Fault(f"/manifests/{asked}", instead=f"/v2/liar/manifests/{other}"))
+    refusal = pytest.raises(CeError, match=f"answers with {other} where {asked} was asked for")
+    with refusal as caught:
+        person.get(wanted)
+    assert caught.value.see == "image-damaged"
+    with refusal:
+        person.importer.to_file(wanted, str(tmp_path / "x.sqsh"), architecture())
+    assert not [name for name in person.files() if name.startswith(("images/", "refs/"))]
+    assert not list(tmp_path.glob("x.sqsh*"))
+    between.faults.clear()
+    assert listing(person.get(wanted)) == {"/f"}
+
+
+def test_a_name_with_the_digest_of_an_index_counts_only_with_that_index(
+    registry: Registry, person: Person, between: Front, liar: tuple[str, str, str]
+) -> None:
+    index, good, other = liar
+    wanted = registry.image(f"{between.address}/liar@{index}")
+    assert good.replace(":", "-") in person.get(wanted)
+    person.get(registry.image(f"{between.address}/liar@{other}"))
+    asked = len(between.asked)
+    assert good.replace(":", "-") in person.get(wanted)
+    assert len(between.asked) == asked, "what is proven is not asked again"
+    # as an engine that believed the registry left it
+    person.store.remember(wanted, other)
+    assert good.replace(":", "-") in person.get(wanted)
+    known = person.store.find(wanted)
+    assert known is not None
+    assert known.digest == good
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from container_engine.cli.main import main
 from container_engine.images import identity
+from tests.integration.faulty import Fault, front
 from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
@@ -97,6 +98,25 @@ def test_a_launch_says_that_the_environment_has_moved_on(project: Project) -> No
     digest, said = project.launched()
     assert digest == pinned["digest"]
     assert f"its image was '{name}' and is '{other}'" in said
+
+
+def test_a_locked_image_that_the_registry_no_longer_answers_with_is_refused(
+    project: Project,
+) -> None:
+    with front(project.registry.address) as between:
+        known = Path(project.registry.env["HOME"]) / ".config/containers/registries.conf.d"
+        known.mkdir(exist_ok=True)
+        text = f'[[registry]]\nlocation = "{between.address}"\ninsecure = true\n'
+        (known / "front.conf").write_text(text)
+        project.push("lied:1", "honest")
+        project.edf.write_text(f'image = "{between.address}/lied:1"\n')
+        [pinned] = project.locked()["images"].values()
+        project.push("lied:1", "dishonest")
+        between.faults.append(Fault("/manifests/sha256", instead="/v2/lied/manifests/1"))
+        done = project.ce("plan")
+        (known / "front.conf").unlink()
+    assert done.returncode != 0
+    assert f"where {pinned['digest']} was asked for" in done.stderr
 
 
 def test_the_check_tells_whether_a_lock_is_missing_or_old(project: Project) -> None:

@@ -1,4 +1,8 @@
-"""Look up images in registries and fetch their blobs, with skopeo, which knows the logins."""
+"""Look up images in registries and fetch their blobs, with skopeo, which knows the logins.
+
+skopeo verifies the digests of blobs and of what it copies, but not of a manifest that it only
+shows: those are compared here.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from container_engine.errors import CeError, SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import short_names
 from container_engine.images.files_beside import MOST, small
-from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
+from container_engine.images.reference import DIGEST, LOCAL_REGISTRY, RegistryImage
 from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
@@ -71,7 +75,8 @@ class Wanted(NamedTuple):
 class Remote(NamedTuple):
     """An image in its registry. `source` is its name for skopeo; `size` is that of the layers.
 
-    `digest` is the digest of `manifest`. `blobs` are the layers, the lowest first.
+    `digest` is the digest of `manifest`. `blobs` are the layers, the lowest first. `index_text` is
+    the index that led to the manifest, b"" for none.
     """
 
     digest: str
@@ -80,6 +85,7 @@ class Remote(NamedTuple):
     blobs: tuple[Wanted, ...]
     manifest: bytes
     config: Wanted | None = None
+    index_text: bytes = b""
 
 
 class Fetched(NamedTuple):
@@ -126,14 +132,15 @@ class Skopeo(NamedTuple):
 
     def look_up(self, image: Imported, arch: str) -> Remote:
         """Return the image of this architecture that the name stands for now. Raise CeError."""
-        text = self._manifest(image, image.source)
+        text, index = self._shown(image, image.source, image.digest), b""
         document = _parse(image, text)
         source = image.source
         if document.manifests is not None and isinstance(image, RegistryImage):
-            source = image.at(_choose(image, document.manifests, arch))
-            text = self._manifest(image, source)
+            chosen = _choose(image, document.manifests, arch)
+            source, index = image.at(chosen), text
+            text = self._shown(image, source, chosen)
             document = _parse(image, text)
-        digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+        digest = _digest(text)
         if isinstance(image, RegistryImage):
             source = image.at(digest)
         layers = tuple(Wanted(_hex(layer.digest), layer.size) for layer in document.layers)
@@ -142,26 +149,25 @@ class Skopeo(NamedTuple):
         if config is not None and config.size > MOST:
             message = f"its configuration is larger than {MOST >> 20} MiB"
             raise UserError(message, see="image-format", name=image.name)
-        return Remote(digest, source, sum(one.size for one in layers), layers, text, config)
+        size = sum(one.size for one in layers)
+        return Remote(digest, source, size, layers, text, config, index)
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
         """Return what the name stands for now on each of `archs` for which there is an image.
 
         An image without an index is returned under its own architecture. Raise CeError.
         """
-        document = _parse(image, self._manifest(image, image.source))
+        document = _parse(image, self._shown(image, image.source, image.digest))
         if document.manifests is None:
-            argv = [*self._skopeo(image), "inspect", "--raw", "--config", image.source]
-            arch = _platform(image, self._ask(image, argv)).architecture
+            arch = _platform(image, self._shown(image, image.source, None, "--config")).architecture
             return {arch: self.look_up(image, arch)}
         made = {one.platform.architecture for one in document.manifests}
         return {arch: self.look_up(image, arch) for arch in archs if arch in made}
 
     def configuration(self, image: Imported, remote: Remote) -> bytes:
         """Return the OCI configuration of an image that was looked up. Raise CeError."""
-        return self._ask(
-            image, [*self._skopeo(image), "inspect", "--raw", "--config", remote.source]
-        )
+        digest = None if remote.config is None else f"sha256:{remote.config.name}"
+        return self._shown(image, remote.source, digest, "--config")
 
     def copy(
         self,
@@ -200,8 +206,20 @@ class Skopeo(NamedTuple):
             *(["--policy", self.policy] if self.policy else []),
         ]
 
-    def _manifest(self, image: Imported, source: str) -> bytes:
-        return self._ask(image, [*self._skopeo(image), "inspect", "--raw", source])
+    def _shown(self, image: Imported, source: str, digest: str | None, *options: str) -> bytes:
+        """Return what skopeo shows of `source`: by default its manifest or index.
+
+        Raise UserError if it has another digest than `digest`, unless that is None.
+        """
+        text = self._ask(image, [*self._skopeo(image), "inspect", "--raw", *options, source])
+        if digest is not None and _digest(text) != digest:
+            raise UserError(
+                f"the registry answers with {_digest(text)} where {digest} was asked for",
+                "nothing of it was kept; tell those who run the registry, or its mirror",
+                "image-damaged",
+                name=image.name,
+            )
+        return text
 
     def _ask(self, image: Imported, argv: Sequence[str]) -> bytes:
         try:
@@ -340,12 +358,15 @@ def _parse(image: Imported, text: bytes) -> _Document:
         ) from None
 
 
+def _digest(text: bytes) -> str:
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
 def _hex(digest: str) -> str:
-    """Return the digits of an untrusted digest. Raise UserError if they could form a path."""
-    name = digest.partition(":")[2]
-    if not name.isalnum():
-        raise UserError(f"'{digest}' is not a digest", see="image-format")
-    return name
+    """Return the digits of an untrusted digest. Raise UserError for any but those of SHA-256."""
+    if not DIGEST.fullmatch(digest):
+        raise UserError(f"'{digest}' is not a SHA-256 digest", see="image-format")
+    return digest.partition(":")[2]
 
 
 def skopeos_words(error: process.CommandError) -> str:

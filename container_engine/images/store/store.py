@@ -58,7 +58,7 @@ class Ref(Excerpt):
     `tried` is the time of a later look-up that failed. Both are by the clock of the host that wrote
     them. `origin` is the local source imported under this name, "" for a registry; if it is set, no
     registry is asked. `judged` is the hash of the site's signature policy that has accepted this
-    name, "" for none.
+    name, "" for none. `index` is the text of the index that led to the image, "" for none.
     """
 
     name: str
@@ -67,6 +67,34 @@ class Ref(Excerpt):
     tried: float = 0
     origin: str = ""
     judged: str = ""
+    index: str = ""
+
+    def is_of(self, image: Imported) -> bool:
+        """Check whether the digest in the name, if any, is the image's or that of its index."""
+        return image.digest in {None, self.digest} or _leads_to(
+            self.index, image.digest, self.digest
+        )
+
+
+class _Listed(Excerpt):
+    digest: str = ""
+
+
+class _Index(Excerpt):
+    manifests: tuple[_Listed, ...] = ()
+
+
+def _leads_to(index: str, named: str | None, digest: str) -> bool:
+    """Check whether the index with the digest `named` is `index`, and lists `digest`."""
+    import hashlib
+
+    text = index.encode()
+    if not text or f"sha256:{hashlib.sha256(text).hexdigest()}" != named:
+        return False
+    try:
+        return digest in {one.digest for one in _Index.of_json(text).manifests}
+    except MisfitError:
+        return False
 
 
 class Store(NamedTuple):
@@ -113,7 +141,7 @@ class Store(NamedTuple):
     def find(self, image: Imported) -> Ref | None:
         """Return the ref of a name if the image's file is still there, else None."""
         ref = read_ref(self.ref(image))
-        return ref if ref is not None and self.has(ref.digest) else None
+        return ref if ref is not None and ref.is_of(image) and self.has(ref.digest) else None
 
     def digest(self, image: Imported) -> str | None:
         found = self.find(image)
@@ -126,6 +154,7 @@ class Store(NamedTuple):
         checked: float | None = None,
         tried: float = 0,
         judged: str = "",
+        index: str = "",
     ) -> None:
         """Record that a name resolved to `digest` at `checked`, by default now. Raise OSError."""
         ref = Ref(
@@ -135,6 +164,7 @@ class Store(NamedTuple):
             tried=tried,
             origin=image.origin,
             judged=judged,
+            index=index,
         )
         publish(self.ref(image), ref.as_json() + b"\n")
 
@@ -198,8 +228,10 @@ class Stores(NamedTuple):
         for store in self.all():
             path = store.ref(image)
             ref = read_ref(path)
-            place = None if ref is None else self.holding(ref.digest)
-            if ref is not None and place is not None:
+            if ref is None or not ref.is_of(image):
+                continue
+            place = self.holding(ref.digest)
+            if place is not None:
                 return Known(ref, path, place.image(ref.digest), store is self.own)
         return self._by_digest(image)
 
