@@ -16,9 +16,74 @@ if TYPE_CHECKING:
 
     from container_engine.images.pack.tar_stream import Xattrs
 
-WHITEOUT = ".wh."
-OPAQUE = ".wh..wh..opq"
-_MAX_LINKS = 40  # as in the kernel
+WHITEOUT = b".wh."
+OPAQUE = b".wh..wh..opq"
+MAX_LINKS = 40  # as in the kernel
+MAX_LEVELS = 256  # ten times what real images have; a tree of more would cost time and stack
+_MAX_NAME, _MAX_PATH = 255, 4095  # bytes, as in the kernel
+_SHOWN = 60
+_HINT = "the image was made so: another import does not help, its maker has to mend it"
+
+
+def names(path: bytes, layer: int) -> list[bytes]:
+    """Return the names in a path of a layer, cleaned of dots as Go's filepath.Clean does it.
+
+    Raise UserError for a path that leads out of the root or that no file system can have.
+    """
+    found = path.split(b"/")
+    if b"" in found or b"." in found or b".." in found:
+        found = _cleaned(found, path, layer)
+    if len(path) > _MAX_NAME or b"\0" in path:
+        _check_length(path, layer)
+        check_levels(found, layer)
+        if max(map(len, found), default=0) > _MAX_NAME:
+            raise damaged(layer, f"a name in '{_shown(path)}' has more than {_MAX_NAME} bytes")
+    return found
+
+
+def check_target(target: bytes, layer: int) -> None:
+    """Raise UserError for the target of a symbolic link that no file system can keep."""
+    if not target:
+        raise damaged(layer, "a symbolic link that leads nowhere")
+    _check_length(target, layer)
+
+
+def check_levels(found: list[bytes], layer: int) -> None:
+    """Raise UserError for names, also those that links lead to, that would be too deep a tree."""
+    if len(found) > MAX_LEVELS:
+        shown = _shown(b"/".join(found))
+        raise damaged(layer, f"'{shown}' is more than {MAX_LEVELS} directories deep")
+
+
+def damaged(layer: int, what: str) -> UserError:
+    return UserError(f"layer {layer}: {what}", _HINT, "image-damaged")
+
+
+def _cleaned(found: list[bytes], path: bytes, layer: int) -> list[bytes]:
+    kept: list[bytes] = []
+    for name in found:
+        if name == b".." and not kept and not path.startswith(b"/"):
+            raise damaged(layer, f"the path '{_shown(path)}' leads out of the image")
+        if name == b"..":
+            del kept[-1:]
+        elif name not in {b"", b"."}:
+            kept.append(name)
+    return kept
+
+
+def _check_length(path: bytes, layer: int) -> None:
+    if len(path) > _MAX_PATH:
+        raise damaged(layer, f"the path '{_shown(path)}' has more than {_MAX_PATH} bytes")
+    if b"\0" in path:
+        raise damaged(layer, f"the path '{_shown(path)}' has a NUL character")
+
+
+def _shown(path: bytes) -> str:
+    return text_of(path if len(path) <= _SHOWN else path[:_SHOWN] + "…".encode())
+
+
+def text_of(path: bytes) -> str:
+    return path.decode("utf-8", "replace")
 
 
 class Content:
@@ -26,7 +91,7 @@ class Content:
 
     __slots__ = ("index", "layer", "target")
 
-    def __init__(self, layer: int, index: int, target: str | None) -> None:
+    def __init__(self, layer: int, index: int, target: bytes | None) -> None:
         self.layer = layer
         self.index = index
         self.target = target  # of a symbolic link
@@ -39,7 +104,7 @@ class Directory:
         self.mode = mode
         self.mtime = mtime
         self.xattrs = xattrs
-        self.children: dict[str, Slot] = {}
+        self.children: dict[bytes, Slot] = {}
 
 
 class Slot:
@@ -52,13 +117,13 @@ class Slot:
         self.node = node
 
 
-Paths: TypeAlias = dict[int, list[str]]
+Paths: TypeAlias = dict[int, list[bytes]]
 
 
 class Visible(NamedTuple):
     """The directories, parents first, and for each layer the paths of its visible members."""
 
-    directories: list[tuple[str, Directory]]
+    directories: list[tuple[bytes, Directory]]
     contents: list[Paths]
 
 
@@ -72,8 +137,8 @@ class Tree:
     def next_layer(self) -> None:
         self._layer += 1
 
-    def add_directory(self, path: str, mode: int, mtime: int, xattrs: Xattrs = ()) -> None:
-        parts = self._parts(path)
+    def add_directory(self, path: bytes, mode: int, mtime: int, xattrs: Xattrs = ()) -> None:
+        parts = names(path, self._layer)
         if not parts:
             return  # the root keeps its own mode
         parent = self._directory(parts[:-1])
@@ -84,85 +149,78 @@ class Tree:
         else:
             parent.children[parts[-1]] = Slot(self._layer, Directory(mode, mtime, xattrs))
 
-    def add_content(self, path: str, index: int, target: str | None = None) -> None:
+    def add_content(self, path: bytes, index: int, target: bytes | None = None) -> None:
         """Add member `index` of this layer, or apply it if it is a whiteout.
 
         `target` is given for a symbolic link.
         """
-        parts = self._parts(path)
-        if not parts:
-            raise UserError(
-                f"layer {self._layer}: a file in place of the root directory", see="image-damaged"
-            )
-        parent, name = self._directory(parts[:-1]), parts[-1]
+        parent, name = self._place(path)
         if name == OPAQUE:
             self._hide_lower(parent)
         elif name.startswith(WHITEOUT):
             self._hide(parent, name.removeprefix(WHITEOUT))
         else:
+            if target is not None:
+                check_target(target, self._layer)
             parent.children[name] = Slot(self._layer, Content(self._layer, index, target))
 
-    def add_hard_link(self, path: str, target: str) -> None:
-        parts, target_parts = self._parts(path), self._parts(target)
-        slot = self._slot(target_parts)
+    def add_hard_link(self, path: bytes, target: bytes) -> None:
+        parent, name = self._place(path)
+        slot = self._slot(names(target, self._layer))
         if slot is None or isinstance(slot.node, Directory):
-            raise UserError(
-                f"layer {self._layer}: '{path}' is a hard link to '{target}', which is not a file",
-                see="image-damaged",
-            )
-        self._directory(parts[:-1]).children[parts[-1]] = Slot(self._layer, slot.node)
+            what = f"'{text_of(path)}' is a hard link to '{text_of(target)}', which is not a file"
+            raise damaged(self._layer, what)
+        parent.children[name] = Slot(self._layer, slot.node)
 
     def visible(self) -> Visible:
-        directories: list[tuple[str, Directory]] = []
+        directories: list[tuple[bytes, Directory]] = []
         contents: list[Paths] = [{} for _layer in range(self._layer + 1)]
-        for path, node in _walk(self.root, ""):
+        for path, node in _walk(self.root):
             if isinstance(node, Directory):
                 directories.append((path, node))
             else:
                 contents[node.layer].setdefault(node.index, []).append(path)
         return Visible(directories, contents)
 
-    def _parts(self, path: str) -> list[str]:
-        parts = [part for part in path.split("/") if part not in {"", "."}]
-        if ".." in parts:
-            raise UserError(
-                f"layer {self._layer}: the path '{path}' leads out of the image",
-                see="image-damaged",
-            )
-        return parts
+    def _place(self, path: bytes) -> tuple[Directory, bytes]:
+        """Return the directory and the name for a member that is no directory."""
+        parts = names(path, self._layer)
+        if not parts:
+            raise damaged(self._layer, "a file in place of the root directory")
+        return self._directory(parts[:-1]), parts[-1]
 
-    def _slot(self, parts: list[str]) -> Slot | None:
+    def _slot(self, parts: list[bytes]) -> Slot | None:
         return self._directory(parts[:-1]).children.get(parts[-1]) if parts else None
 
-    def _directory(self, parts: list[str]) -> Directory:
+    def _directory(self, parts: list[bytes]) -> Directory:
         """Return the directory at these names. Anything missing or in the way becomes one."""
-        trail = [self.root]
+        trail, taken = [self.root], list[bytes]()
         waiting, links = parts[::-1], 0
         while waiting:
             name = waiting.pop()
-            if name == "..":
-                trail = trail[:-1] or trail
+            if name == b"..":
+                trail, taken = trail[:-1] or trail, taken[:-1]
                 continue
             target = self._own_link(trail[-1].children.get(name))
             if target is None:
                 trail.append(self._subdirectory(trail[-1], name))
+                taken.append(name)
+                check_levels(taken, self._layer)
                 continue
             links += 1
-            if links > _MAX_LINKS:
-                raise UserError(
-                    f"layer {self._layer}: a loop of links at '{'/'.join(parts)}'",
-                    see="image-damaged",
-                )
-            trail = trail[:1] if target.startswith("/") else trail
-            waiting += [part for part in target.split("/") if part not in {"", "."}][::-1]
+            if links > MAX_LINKS:
+                raise damaged(self._layer, f"a loop of links at '{text_of(b'/'.join(parts))}'")
+            if target.startswith(b"/"):
+                trail, taken = trail[:1], []
+            waiting += [part for part in target.split(b"/") if part not in {b"", b"."}][::-1]
         return trail[-1]
 
-    def _own_link(self, slot: Slot | None) -> str | None:
+    def _own_link(self, slot: Slot | None) -> bytes | None:
         if slot is None or slot.layer != self._layer or isinstance(slot.node, Directory):
             return None
         return slot.node.target
 
-    def _subdirectory(self, parent: Directory, name: str) -> Directory:
+    def _subdirectory(self, parent: Directory, name: bytes) -> Directory:
         slot = parent.children.get(name)
         if slot is not None and isinstance(slot.node, Directory):
             return slot.node
@@ -170,7 +228,7 @@ class Tree:
         parent.children[name] = Slot(self._layer, node)
         return node
 
-    def _hide(self, parent: Directory, name: str) -> None:
+    def _hide(self, parent: Directory, name: bytes) -> None:
         slot = parent.children.get(name)
         if slot is None:
             return
@@ -182,13 +240,26 @@ class Tree:
             del parent.children[name]
 
     def _hide_lower(self, directory: Directory) -> None:
-        for name in list(directory.children):
-            self._hide(directory, name)
+        """Remove what lower layers have put below a directory, the deepest first."""
+        below = [directory]
+        for one in below:  # grows
+            below += [s.node for s in one.children.values() if isinstance(s.node, Directory)]
+        for one in reversed(below):
+            one.children = {
+                name: slot
+                for name, slot in one.children.items()
+                if slot.layer == self._layer
+                or (isinstance(slot.node, Directory) and slot.node.children)
+            }
 
 
-def _walk(directory: Directory, prefix: str) -> Iterator[tuple[str, Content | Directory]]:
-    for name, slot in directory.children.items():
-        path = f"{prefix}{name}"
-        yield path, slot.node
-        if isinstance(slot.node, Directory):
-            yield from _walk(slot.node, f"{path}/")
+def _walk(root: Directory) -> Iterator[tuple[bytes, Content | Directory]]:
+    """Yield the paths and nodes below a directory, parents first."""
+    waiting = [(b"", root)]
+    while waiting:
+        prefix, directory = waiting.pop()
+        for name, slot in directory.children.items():
+            path = prefix + name
+            yield path, slot.node
+            if isinstance(slot.node, Directory):
+                waiting.append((path + b"/", slot.node))

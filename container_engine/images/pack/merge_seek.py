@@ -44,7 +44,7 @@ def write_merged(
     """
     visible = _visible(layers, env, account)
     for path, directory in visible.directories:
-        entry = Entry(_bytes(path), tar_stream.DIRECTORY, directory.mode, directory.mtime, 0, b"")
+        entry = Entry(path, tar_stream.DIRECTORY, directory.mode, directory.mtime, 0, b"")
         out.write(tar_stream.header(entry._replace(xattrs=directory.xattrs)))
     for layer, contents in zip(layers, visible.contents, strict=True):
         if contents:
@@ -65,14 +65,15 @@ def _visible(layers: Sequence[str], env: Mapping[str, str], account: Account) ->
 
 
 def _add(tree: Tree, index: int, member: tarfile.TarInfo) -> None:
+    name, link = _bytes(member.name), _bytes(member.linkname)
     if member.isdir():
-        tree.add_directory(member.name, member.mode & _MODE, _time(member), _xattrs(member))
+        tree.add_directory(name, member.mode & _MODE, _time(member), _xattrs(member))
     elif member.islnk():
-        tree.add_hard_link(member.name, member.linkname)
+        tree.add_hard_link(name, link)
     elif member.issym():
-        tree.add_content(member.name, index, member.linkname)
+        tree.add_content(name, index, link)
     elif member.isreg() or member.isfifo():
-        tree.add_content(member.name, index)
+        tree.add_content(name, index)
 
 
 def _copy(layer: str, contents: Paths, out: IO[bytes], env: Mapping[str, str]) -> None:
@@ -89,16 +90,16 @@ def _copy(layer: str, contents: Paths, out: IO[bytes], env: Mapping[str, str]) -
                 shutil.copyfileobj(content, out, _PIECE)
                 out.write(bytes(-member.size % _BLOCK))
             for other in paths[1:]:
-                shared = Entry(_bytes(other), tar_stream.HARD_LINK, 0, 0, 0, entry.name)
+                shared = Entry(other, tar_stream.HARD_LINK, 0, 0, 0, entry.name)
                 out.write(tar_stream.header(shared))
 
 
-def _entry(path: str, member: tarfile.TarInfo) -> Entry:
+def _entry(path: bytes, member: tarfile.TarInfo) -> Entry:
     kind = tar_stream.FILE if member.isreg() else member.type
     size = member.size if member.isreg() else 0  # a sparse file is read with its holes
     link = _bytes(member.linkname) if member.issym() else b""
     mode = member.mode & _MODE
-    return Entry(_bytes(path), kind, mode, _time(member), size, link, _xattrs(member))
+    return Entry(path, kind, mode, _time(member), size, link, _xattrs(member))
 
 
 def _bytes(text: str) -> bytes:

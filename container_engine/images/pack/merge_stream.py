@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.errors import UserError
 from container_engine.images.pack import tar_stream
+from container_engine.images.pack.merge_rules import (
+    MAX_LINKS,
+    OPAQUE,
+    WHITEOUT,
+    check_levels,
+    check_target,
+    damaged,
+    names,
+    text_of,
+)
 from container_engine.images.pack.tar_stream import Entry, UnusualError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_WHITEOUT, _OPAQUE = b".wh.", b".wh..wh..opq"
-_MAX_LINKS = 40  # as in the kernel
 _CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; an implied directory; one with its own entry
 
 
@@ -71,16 +78,16 @@ class _Layer:
         self._open: dict[bytes, bool] = {b"": True}  # directories, and whether they are visible
 
     def add(self, entry: Entry, source: tar_stream.Reader) -> None:
-        parts = self._parts(entry.name)
+        parts = names(entry.name, self._number)
         if not parts:
             if entry.kind != tar_stream.DIRECTORY:
-                raise self._error("a file in place of the root directory")
+                raise damaged(self._number, "a file in place of the root directory")
             return
         parent, name = self._directory(parts[:-1]), parts[-1]
         path = parent + b"/" + name if parent else name
         if entry.kind == tar_stream.DIRECTORY:
             self._add_directory(path, entry)
-        elif name.startswith(_WHITEOUT) and entry.kind != tar_stream.HARD_LINK:
+        elif name.startswith(WHITEOUT) and entry.kind != tar_stream.HARD_LINK:
             self._hide(parent, name)
         else:
             self._add_content(parent, path, entry, source)
@@ -105,10 +112,10 @@ class _Layer:
 
     def _hide(self, parent: bytes, name: bytes) -> None:
         self._is_open(parent)
-        if name == _OPAQUE:
+        if name == OPAQUE:
             self.empties.add(parent)
         else:
-            hidden = name.removeprefix(_WHITEOUT)
+            hidden = name.removeprefix(WHITEOUT)
             self.hides.add(parent + b"/" + hidden if parent else hidden)
 
     def _add_directory(self, path: bytes, entry: Entry) -> None:
@@ -128,6 +135,7 @@ class _Layer:
             raise UnusualError  # this layer has it twice, the later one counts
         target = self._target(entry.link) if entry.kind == tar_stream.HARD_LINK else entry.link
         if entry.kind == tar_stream.SYMLINK:
+            check_target(entry.link, self._number)
             self._links[path] = entry.link
         is_visible = (
             self._is_open(parent)
@@ -148,7 +156,7 @@ class _Layer:
         source.copy(self._out)
 
     def _target(self, link: bytes) -> bytes:
-        parts = self._parts(link)
+        parts = names(link, self._number)
         if not parts:
             raise UnusualError  # merge_seek reports the error
         parent = self._directory(parts[:-1])
@@ -186,27 +194,16 @@ class _Layer:
                 del trail[-1:]
                 continue
             trail.append(name)
+            check_levels(trail, self._number)
             target = self._links.get(b"/".join(trail))
             if target is None:
                 continue
             links += 1
-            if links > _MAX_LINKS:
-                raise self._error(f"a loop of links at '{path.decode(errors='replace')}'")
+            if links > MAX_LINKS:
+                raise damaged(self._number, f"a loop of links at '{text_of(path)}'")
             del trail[-1 if not target.startswith(b"/") else 0 :]
             waiting += [part for part in target.split(b"/") if part not in {b"", b"."}][::-1]
         return b"/".join(trail)
-
-    def _parts(self, path: bytes) -> list[bytes]:
-        parts = path.split(b"/")
-        if b"" in parts or b"." in parts:
-            parts = [part for part in parts if part not in {b"", b"."}]
-        if b".." in parts:
-            shown = path.decode(errors="replace")
-            raise self._error(f"the path '{shown}' leads out of the image")
-        return parts
-
-    def _error(self, what: str) -> UserError:
-        return UserError(f"layer {self._number}: {what}", see="image-damaged")
 
 
 def merge(layers: Iterable[tuple[int, tar_stream.Reader]], out: tar_stream.Out) -> None:

@@ -224,3 +224,74 @@ def test_a_layer_with_another_content_than_its_name_says_is_removed(tmp_path: Pa
     with pytest.raises(UserError, match="does not match its digest"):
         layers.Verification([str(wrong)]).finish()
     assert not wrong.exists()
+
+
+def test_names_with_dots_are_cleaned_either_way(tmp_path: Path) -> None:
+    low = [Member("opt/a"), Member("opt/b"), directory("opt/d"), Member("opt/d/x")]
+    high = [
+        Member("opt/none/../y", b"y"),
+        hard_link("opt/l", "opt/../none/../opt//y"),
+        Member("opt/none/../.wh.a"),
+        Member("opt/d/x/../.wh..wh..opq"),
+        Member("/../../top"),
+        directory("./opt/../other/", 0o700),
+    ]
+    archives = list(map(oci.layer, (low, high)))
+    found = tree(quick(archives))
+    assert found.keys() == {"opt", "opt/b", "opt/y", "opt/l", "opt/d", "top", "other"}
+    assert found["opt/l"] == found["opt/y"] == (tarfile.REGTYPE, 0o644, "", b"y")
+    assert found == tree(thorough(tmp_path, archives))
+
+
+UP = "the path '{}' leads out of the image"
+DEEP = "'" + "a/" * 30 + "…' is more than 256 directories deep"
+IMPOSSIBLE: dict[str, tuple[Member, str]] = {
+    "up": (Member("a/../../x"), UP.format("a/../../x")),
+    "a whiteout above": (Member("../.wh.a"), UP.format("../.wh.a")),
+    "a hard link to above": (hard_link("b", "d/../../f"), UP.format("d/../../f")),
+    "just too deep": (Member("a/" * 256 + "a"), DEEP),
+    "deep enough for the stack": (Member("a/" * 2000 + "a"), DEEP),
+    "far too deep": (
+        Member("a/" * 200_000 + "a"),
+        "the path '" + "a/" * 30 + "…' has more than 4095 bytes",
+    ),
+    "a long name": (
+        Member("a/" + "n" * 256),
+        "a name in 'a/" + "n" * 58 + "…' has more than 255 bytes",
+    ),
+    "a long target": (
+        link("l", "t" * 4096),
+        "the path '" + "t" * 60 + "…' has more than 4095 bytes",
+    ),
+    "no target": (link("l", ""), "a symbolic link that leads nowhere"),
+    "a hard link as the root": (hard_link(".", "f"), "a file in place of the root directory"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_path_that_cannot_be_is_damage_either_way(tmp_path: Path, name: str) -> None:
+    member, message = IMPOSSIBLE[name]
+    archives = [oci.layer([Member("f"), member])]
+    for way in (quick, lambda found: thorough(tmp_path, found)):
+        with pytest.raises(UserError) as caught:
+            way(archives)
+        assert (caught.value.message, caught.value.see) == (f"layer 0: {message}", "image-damaged")
+
+
+def test_links_make_no_path_deeper_than_layers_may_have_it(tmp_path: Path) -> None:
+    below = "/".join(["a"] * 250)
+    archives = [oci.layer([link("a/l", below), Member("a/l/l/l"), Member(f"a/l/{below}/x")])]
+    for way in (quick, lambda found: thorough(tmp_path, found)):
+        with pytest.raises(UserError, match="is more than 256 directories deep"):
+            way(archives)
+
+
+def test_the_deepest_and_longest_paths_are_kept_either_way(tmp_path: Path) -> None:
+    deep, long = "a/" * 255 + "a", "/".join(["n" * 255] * 15) + "/" + "m" * 255
+    assert len(long) == 4095
+    low = [Member(deep), Member(long), Member("f")]
+    archives = list(map(oci.layer, (low, [link("l", long)], [Member("g"), opaque("a/a")])))
+    found = tree(quick(archives))
+    assert found == tree(thorough(tmp_path, archives))
+    assert found.keys() >= {"a/a", long, "l"}
+    assert deep not in found
