@@ -6,13 +6,14 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from container_engine.errors import CeError, UserError
 from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import RegistryImage
+from container_engine.images.reference import LocalImage, RegistryImage, parse_source
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.integration.engine import Engine
 from tests.integration.registry import RUN, Person, Registry, listing, start
@@ -270,6 +271,39 @@ def test_a_digest_names_the_same_image_as_its_tag(
     stored = person.importer.obtain(registry.image(name), Stores(person.store, ()))
     pinned = registry.image(f"{registry.address}#both:9@{stored.digest}")
     assert person.get(pinned) == stored.path
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        (lambda good: [good[0], f"sha256:{'0' * 64}"], "its content has the digest "),
+        (lambda good: good[:1], "its manifest lists 2 layers, and its configuration 1"),
+    ],
+    ids=["another content", "another number"],
+)
+@pytest.mark.parametrize("twice", [False, True], ids=["at once", "in two passes"])
+def test_layers_that_the_configuration_does_not_state_are_refused(
+    registry: Registry,
+    person: Person,
+    tmp_path: Path,
+    stated: Callable[[list[str]], list[str]],
+    said: str,
+    twice: bool,
+) -> None:
+    low, high = [Member("low")], [Member("high")] * (1 + twice)
+    where = oci.layout(tmp_path, [low, high], RUN, stated=stated)
+    pushed = f"{registry.address}/stated:{len(said)}-{twice:d}"
+    copy = ["skopeo", "copy", "-q", f"oci:{where}:latest", f"docker://{pushed}"]
+    subprocess.run(copy, env=registry.env, check=True)
+    with pytest.raises(UserError, match=said) as caught:
+        person.get(registry.image(pushed))
+    assert caught.value.see == "image-damaged"
+    local = parse_source(f"oci:{where}:latest", "/")
+    assert isinstance(local, LocalImage)
+    with pytest.raises(UserError, match=said):
+        person.importer.to_file(local, str(tmp_path / "x.sqsh"), architecture())
+    assert not [name for name in person.files() if name.startswith(("images/", "refs/"))]
+    assert not list(tmp_path.glob("x.sqsh*"))
 
 
 def test_what_the_registry_does_not_have_leaves_nothing(registry: Registry, person: Person) -> None:

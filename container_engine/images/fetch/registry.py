@@ -193,6 +193,8 @@ class Skopeo(NamedTuple):
             process.watched(argv, self.env, max(ends - time.monotonic(), 1), watch.look)
 
         self._run(image, attempt)
+        if isinstance(image, RegistryImage):
+            _check_sizes(image, remote, os.path.join(blobs, "sha256"))
         return _read(image, layout, blobs)
 
     def _skopeo(self, image: Imported) -> list[str]:
@@ -297,6 +299,18 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
         raise UserError(message, see="image-architecture", name=image.name)
     # the base variant runs on every machine of the architecture
     return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
+
+
+def _check_sizes(image: Imported, remote: Remote, directory: str) -> None:
+    """Raise UserError for a layer that is not as large as its manifest says.
+
+    Its digest is right, but limits were compared with a false size.
+    """
+    for blob in remote.blobs:
+        size = _size_of(os.path.join(directory, blob.name))
+        if size != blob.size:
+            message = f"layer {blob.name} has {size} bytes, its manifest says {blob.size}"
+            raise UserError(message, see="image-damaged", name=image.name)
 
 
 def _read(image: Imported, layout: str, blobs: str) -> Fetched:

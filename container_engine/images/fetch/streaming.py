@@ -78,8 +78,9 @@ class Arrival:
         for thread in self._threads:
             thread.join()
 
-    def layer(self, wanted: Wanted) -> ArrivingLayer:
-        return ArrivingLayer(self, wanted)
+    def layer(self, wanted: Wanted, content: str = "") -> ArrivingLayer:
+        """Return a blob as a layer, whose uncompressed content has the digest `content`."""
+        return ArrivingLayer(self, wanted, content)
 
     def wait(self, wanted: Wanted, have: int, is_closed: threading.Event) -> bool:
         """Wait for more than `have` bytes; return whether the blob is complete.
@@ -173,9 +174,9 @@ def _move(source: int, target: int) -> int:
 class ArrivingLayer:
     """A layer that can be read while it arrives."""
 
-    def __init__(self, arrival: Arrival, wanted: Wanted) -> None:
+    def __init__(self, arrival: Arrival, wanted: Wanted, content: str = "") -> None:
         self._arrival, self._wanted = arrival, wanted
-        self.path = arrival.path(wanted)
+        self.path, self.content = arrival.path(wanted), content
 
     def open(self) -> _Reading:
         return _Reading(self._arrival, self._wanted)

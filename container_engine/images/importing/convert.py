@@ -12,6 +12,7 @@ from container_engine.images.fetch.registry import check_platform, small_blob
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack import layers
 from container_engine.images.reference import RegistryImage
+from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
     Far = Callable[[str, int], None]
+
+
+class _RootFs(Excerpt):
+    diff_ids: tuple[str, ...] | None = None
+
+
+class _Configuration(Excerpt):
+    rootfs: _RootFs | None = None
 
 
 class Place(NamedTuple):
@@ -68,9 +77,9 @@ class Maker(NamedTuple):
             image, remote, place.work, place.layers, lambda done: far("downloading", done)
         )
         check_platform(image, fetched.config, arch)
-        self._pack(
-            [layers.LayerFile(path) for path in fetched.layers], place, partial(far, "packing")
-        )
+        contents = _contents(image, fetched.config, len(fetched.layers))
+        stack = list(map(layers.LayerFile, fetched.layers, contents))
+        self._pack(stack, fetched.size, place, partial(far, "packing"))
         return fetched
 
     def _make_arriving(
@@ -82,18 +91,24 @@ class Maker(NamedTuple):
         # a silent registry must not delay the import beyond its overall limit
         silence_s = min(skopeo.look_up_s, skopeo.copy_s)
         arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, silence_s)
-        stack: list[layers.Layer] = [
-            arrival.layer(blob) if blob in wanted else layers.LayerFile(place.path(blob))
-            for blob in remote.blobs
-        ]
+        contents: Sequence[str] = [""] * len(remote.blobs)
         try:
             arrival.start(wanted)
             if remote.config is not None:
                 if remote.config in wanted:
                     arrival.layer(remote.config).whole()
-                check_platform(image, small_blob(place.path(remote.config)), arch)
+                config = small_blob(place.path(remote.config))
+                check_platform(image, config, arch)
+                contents = _contents(image, config, len(remote.blobs))
+            stack = [
+                arrival.layer(blob, content)
+                if blob in wanted
+                else layers.LayerFile(place.path(blob), content)
+                for blob, content in zip(remote.blobs, contents, strict=True)
+            ]
             try:
-                self._pack(stack, place, _arriving(arrival, remote, wanted, far))
+                packed = _arriving(arrival, remote, wanted, far)
+                self._pack(stack, remote.size, place, packed)
             except CeError as error:
                 if arrival.full is not None:
                     raise arrival.full from None
@@ -109,8 +124,14 @@ class Maker(NamedTuple):
         finally:
             arrival.close()
 
-    def _pack(self, stack: list[layers.Layer], place: Place, packed: Callable[[int], None]) -> None:
-        """Write `place.made`; `packed` is called with the bytes done."""
+    def _pack(
+        self,
+        stack: Sequence[layers.Layer],
+        size: int,
+        place: Place,
+        packed: Callable[[int], None],
+    ) -> None:
+        """Write `place.made` from layers of `size` bytes; `packed` gets the bytes done."""
         done = 0
 
         def on_read(size: int) -> None:
@@ -122,7 +143,29 @@ class Maker(NamedTuple):
             # a new time keeps the blob from cleanup; in a group's store only its owner can set it
             with contextlib.suppress(OSError):
                 os.utime(layer.path)
-        self.packer.pack(stack, place.made, on_read)
+        self.packer.pack(stack, size, place.made, on_read)
+
+
+def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
+    """Return the digests that a configuration states for its layers' uncompressed content.
+
+    They are empty if it states none at all. Raise UserError unless they are `count`.
+    """
+    try:
+        rootfs = _Configuration.of_json(config).rootfs
+    except MisfitError as error:
+        raise UserError(
+            f"its configuration: {error}", see="image-format", name=image.name
+        ) from None
+    stated = (rootfs and rootfs.diff_ids) or [""] * count
+    if len(stated) != count:
+        raise UserError(
+            f"its manifest lists {count} layers, and its configuration {len(stated)}",
+            "the image was made so: another import does not help, its maker has to mend it",
+            "image-damaged",
+            name=image.name,
+        )
+    return stated
 
 
 def _arriving(

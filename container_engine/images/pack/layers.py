@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import threading
 import zlib
@@ -12,6 +13,8 @@ from container_engine import process
 from container_engine.errors import UserError
 from container_engine.files import sha256
 from container_engine.images.pack.chunks import Ahead, Stream
+from container_engine.images.pack.tar_header import DamagedError
+from container_engine.images.pack.tar_stream import Reader
 
 _InflateError: type[Exception]
 try:
@@ -25,11 +28,14 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from container_engine.images.budget import Account
+
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
 _MOST = 1 << 20  # bytes decompressed at once: compressed zeros become a thousand times as long
 _BUFFER = 1 << 20
+_ALGORITHMS = {"sha256", "sha512"}
 _TIMEOUT_S = 24 * 3600  # the actual limit is that of the import as a whole
 
 
@@ -42,10 +48,16 @@ class Reading(Protocol):
 
 
 class Layer(Protocol):
-    """A layer file, which may still be arriving. `path` is its final path."""
+    """A layer file, which may still be arriving. `path` is its final path.
+
+    `content` is the digest that its uncompressed content must have, "" for any: the diff_id of the
+    image's configuration.
+    """
 
     @property
     def path(self) -> str: ...
+    @property
+    def content(self) -> str: ...
     def open(self) -> Reading: ...
     def whole(self) -> str:
         """Return the path once the file is complete."""
@@ -55,8 +67,8 @@ class Layer(Protocol):
 class LayerFile:
     """A layer whose file is complete."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, content: str = "") -> None:
+        self.path, self.content = path, content
 
     def open(self) -> Reading:
         return _FileReading(self.path)
@@ -75,6 +87,27 @@ class _FileReading:
 
 
 @contextlib.contextmanager
+def entries(
+    layer: Layer,
+    env: Mapping[str, str],
+    account: Account | None = None,
+    on_read: Callable[[int], None] = lambda _size: None,
+) -> Iterator[Reader]:
+    """Yield a reader of the layer's entries, which are counted in `account`.
+
+    The other arguments are those of `plain`. Raise UserError for damage of any kind.
+    """
+    counted = (account.take,) if account is not None else ()
+    with plain(layer, env, on_read, *counted) as stream:
+        try:
+            yield Reader(stream, *(() if account is None else (account.enter,)))
+        except (DamagedError, ValueError) as error:
+            # the decompressor's error for a damaged layer is closer to the cause
+            stream.drain()
+            raise UserError(f"layer {layer.path}: damaged: {error}", see="image-damaged") from None
+
+
+@contextlib.contextmanager
 def plain(
     layer: Layer,
     env: Mapping[str, str],
@@ -87,16 +120,48 @@ def plain(
     that was decompressed; it may raise. `env` is the environment for zstd. When the body ends, the
     rest is read, so that damage there is found as well. Raise UserError for damage.
     """
+    digest = _digest(layer)
     with contextlib.closing(layer.open()) as reading:
         try:
             magic = reading.read(_PIECE)
             pieces = _pieces(reading, magic, on_read)
-            with _decompressed(pieces, magic, env, reading.wake) as made:
+            with _decompressed(pieces, magic, env, reading.wake, digest) as made:
                 stream = Stream(_counted(made, on_made))
                 yield stream
                 stream.drain()
+            _check_content(layer, digest)
         except (_InflateError, EOFError, process.CommandError) as error:
             raise UserError(f"layer {layer.path}: damaged: {error}", see="image-damaged") from None
+
+
+def _digest(layer: Layer) -> hashlib._Hash | None:
+    if not layer.content:
+        return None
+    algorithm = layer.content.partition(":")[0]
+    if algorithm not in _ALGORITHMS:
+        message = f"the digest of its content, '{layer.content}', is of an unknown kind"
+        raise UserError(f"layer {layer.path}: {message}", see="image-format")
+    return hashlib.new(algorithm)
+
+
+def _check_content(layer: Layer, digest: hashlib._Hash | None) -> None:
+    if digest is None:
+        return
+    found = f"{digest.name}:{digest.hexdigest()}"
+    if found != layer.content:
+        raise UserError(
+            f"layer {layer.path}: its content has the digest {found}, and the image's"
+            f" configuration says {layer.content}",
+            "the image was made so: another import does not help, its maker has to mend it",
+            "image-damaged",
+        )
+
+
+def _hashed(made: Iterator[bytes], digest: hashlib._Hash | None) -> Iterator[bytes]:
+    for piece in made:
+        if digest is not None:
+            digest.update(piece)
+        yield piece
 
 
 def _counted(made: Iterator[bytes], on_made: Callable[[int], None]) -> Iterator[bytes]:
@@ -115,13 +180,18 @@ def _pieces(reading: Reading, first: bytes, on_read: Callable[[int], None]) -> I
 
 @contextlib.contextmanager
 def _decompressed(
-    pieces: Iterator[bytes], magic: bytes, env: Mapping[str, str], wake: Callable[[], None]
+    pieces: Iterator[bytes],
+    magic: bytes,
+    env: Mapping[str, str],
+    wake: Callable[[], None],
+    digest: hashlib._Hash | None,
 ) -> Iterator[Iterator[bytes]]:
     if magic.startswith(_ZSTD):
         with _by_zstd(pieces, env, wake) as made:
-            yield made
+            yield _hashed(made, digest)
         return
-    ahead = Ahead(_inflated(pieces) if magic.startswith(_GZIP) else pieces, wake)
+    made = _inflated(pieces) if magic.startswith(_GZIP) else pieces
+    ahead = Ahead(_hashed(made, digest), wake)
     try:
         yield iter(ahead)
     finally:

@@ -14,7 +14,7 @@ from container_engine.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.images.pack.tar_stream import Xattrs
+    from container_engine.images.pack.tar_header import Xattrs
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.images.pack import tar_stream
+from container_engine.images.pack import tar_header
 from container_engine.images.pack.merge_rules import (
     MAX_LINKS,
     OPAQUE,
@@ -20,27 +20,33 @@ from container_engine.images.pack.merge_rules import (
     names,
     text_of,
 )
-from container_engine.images.pack.tar_stream import Entry, UnusualError
+from container_engine.images.pack.tar_header import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from container_engine.images.pack.tar_stream import Out, Reader
+
 _CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; an implied directory; one with its own entry
+
+
+class UnusualError(Exception):
+    """An order of entries that only `merge_seek.py` supports. It has no message for users."""
 
 
 class Merger:
     """A merger of layers, highest first, that writes what is visible to `out`."""
 
-    def __init__(self, out: tar_stream.Out) -> None:
+    def __init__(self, out: Out) -> None:
         self._out = out
         self._kinds: dict[bytes, int] = {}  # the visible paths of all layers so far
         self._hidden: set[bytes] = set()  # paths that no lower layer may add
         self._emptied: set[bytes] = set()  # directories below which no lower layer adds anything
 
-    def add_layer(self, entries: tar_stream.Reader, number: int) -> None:
+    def add_layer(self, entries: Reader, number: int) -> None:
         """Add the next lower layer; messages name it by `number`.
 
-        Raise UserError, UnusualError or tar_stream.DamagedError.
+        Raise UserError, UnusualError or tar_header.DamagedError.
         """
         layer = _Layer(self._out, self._kinds, self._hidden, self._emptied, number)
         for entry in entries:
@@ -53,15 +59,15 @@ class Merger:
         """Write the directories that no layer describes, and the end of the archive."""
         for path, kind in self._kinds.items():
             if kind == _MADE:
-                directory = Entry(path, tar_stream.DIRECTORY, 0o755, 0, 0, b"")
-                self._out.write(tar_stream.header(directory))
-        self._out.write(tar_stream.END)
+                directory = Entry(path, tar_header.DIRECTORY, 0o755, 0, 0, b"")
+                self._out.write(tar_header.header(directory))
+        self._out.write(tar_header.END)
 
 
 class _Layer:
     def __init__(
         self,
-        out: tar_stream.Out,
+        out: Out,
         kinds: dict[bytes, int],
         hidden: set[bytes],
         emptied: set[bytes],
@@ -77,17 +83,17 @@ class _Layer:
         self._stated: dict[bytes, Entry] = {}  # directories with an entry in this layer
         self._open: dict[bytes, bool] = {b"": True}  # directories, and whether they are visible
 
-    def add(self, entry: Entry, source: tar_stream.Reader) -> None:
+    def add(self, entry: Entry, source: Reader) -> None:
         parts = names(entry.name, self._number)
         if not parts:
-            if entry.kind != tar_stream.DIRECTORY:
+            if entry.kind != tar_header.DIRECTORY:
                 raise damaged(self._number, "a file in place of the root directory")
             return
         parent, name = self._directory(parts[:-1]), parts[-1]
         path = parent + b"/" + name if parent else name
-        if entry.kind == tar_stream.DIRECTORY:
+        if entry.kind == tar_header.DIRECTORY:
             self._add_directory(path, entry)
-        elif name.startswith(WHITEOUT) and entry.kind != tar_stream.HARD_LINK:
+        elif name.startswith(WHITEOUT) and entry.kind != tar_header.HARD_LINK:
             self._hide(parent, name)
         else:
             self._add_content(parent, path, entry, source)
@@ -126,15 +132,13 @@ class _Layer:
         if not self._is_open(path) or self._kinds[path] == _STATED:
             return
         self._kinds[path] = _STATED
-        self._out.write(tar_stream.header(entry._replace(name=path)))
+        self._out.write(tar_header.header(entry._replace(name=path)))
 
-    def _add_content(
-        self, parent: bytes, path: bytes, entry: Entry, source: tar_stream.Reader
-    ) -> None:
+    def _add_content(self, parent: bytes, path: bytes, entry: Entry, source: Reader) -> None:
         if path in self._passed or path in self._buried or path in self._open:
             raise UnusualError  # this layer has it twice, the later one counts
-        target = self._target(entry.link) if entry.kind == tar_stream.HARD_LINK else entry.link
-        if entry.kind == tar_stream.SYMLINK:
+        target = self._target(entry.link) if entry.kind == tar_header.HARD_LINK else entry.link
+        if entry.kind == tar_header.SYMLINK:
             check_target(entry.link, self._number)
             self._links[path] = entry.link
         is_visible = (
@@ -148,11 +152,11 @@ class _Layer:
             if self._kinds.get(path) in {_MADE, _STATED}:
                 self.empties.add(path)  # a higher layer's directory takes this file's place
             return
-        if entry.kind == tar_stream.HARD_LINK and target not in self._passed:
+        if entry.kind == tar_header.HARD_LINK and target not in self._passed:
             raise UnusualError  # a link to a file that is hidden or in a lower layer
         self._passed.add(path)
         self._kinds[path] = _CONTENT
-        self._out.write(tar_stream.header(entry._replace(name=path, link=target)))
+        self._out.write(tar_header.header(entry._replace(name=path, link=target)))
         source.copy(self._out)
 
     def _target(self, link: bytes) -> bytes:
@@ -206,7 +210,7 @@ class _Layer:
         return b"/".join(trail)
 
 
-def merge(layers: Iterable[tuple[int, tar_stream.Reader]], out: tar_stream.Out) -> None:
+def merge(layers: Iterable[tuple[int, Reader]], out: Out) -> None:
     """Merge the layers into `out`. Each comes with its number, the highest first."""
     merger = Merger(out)
     for number, reader in layers:

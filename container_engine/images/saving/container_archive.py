@@ -11,13 +11,14 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.images.pack import tar_stream
-from container_engine.images.pack.tar_stream import Entry
+from container_engine.images.pack import tar_header
+from container_engine.images.pack.tar_header import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from container_engine.images.pack.tar_stream import Xattrs
+    from container_engine.images.pack.tar_header import Xattrs
+    from container_engine.images.pack.tar_stream import Out
 
 _CHARACTER_DEVICE = b"3"
 _OWN, _OPAQUE = b"user.overlay.", b"user.overlay.opaque"
@@ -70,7 +71,7 @@ class _Here(NamedTuple):
                 os.close(fd)
 
 
-def write(roots: Roots, selection: Selection, out: tar_stream.Out, *, difference: bool) -> None:
+def write(roots: Roots, selection: Selection, out: Out, *, difference: bool) -> None:
     """Write the archive. A file that changes meanwhile keeps the size that it had when opened.
 
     With `difference`, write only what was written in the container, with overlayfs' marks of what
@@ -78,11 +79,11 @@ def write(roots: Roots, selection: Selection, out: tar_stream.Out, *, difference
     """
     archive = _Archive(selection, out, difference=difference)
     archive.directory(_Here(b"", *map(os.dup, roots)))
-    out.write(tar_stream.END)
+    out.write(tar_header.END)
 
 
 class _Archive:
-    def __init__(self, selection: Selection, out: tar_stream.Out, *, difference: bool) -> None:
+    def __init__(self, selection: Selection, out: Out, *, difference: bool) -> None:
         self._selection, self._out, self._is_difference = selection, out, difference
         self._links: dict[tuple[int, int], bytes] = {}
 
@@ -158,8 +159,8 @@ class _Archive:
         if source < 0:
             here.close()
             return  # removed, or replaced by a file, meanwhile
-        entry = self._head(here.path, tar_stream.DIRECTORY, status)
-        self._out.write(tar_stream.header(entry._replace(xattrs=self._xattrs(source))))
+        entry = self._head(here.path, tar_header.DIRECTORY, status)
+        self._out.write(tar_header.header(entry._replace(xattrs=self._xattrs(source))))
         self.directory(here)
 
     def _add(self, source: int, name: bytes, path: bytes, status: os.stat_result) -> None:
@@ -171,9 +172,9 @@ class _Archive:
                 link = os.readlink(name, dir_fd=source)
             except OSError:
                 return  # replaced meanwhile
-            self._write(self._head(path, tar_stream.SYMLINK, status)._replace(link=link))
+            self._write(self._head(path, tar_header.SYMLINK, status)._replace(link=link))
         elif stat.S_ISFIFO(mode):
-            self._write(self._head(path, tar_stream.FIFO, status))
+            self._write(self._head(path, tar_header.FIFO, status))
         elif self._is_difference and _is_whiteout(status):
             self._write(self._head(path, _CHARACTER_DEVICE, status))
 
@@ -181,7 +182,7 @@ class _Archive:
         identity = (status.st_dev, status.st_ino)
         first = self._links.get(identity)
         if first is not None:
-            self._write(self._head(path, tar_stream.HARD_LINK, status)._replace(link=first))
+            self._write(self._head(path, tar_header.HARD_LINK, status)._replace(link=first))
             return
         try:
             fd = os.open(name, _FILE, dir_fd=source)
@@ -193,7 +194,7 @@ class _Archive:
                 return
             if status.st_nlink > 1:
                 self._links[identity] = path
-            entry = self._head(path, tar_stream.FILE, now)
+            entry = self._head(path, tar_header.FILE, now)
             self._write(entry._replace(size=now.st_size, xattrs=self._xattrs(fd)))
             self._content(file.read, now.st_size)
 
@@ -223,15 +224,15 @@ class _Archive:
         if same and (self._is_difference or before is None):
             return
         kept = before if same and before is not None else kept
-        self._write(self._head(path, tar_stream.FILE, status)._replace(size=len(kept)))
+        self._write(self._head(path, tar_header.FILE, status)._replace(size=len(kept)))
         self._out.write(kept + bytes(-len(kept) % _BLOCK))
 
     def _head(self, path: bytes, kind: bytes, status: os.stat_result) -> Entry:
-        mtime = min(max(int(status.st_mtime), 0), tar_stream.MAX_TIME)
+        mtime = min(max(int(status.st_mtime), 0), tar_header.MAX_TIME)
         return Entry(path, kind, stat.S_IMODE(status.st_mode), mtime, 0, b"")
 
     def _write(self, entry: Entry) -> None:
-        self._out.write(tar_stream.header(entry))
+        self._out.write(tar_header.header(entry))
 
     def _xattrs(self, fd: int) -> Xattrs:
         """Return the attributes that users may set, and overlayfs' own in a difference."""

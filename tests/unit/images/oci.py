@@ -74,9 +74,14 @@ def layout(
     run: dict[str, Any] | None = None,
     compressor: str = "gzip",
     arch: str = "",
+    stated: Callable[[list[str]], list[str]] = lambda diff_ids: diff_ids,
 ) -> Path:
-    """Write an OCI layout with one image, tagged `latest`; "" is this machine's architecture."""
-    return _tagged(where, _image(where, layers, run, compressor, arch or _architecture()))
+    """Write an OCI layout with one image, tagged `latest`; "" is this machine's architecture.
+
+    `stated` changes what the configuration says of the layers' contents.
+    """
+    arch = arch or _architecture()
+    return _tagged(where, _image(where, layers, run, compressor, arch, stated))
 
 
 def layout_of_several(where: Path, layers: dict[str, Sequence[Sequence[Member]]]) -> Path:
@@ -102,6 +107,7 @@ def _image(
     run: dict[str, Any] | None,
     compressor: str,
     arch: str,
+    stated: Callable[[list[str]], list[str]] = lambda diff_ids: diff_ids,
 ) -> dict[str, Any]:
     suffix, compress = COMPRESSORS[compressor]
     plain = [layer(members) for members in layers]
@@ -109,7 +115,10 @@ def _image(
         "architecture": arch,
         "os": "linux",
         "config": run or {},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(tar)}" for tar in plain]},
+        "rootfs": {
+            "type": "layers",
+            "diff_ids": stated([f"sha256:{_digest(tar)}" for tar in plain]),
+        },
     }
     media = "application/vnd.oci.image"
     manifest = {

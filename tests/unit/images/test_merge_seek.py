@@ -10,6 +10,7 @@ import pytest
 
 from container_engine.errors import UserError
 from container_engine.images.budget import UNLIMITED
+from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.merge_seek import write_merged
 from tests.unit.images.oci import (
     COMPRESSORS,
@@ -35,7 +36,7 @@ def merged(where: Path, *layers: Sequence[Member]) -> list[tarfile.TarInfo]:
 
 def written(paths: Sequence[Path]) -> list[tarfile.TarInfo]:
     stream = io.BytesIO()
-    write_merged(list(map(str, paths)), stream, os.environ, UNLIMITED.account())
+    write_merged(list(map(LayerFile, map(str, paths))), stream, os.environ, UNLIMITED.account())
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         return archive.getmembers()
@@ -96,7 +97,10 @@ def test_every_file_has_the_content_of_the_layer_it_is_from(tmp_path: Path) -> N
     (tmp_path / "high").write_bytes(layer([Member("d/a", b"new")]))
     stream = io.BytesIO()
     write_merged(
-        [str(tmp_path / "low"), str(tmp_path / "high")], stream, os.environ, UNLIMITED.account()
+        [LayerFile(str(tmp_path / name)) for name in ("low", "high")],
+        stream,
+        os.environ,
+        UNLIMITED.account(),
     )
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:

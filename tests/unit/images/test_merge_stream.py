@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from container_engine.errors import UserError
 from container_engine.images.budget import UNLIMITED
-from container_engine.images.pack import layers, merge_seek, merge_stream, tar_stream
+from container_engine.images.pack import layers, merge_seek, merge_stream, tar_header
 from container_engine.images.pack.chunks import Stream
-from container_engine.images.pack.tar_stream import UnusualError
+from container_engine.images.pack.merge_stream import UnusualError
+from container_engine.images.pack.tar_header import DamagedError
+from container_engine.images.pack.tar_stream import Reader
 from tests.unit.images import oci
 from tests.unit.images.oci import Member, directory, hard_link, link, opaque, whiteout
 from tests.unit.images.test_merge_seek import CASES
@@ -26,7 +28,7 @@ UNUSUAL = {"a hard link whose other name is hidden", "a file that a layer has tw
 def quick(archives: Sequence[bytes]) -> bytes:
     out = io.BytesIO()
     numbered = list(enumerate(archives))[::-1]
-    merge_stream.merge(((n, tar_stream.Reader(Stream([data]))) for n, data in numbered), out)
+    merge_stream.merge(((n, Reader(Stream([data]))) for n, data in numbered), out)
     return out.getvalue()
 
 
@@ -35,7 +37,9 @@ def thorough(where: Path, archives: Sequence[bytes]) -> bytes:
     for path, data in zip(paths, archives, strict=True):
         path.write_bytes(data)
     out = io.BytesIO()
-    merge_seek.write_merged(list(map(str, paths)), out, os.environ, UNLIMITED.account())
+    merge_seek.write_merged(
+        list(map(layers.LayerFile, map(str, paths))), out, os.environ, UNLIMITED.account()
+    )
     return out.getvalue()
 
 
@@ -136,8 +140,8 @@ def test_archives_of_every_usual_form_are_read(form: int) -> None:
 
 
 def test_sizes_beyond_eight_gigabytes_survive() -> None:
-    entry = tar_stream.Entry(b"f", tar_stream.FILE, 0o644, 0, 9 << 30, b"")
-    found = next(iter(tar_stream.Reader(Stream([tar_stream.header(entry)]))))
+    entry = tar_header.Entry(b"f", tar_header.FILE, 0o644, 0, 9 << 30, b"")
+    found = next(iter(Reader(Stream([tar_header.header(entry)]))))
     assert found == entry
 
 
@@ -169,7 +173,7 @@ def test_devices_are_left_out() -> None:
 )
 def test_a_damaged_archive_is_noticed(change: Callable[[bytes], bytes], reason: str) -> None:
     archive = change(oci.layer([Member("a", b"x" * 1000)]))
-    with pytest.raises(tar_stream.DamagedError, match=reason):
+    with pytest.raises(DamagedError, match=reason):
         quick([archive])
 
 

@@ -159,7 +159,7 @@ def pack(tmp_path: Path, members: list[Member], budget: Budget, *, slowly: bool)
     path.write_bytes(oci.layer([*members, *members[:1]] if slowly else members))
     named = path.rename(tmp_path / hashlib.sha256(path.read_bytes()).hexdigest())
     target = str(tmp_path / "image")
-    Packer(os.environ, 60, budget).pack([LayerFile(str(named))], target, lambda _size: None)
+    Packer(os.environ, 60, budget).pack([LayerFile(str(named))], 0, target, lambda _size: None)
 
 
 @pytest.mark.parametrize("slowly", [False, True])
@@ -197,7 +197,7 @@ def test_a_time_that_is_not_a_number_counts_as_damage(tmp_path: Path, pax: dict[
     path.write_bytes(data)
     target = str(tmp_path / "image")
     with pytest.raises(UserError, match="damaged") as caught:
-        Packer(os.environ, 60).pack([LayerFile(str(path))], target, lambda _size: None)
+        Packer(os.environ, 60).pack([LayerFile(str(path))], 0, target, lambda _size: None)
     assert caught.value.see == "image-damaged"
 
 
