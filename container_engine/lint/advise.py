@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.lint.caches import caches
 from container_engine.lint.gpus import gpus
 from container_engine.lint.mounts import mounts
 from container_engine.lint.network import network
@@ -38,6 +39,7 @@ MATTERS = (
     gpus,
     quoted_values,
     unmounted,
+    caches,
 )
 
 

@@ -1,4 +1,7 @@
-"""Replaces `${image:NAME}` in the plan's strings with variables of the image. Pure."""
+"""Replaces `${image:NAME}` in the plan's strings with variables of the image. Pure.
+
+`${image:digest}` is the image's digest, in the form in which a store names the file.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from container_engine.plan.model import Image
 
 PREFIX = "image:"
+_DIGEST = "digest"
 
 
 class Resolver:
@@ -48,7 +52,7 @@ class Resolver:
         """Return the value of an image variable, or the word of its operator."""
         if self._image is None:
             return ""
-        value = self._image.env.get(variable.var.removeprefix(PREFIX))
+        value = _value(self._image, variable.var.removeprefix(PREFIX))
         kind = replacement_kind(variable.op, value)
         if kind == WORD:
             return variable.word
@@ -65,7 +69,17 @@ class Resolver:
         self.problems.append(origin.error(key, found, hint, "image-variable"))
 
 
+def _value(image: Image, name: str) -> str | None:
+    if name != _DIGEST:
+        return image.env.get(name)
+    digests = [image.digest or image.content]
+    digests += [part.digest or part.content for part in image.above]
+    return "+".join(digests).replace(":", "-") if all(digests) else None
+
+
 def _hint(image: Image, name: str) -> str:
+    if name == _DIGEST:
+        return f"ce lock notes that of a file; '${{image:{name}:-}}' is empty where none is known"
     if not image.source:
         return f"nothing is known of {image.path} but its files, there is no {image.path}.json"
     return f"'${{image:{name}:-}}' is empty where the image has no {name}"

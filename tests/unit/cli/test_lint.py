@@ -476,6 +476,51 @@ def test_directories_of_the_user_that_no_mount_shows_are_reported(
     assert advice(here, capsys, text) == said
 
 
+MEMORY = "is in the container's memory, and gone after the step\n"
+PLACE = "    name a directory that a mount shows: ce help caches\n"
+PYTORCH = "[annotations]\ncom.hooks.pytorch.enabled = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[env]\nTRITON_CACHE_DIR = "/tmp/triton"\n',
+            f"3: env.TRITON_CACHE_DIR: '/tmp/triton' {MEMORY}{PLACE}",
+        ),
+        (
+            'mounts = ["tmpfs:/c"]\n[env]\nNUMBA_CACHE_DIR = "/c/numba"\n',
+            f"4: env.NUMBA_CACHE_DIR: '/c/numba' {MEMORY}{PLACE}",
+        ),
+        (
+            PYTORCH,
+            "3: annotations.com.hooks.pytorch.enabled: torch.compile's /tmp/torchinductor_… "
+            f"{MEMORY}{PLACE}",
+        ),
+        (f'mounts = ["/local:/tmp"]\n{PYTORCH}', "e.toml: no advice\n"),
+        (
+            f'mounts = ["/x"]\n[env]\nTORCHINDUCTOR_CACHE_DIR = "/x/i"\n{PYTORCH}',
+            "e.toml: no advice\n",
+        ),
+        ('mounts = ["/x:/cache"]\n[env]\nPIP_CACHE_DIR = "/cache/pip"\n', "e.toml: no advice\n"),
+        ('image = ""\n[env]\nHF_HOME = "/tmp/hf"\n', "e.toml: no advice\n"),
+    ],
+)
+def test_caches_in_the_containers_memory_are_reported(
+    here: Path, capsys: Capture, text: str, said: str
+) -> None:
+    assert advice(here, capsys, text) == said
+
+
+def test_a_cache_that_the_shell_places_is_reported_unless_the_file_decides(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", "/big/hf")
+    assert advice(here, capsys, "") == f"your shell: HF_HOME: '/big/hf' {MEMORY}{PLACE}"
+    assert advice(here, capsys, '[env]\nHF_HOME = ""\n') == "e.toml: no advice\n"
+    assert advice(here, capsys, 'mounts = ["/big"]\n') == "e.toml: no advice\n"
+
+
 def test_a_mount_of_the_site_shows_them_too(
     here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,31 @@ def with_workdir(path: str | None) -> Image:
     return replace(PLAIN, workdir=path)
 
 
+def test_an_images_digest_can_stand_in_a_value_in_the_form_of_file_names() -> None:
+    entries = (
+        entry("A", "/c/", variable("image:digest")),
+        entry("B", variable("image:digest", ":-", "none")),
+    )
+    registrys = replace(PLAIN, digest="sha256:ab", content="sha256:cd")
+    file = replace(PLAIN, content="sha256:cd")
+    stacked = replace(file, above=(Part(path="/p", name="p", digest="sha256:ef"),))
+    for image, said in (
+        (registrys, "sha256-ab"),
+        (file, "sha256-cd"),
+        (stacked, "sha256-cd+sha256-ef"),
+    ):
+        assert [one.value for one in plan(edf(env=entries), image).env] == [f"/c/{said}", said]
+    outcome = built(edf(env=entries))
+    assert [(str(one), one.hint) for one in outcome.problems] == [
+        (
+            "/e.toml:3: env.A: ${image:digest}: the image does not define it",
+            "ce lock notes that of a file; '${image:digest:-}' is empty where none is known",
+        )
+    ]
+    [value] = plan(edf(env=entries[1:])).env
+    assert value.value == "none"
+
+
 def test_the_workdir_is_the_edfs_before_the_images_before_the_root() -> None:
     named = edf(workdir="/mine", workdir_origin=HERE)
     found = [
