@@ -74,7 +74,7 @@ def _check_sum(block: bytes) -> None:
     if (right + 1) % _ADLER_BASE == zlib.adler32(block) & _LOWER_HALF:
         return
     # some programs of old have added up signed bytes
-    if right != sum(block) - 0x100 * sum(byte > 0x7F for byte in block):
+    if right != sum(block) - 0x100 * sum(byte >= 0x80 for byte in block):
         raise DamagedError("a header's checksum is wrong")
 
 
