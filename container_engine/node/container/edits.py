@@ -21,8 +21,10 @@ class HookEdits:
     it has mounted the image at `root` and before it creates the container. `per_task` maps a
     variable to the task's own variable from which it is copied. `cdi` maps each CDI device to the
     hook that requests it, and `cdi_if_there` those that a node may lack. `warnings` are lines for
-    the user. `lacks` are the reasons why the container cannot start, each with the name of the
-    hook, or "" for a CDI device of the environment.
+    the user. `brought` maps each target of a mount of a CDI device to its source, `links` maps
+    further names for what such devices bring to the targets of these symlinks, and `searched` are
+    directories in which they have libraries. `lacks` are the reasons why the container cannot
+    start, each with the name of the hook, or "" for a CDI device of the environment.
     """
 
     def __init__(self, libexec: str, *, for_each: bool = False) -> None:
@@ -38,6 +40,9 @@ class HookEdits:
         self.per_task: dict[str, str] = {}
         self.services: list[dict[str, Any]] = []
         self.oci_hooks: list[Mapping[str, Any]] = []
+        self.brought: dict[str, str] = {}
+        self.searched: list[str] = []
+        self.links: dict[str, str] = {}
         self.tree: list[Mapping[str, Any]] = []
         self.warnings: list[str] = []
         self.lacks: list[tuple[str, LaunchError]] = []

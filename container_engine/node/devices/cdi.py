@@ -13,6 +13,7 @@ import stat
 from container_engine.errors import LaunchError
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
+from container_engine.node.devices import nvidia_hooks
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.plan_json import resolve
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from container_engine.node.devices.cdi_file import Device
 
 _SHOWN = 12
+# sockets and directories of daemons come and go with these
+_OF_DAEMONS = ("/run/", "/var/run/", "/tmp/")
+_UPDATED = (
+    "if the driver was updated, its CDI file must be made again (ce cdi generate KIND --check)"
+)
 
 
 def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
@@ -106,7 +112,9 @@ def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits
         _add_node(node, device, origin, edits)
     for mount in part.get("mounts", ()):
         _add_mount(mount, device, origin, edits)
-    edits.oci_hooks += part.get("hooks", ())
+    for hook in part.get("hooks", ()):
+        if not nvidia_hooks.replaced(hook, edits):
+            edits.oci_hooks.append(hook)
     # a container has the groups of its user, which may include the device's
     missing = sorted(set(part.get("additionalGids", ())) - {0} - {os.getgid(), *os.getgroups()})
     if missing:
@@ -150,13 +158,21 @@ def _add_mount(entry: Mapping[str, Any], device: Device, origin: str, edits: Hoo
     else:
         source = entry["hostPath"]
         if not os.path.exists(source):
-            raise _refused(device, origin, f"mount source '{source}' does not exist")
+            if not source.startswith(_OF_DAEMONS):
+                raise _refused(device, origin, f"mount source '{source}' does not exist", _UPDATED)
+            edits.warnings.append(
+                f"device '{device.name}': '{source}' is left out, it does not exist: the daemon"
+                " that makes it does not run on this node"
+            )
+            return
         mount = NodeMount("bind", source, target, options)
+        if edits.brought.setdefault(target, source) != source:
+            other = edits.brought[target]
+            raise _refused(device, origin, f"'{source}' and '{other}' are both for '{target}'")
     if not any((m.source, m.target) == (mount.source, mount.target) for m in edits.mounts):
         edits.mounts.append(mount)
 
 
-def _refused(device: Device, origin: str, message: str) -> LaunchError:
-    return LaunchError(
-        f"device '{device.name}' ({device.file}): {message}", see="cdi-file", where=origin
-    )
+def _refused(device: Device, origin: str, message: str, hint: str | None = None) -> LaunchError:
+    said = f"device '{device.name}' ({device.file}): {message}"
+    return LaunchError(said, hint, "cdi-file", where=origin)

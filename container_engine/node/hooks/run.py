@@ -110,6 +110,9 @@ class HooksOnNode:
         taken = {mount.target: mount for mount in container.mounts}
         by_target: dict[str, NodeMount] = {}
         for mount in edits.mounts:
+            if edits.brought.get(mount.target, mount.source) != mount.source:
+                # a device's own file, such as a program of the driver, counts more than a hook's
+                continue
             if mount.target in taken:
                 if taken[mount.target].source != mount.source:
                     edits.warnings.append(
@@ -132,7 +135,7 @@ class HooksOnNode:
         """
         edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
-        if edits.tree:
+        if edits.tree or edits.brought:
             from container_engine.node.libraries import inject_memo
 
             asked = self._request(paths, "" if has_rules else self._memos())
@@ -167,6 +170,9 @@ class HooksOnNode:
             "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),
             "binds": self._binds,
             "mounted": [mount.target for mount in self._edits.mounts],
+            "brought": list(self._edits.brought),
+            "searched": self._edits.searched,
+            "links": self._edits.links,
             "explain": self._explain,
             "images": {f"f{path}": signature(f"f{path}") for path in images},
             # decide which files can be read

@@ -10,6 +10,7 @@ import os
 import sys
 
 from container_engine.node.libraries import inject_memo
+from container_engine.node.libraries.brought import Brought
 from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
 from container_engine.node.libraries.image import Image
@@ -103,6 +104,7 @@ class _Work:
                 self._place(decision)
             for hook in self._hooks:
                 self._make_known(hook)
+            self._make_brought_known()
             self._tell_loader()
         self._check()
         if self._errors:
@@ -164,6 +166,18 @@ class _Work:
             name = os.path.basename(path)
             if matches(name, _LIBRARY_FILE) and not is_runtime(name):
                 self._search.setdefault(name, path)
+
+    # ---- CDI devices -------------------------------------------------------------------------
+
+    def _make_brought_known(self) -> None:
+        """Make the libraries that CDI devices bring known, with the links that belong to them."""
+        request = self._request
+        brought = Brought(self._image, request["brought"], request["searched"], request["links"])
+        for source, place in brought.links:
+            self.operations.append(("root-bind", source, self._root, place))
+        self._search.update(brought.newer_than_driver())
+        for name, path in brought.names.items():
+            self._search.setdefault(name, path)
 
     # ---- the loader --------------------------------------------------------------------------
 

@@ -17,10 +17,12 @@ class Mounts:
     """The bind mounts over the image, as targets in the container and sources on the node."""
 
     def __init__(self, binds: Sequence[tuple[str, str]], image: Tree, node: Tree) -> None:
-        # the innermost mount wins
-        self._binds = sorted(binds, key=lambda bind: len(bind[0]), reverse=True)
         self._image, self._node = image, node
         self._directories: dict[str, str] = {}
+        found = [(self._inside(target), source) for target, source in binds]
+        self._targets = {target for target, _source in found}
+        # the innermost mount wins
+        self._binds = sorted(found, key=lambda bind: len(bind[0]), reverse=True)
 
     def locate(self, path: str) -> tuple[bool, str]:
         """Return whether the file is on the node, and its path there or in the image.
@@ -29,9 +31,11 @@ class Mounts:
         image, and the other way round. Directories below a mount are not resolved.
         """
         for _ in range(_MOST_LINKS if self._binds else 0):
-            directory, name = os.path.split(path)
-            here = f"{self._real(directory).rstrip('/')}/{name}"
+            here = self._inside(path)
             source = self._source(here)
+            if here in self._targets:
+                # mounting a symlink mounts what it leads to on the node
+                return True, str(source)
             tree = self._image if source is None else self._node
             try:
                 link = tree.readlink(source or here)
@@ -52,6 +56,11 @@ class Mounts:
             if path == source or path.startswith(source.rstrip("/") + "/"):
                 return target.rstrip("/") + path[len(source.rstrip("/")) :]
         return path
+
+    def _inside(self, path: str) -> str:
+        """Return the path with the symlinks of its directory resolved as in the image."""
+        directory, name = os.path.split(path)
+        return f"{self._real(directory).rstrip('/')}/{name}"
 
     def _real(self, directory: str) -> str:
         if directory not in self._directories:
