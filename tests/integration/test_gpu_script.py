@@ -85,7 +85,9 @@ def test_a_promise_that_does_not_hold_is_named_and_is_no_success(
     (machine / "usr/bin/nvidia-cuda-mps-control").unlink()
     done = tried(unpacked, machine)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "1 failed: nvidia-smi inside"
+    assert done.stdout.splitlines()[-1] == (
+        "2 failed: nvidia-smi inside, DRIVER_CAPABILITIES=utility"
+    )
     assert "not here" in done.stdout
 
 

@@ -45,7 +45,8 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine.node": (
         ("start",),
         ("kept", "hooks"),
-        ("devices", "libraries", "ssh"),
+        ("devices", "ssh"),
+        ("libraries",),
         ("inside",),
         ("container", "memo_fields"),
         ("report",),

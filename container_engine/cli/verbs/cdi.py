@@ -1,4 +1,4 @@
-"""`ce cdi generate KIND`: generate a CDI file for the devices of this node."""
+"""`ce cdi generate KIND`: make a CDI file for the devices of this node, or check one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.cli.printing import output
+from container_engine import message_text
+from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
 from container_engine.files import replace
+from container_engine.node.devices.cdi_check import differences
+from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.devices.cdi_generate import MAKERS
 from container_engine.process import reason
+from container_engine.submit.environment import offer_here
 
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.node.devices.cdi_format import Made
     from container_engine.submit.context import Context
 
 
@@ -24,10 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kind",
         metavar="KIND",
         choices=sorted(MAKERS),
-        help="cxi: hpe.com/cxi; amd: amd.com/gpu; nvidia: nvidia.com/gpu; each with =0 and =all",
+        help="cxi: hpe.com/cxi; amd: amd.com/gpu; nvidia: nvidia.com/gpu; nvidia-imex:"
+        " nvidia.com/imex-channel; each with =0 and =all",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write it there, for example /etc/cdi/cxi.json"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing, and say what of FILE does not hold any more: exit code 1 if there is"
+        " anything; without -o, of the files for KIND in the site's directories",
     )
     parser.add_argument(
         "--root", metavar="DIR", default="", help="look at the devices of this system, not of /"
@@ -36,13 +48,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = os.path.join(context.cwd, arguments.root).rstrip("/") if arguments.root else ""
-    text = json.dumps(MAKERS[arguments.kind](root), indent=2) + "\n"
-    if arguments.output is None:
-        output.text(text)
-        return 0
-    path = os.path.join(context.cwd, arguments.output)
+    made = MAKERS[arguments.kind](root)
+    for warning in made.warnings:
+        messages.say(message_text.of_warning(f"cdi: {warning}"))
+    path = os.path.join(context.cwd, arguments.output) if arguments.output else ""
+    if arguments.check:
+        for file in [path] if path else _files(made, context):
+            _check(file, made, root, arguments.kind)
+    elif path:
+        _write(path, made)
+    else:
+        output.text(_text(made))
+    return 0
+
+
+def _text(made: Made) -> str:
+    return json.dumps(made.spec, indent=2) + "\n"
+
+
+def _write(path: str, made: Made) -> None:
+    directory = os.path.dirname(path)
     try:
-        replace(path, text.encode(), 0o644)
+        if not os.path.isdir(directory):
+            # users have to read it, whatever the umask is
+            os.mkdir(directory)
+            os.chmod(directory, 0o755)
+        replace(path, _text(made).encode(), 0o644)
     except OSError as error:
         raise UserError(f"cdi: {path}: {reason(error)}") from None
-    return 0
+
+
+def _files(made: Made, context: Context) -> list[str]:
+    """Return the site's CDI files of this kind. Raise UserError if there is none."""
+    kind, directories = made.spec["kind"], offer_here(context).site.cdi_dirs
+    registry = Registry([Directory(path, is_users=False) for path in directories])
+    devices = (registry.find(name) for name in registry.names() if name.startswith(f"{kind}="))
+    files = list(dict.fromkeys(device.file for device in devices if device))
+    if not files:
+        raise UserError(f"cdi: no file in {', '.join(directories)} has devices of {kind}")
+    return files
+
+
+def _check(path: str, made: Made, root: str, kind: str) -> None:
+    first, *others = differences(path, made, root) or [""]
+    if first:
+        raise UserError(
+            first,
+            f"write it again: ce cdi generate {kind} -o {path}",
+            where="cdi",
+            kind="CDI file",
+            name=path,
+            also=tuple(others),
+        )
+    output.line(f"{path} has what is on this node")

@@ -96,7 +96,7 @@ def driver(node: Path) -> None:
     (place / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
     (place / "libcuda.so").symlink_to("libcuda.so.1")
     (node / "usr/bin").mkdir()
-    (node / "usr/bin/nvidia-smi").touch()
+    (node / "usr/bin/nvidia-smi").write_bytes(b"\x7fELF")
 
 
 def test_nvidia_gpus_come_with_the_files_of_their_driver(node: Path, capsys: Capture) -> None:
