@@ -14,7 +14,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
 from container_engine.node.devices import nvidia_hooks
-from container_engine.node.devices.cdi_file import Directory, Registry
+from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, Registry
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from container_engine.node.devices.cdi_file import Device
 
 _SHOWN = 12
-# sockets and directories of daemons come and go with these
-_OF_DAEMONS = ("/run/", "/var/run/", "/tmp/")
 _UPDATED = (
     "if the driver was updated, its CDI file must be made again (ce cdi generate KIND --check)"
 )
@@ -158,13 +156,9 @@ def _add_mount(entry: Mapping[str, Any], device: Device, origin: str, edits: Hoo
     else:
         source = entry["hostPath"]
         if not os.path.exists(source):
-            if not source.startswith(_OF_DAEMONS):
-                raise _refused(device, origin, f"mount source '{source}' does not exist", _UPDATED)
-            edits.warnings.append(
-                f"device '{device.name}': '{source}' is left out, it does not exist: the daemon"
-                " that makes it does not run on this node"
-            )
-            return
+            if source.startswith(OF_DAEMONS):
+                return
+            raise _refused(device, origin, f"mount source '{source}' does not exist", _UPDATED)
         mount = NodeMount("bind", source, target, options)
         if edits.brought.setdefault(target, source) != source:
             other = edits.brought[target]

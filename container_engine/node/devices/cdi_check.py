@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from container_engine.errors import UserError
-from container_engine.node.devices.cdi_file import Directory, read_file
+from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, read_file
 from container_engine.node.devices.cdi_format import node
 from container_engine.node.libraries.trees import ImageTree
 
@@ -83,7 +83,8 @@ def _of_files(mounts: Sequence[Mapping[str, Any]], made: Made, root: str) -> Ite
     """
     tree = ImageTree(root or "/")
     binds = [mount["hostPath"] for mount in mounts if mount.get("type") != "tmpfs"]
-    gone = [path for path in dict.fromkeys(binds) if not tree.exists(tree.real(path))]
+    lasting = dict.fromkeys(path for path in binds if not path.startswith(OF_DAEMONS))
+    gone = [path for path in lasting if not tree.exists(tree.real(path))]
     now = f", and the driver has version {made.version} now" if made.version else ""
     if gone:
         yield f"{_some(gone)} {'do' if len(gone) > 1 else 'does'} not exist{now}"

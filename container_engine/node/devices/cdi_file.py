@@ -33,6 +33,8 @@ VERSIONS = (
 STAGES = frozenset(
     ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 )
+# sockets and directories of daemons come and go: without one, a container is as the node is
+OF_DAEMONS = ("/run/", "/var/run/", "/tmp/")
 _MAX_SIZE = 4 * 1024 * 1024
 # the keys that each table may have, with their types; _PARTS also has the required keys
 _SPEC: dict[str, type] = {

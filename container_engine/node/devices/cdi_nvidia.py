@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from container_engine.node.devices.cdi_format import Nodes
 
 _SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+# CUDA does not start without these, and the driver makes them on first use
+_NEEDED = ("nvidiactl", "nvidia-uvm")
+_NO_DEVICE = "there is no {}, which CUDA needs: run nvidia-modprobe -u -c 0, and this once more"
 _GPUS, _CAPABILITIES = "/proc/driver/nvidia/gpus", "/proc/driver/nvidia/capabilities"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"
 
@@ -52,9 +55,11 @@ def nvidia(root: str) -> Made:
             aliases |= {uuid: named[str(index)]} if uuid else {}
     present = [f"/dev/{name}" for name in _SHARED if os.path.exists(f"{root}/dev/{name}")]
     driver = Driver(root)
+    lacking = [f"/dev/{name}" for name in _NEEDED if f"/dev/{name}" not in present]
+    warnings = [_NO_DEVICE.format(path) for path in lacking]
     shared = {"deviceNodes": [node(root, path) for path in present], "mounts": driver.mounts()}
     spec = specification("0.5.0", "nvidia.com/gpu", named, shared, aliases)
-    return Made(spec, driver.version, driver.warnings)
+    return Made(spec, driver.version, [*warnings, *driver.warnings])
 
 
 def imex_channels(root: str) -> Made:

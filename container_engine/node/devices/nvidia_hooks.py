@@ -29,7 +29,7 @@ def replaced(hook: Mapping[str, Any], edits: HookEdits) -> bool:
     if os.path.basename(hook["path"]) not in _PROGRAMS:
         return False
     words = [word for word in hook.get("args", ())[1:] if word != "hook"]
-    name = words[0] if words else ""
+    name = next((word for word in words if not word.startswith("-")), "")
     if name == "create-symlinks":
         for said in _values(words, "--link"):
             target, _colons, link = said.partition("::")

@@ -25,7 +25,7 @@ class Node:
     def __init__(self, root: Path, capture: Capture) -> None:
         self.root, self._capture = root, capture
         self.warnings: list[str] = []
-        for name in ("nvidia0", "nvidiactl"):
+        for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
             self.device(f"/dev/{name}")
 
     def path(self, path: str) -> Path:
@@ -281,6 +281,16 @@ def test_gpus_are_counted_as_nvidia_smi_counts_them(node: Node) -> None:
     }
 
 
+def test_a_device_without_which_cuda_does_not_start_is_named(node: Node) -> None:
+    node.libraries(USUAL)
+    node.path("/dev/nvidia-uvm").unlink()
+    node.generate()
+    assert node.warnings == [
+        "there is no /dev/nvidia-uvm, which CUDA needs: run nvidia-modprobe -u -c 0, and this once"
+        " more"
+    ]
+
+
 def test_a_divided_gpu_is_given_by_its_parts_with_their_capabilities(node: Node) -> None:
     node.libraries(USUAL)
     known(node, "41", 0)
@@ -327,6 +337,7 @@ cdiVersion: 0.5.0
 containerEdits:
   deviceNodes:
   - path: /dev/nvidiactl
+  - path: /dev/nvidia-uvm
   env:
   - NVIDIA_VISIBLE_DEVICES=void
   hooks:
@@ -395,18 +406,18 @@ def test_devices_that_came_went_or_have_other_numbers_are_noticed(
     node: Node, files: Sequence[Path]
 ) -> None:
     ours, nvidias = files
-    node.device("/dev/nvidia-uvm")
+    node.device("/dev/nvidia-modeset")
     node.path("/dev/nvidiactl").unlink()
     node.device("/dev/nvidiactl", 5)
     assert node.check(ours) == [
         "device node /dev/nvidiactl is 1:5 now, not 1:3",
-        "it lacks /dev/nvidia-uvm",
+        "it lacks /dev/nvidia-modeset",
     ]
-    assert node.check(nvidias) == ["it lacks /dev/nvidia-uvm"]
+    assert node.check(nvidias) == ["it lacks /dev/nvidia-modeset"]
     node.path("/dev/nvidia0").rename(node.path("/dev/nvidia1"))
     assert node.check(nvidias) == [
         "device node /dev/nvidia0: No such file or directory",
-        *("it lacks /dev/nvidia-uvm", "it lacks /dev/nvidia1"),
+        *("it lacks /dev/nvidia-modeset", "it lacks /dev/nvidia1"),
     ]
 
 
@@ -424,6 +435,15 @@ def test_a_gpu_that_was_replaced_or_moved_is_noticed(node: Node, files: Sequence
         *("device '0' is /dev/nvidia1 now", "device '1' is /dev/nvidia0 now"),
         "device 'GPU-41' is not on this node",
     ]
+
+
+def test_a_daemon_that_does_not_run_is_no_difference(node: Node, files: Sequence[Path]) -> None:
+    ours, _nvidias = files
+    node.text("/run/nvidia-persistenced/socket")
+    main(["cdi", "generate", "nvidia", "--root", str(node.root), "-o", str(ours)])
+    assert "persistenced" in ours.read_text()
+    node.path("/run/nvidia-persistenced/socket").unlink()
+    assert node.check(ours) == []
 
 
 def test_the_sites_files_are_checked_if_none_is_named(

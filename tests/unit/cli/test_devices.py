@@ -85,6 +85,32 @@ def test_amd_gpus_come_with_their_card_and_kfd(node: Path, capsys: Capture) -> N
     assert spec["cdiVersion"] == "0.7.0"
 
 
+def test_parts_of_divided_amd_gpus_are_counted_after_each_other(
+    node: Path, capsys: Capture
+) -> None:
+    make(node, "/dev/kfd")
+    # the GPU with the lower address has the higher numbers
+    places = {128: 0x8500, 129: 0x8500, 130: 0x0500, 131: 0x0500}
+    for number, place in places.items():
+        properties = node / f"sys/class/kfd/kfd/topology/nodes/{number}/properties"
+        properties.parent.mkdir(parents=True)
+        properties.write_text(
+            f"cpu_cores_count 0\nlocation_id {place}\ndomain 0\ndrm_render_minor {number}\n"
+        )
+    for number in (128, 130):
+        gpu(node, number, number - 128)
+    for number in (129, 131):
+        make(node, f"/dev/dri/renderD{number}")
+        part = node / f"sys/devices/platform/amdgpu_xcp_{number}"
+        part.mkdir(parents=True)
+        render = node / f"sys/class/drm/renderD{number}"
+        render.mkdir()
+        (render / "device").symlink_to(part)
+    found = paths(generated(capsys, "amd", "--root", str(node)))
+    first = {name: devices[0] for name, devices in found.items() if name != "all"}
+    assert first == {str(i): f"/dev/dri/renderD{n}" for i, n in enumerate((130, 131, 128, 129))}
+
+
 def driver(node: Path) -> None:
     """Add a driver's files as NVIDIA's installer writes them, and some other libraries."""
     place = node / f"usr/lib/{os.uname().machine}-linux-gnu"

@@ -103,6 +103,44 @@ def test_hooks_are_passed_on_whole(node: Node) -> None:
     assert node.edits(hooks=[hook]).oci_hooks == [hook]
 
 
+def nvidias(name: str, *arguments: str, program: str = "nvidia-cdi-hook") -> dict[str, object]:
+    args = [program, *(["hook"] if program == "nvidia-ctk" else []), name, *arguments]
+    return {"hookName": "createContainer", "path": f"/no/such/{program}", "args": args}
+
+
+@pytest.mark.parametrize("program", ["nvidia-cdi-hook", "nvidia-ctk"])
+def test_the_engine_does_what_hooks_of_nvidias_generator_would(node: Node, program: str) -> None:
+    links = ("--link", "libx.so.1::/lib/libx.so", "--link=../y::lib/z/y")
+    edits = node.edits(
+        hooks=[
+            nvidias("create-symlinks", *links, program=program),
+            nvidias("update-ldcache", "--folder", "/lib", "--folder=/usr/lib64", program=program),
+            nvidias("enable-cuda-compat", "--host-driver-version=1.2", program=program),
+            nvidias("disable-device-node-modification", program=program),
+        ]
+    )
+    assert edits.oci_hooks == []
+    assert edits.links == {"/lib/libx.so": "libx.so.1", "/lib/z/y": "../y"}
+    assert edits.searched == ["/lib", "/usr/lib64"]
+
+
+def test_a_hook_of_nvidias_that_is_not_known_is_run(node: Node) -> None:
+    hook = nvidias("something-new")
+    assert node.edits(hooks=[hook]).oci_hooks == [hook]
+
+
+def test_a_socket_of_a_daemon_that_does_not_run_is_left_out(node: Node) -> None:
+    mounts = [{"hostPath": "/run/no-such-daemon/socket", "containerPath": "/run/x"}]
+    edits = node.edits(mounts=mounts)
+    assert (edits.mounts, edits.warnings) == ([], [])
+
+
+def test_two_files_for_one_path_are_refused(node: Node) -> None:
+    mounts = [{"hostPath": path, "containerPath": "/x"} for path in ("/etc/passwd", "/etc/group")]
+    node.write("a.json", devices=[{"name": "one", "containerEdits": {"mounts": mounts}}])
+    assert "'/etc/group' and '/etc/passwd' are both for '/x'" in node.refusal()
+
+
 def test_what_a_file_says_for_all_its_devices_counts_once(node: Node) -> None:
     hook = {"hookName": "poststop", "path": "/bin/true"}
     node.write(
