@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from container_engine.node.libraries.trees import ImageTree
 from tests.integration.engine import ROOT, Engine
 from tests.integration.libraries import Place, build, edf_text, probe, run
-from tests.integration.prepared import image
+from tests.integration.prepared import LIBRARIES, image
 
 VERSION = "580.1.2"
 # no loader of an image searches it
@@ -98,6 +99,56 @@ def test_the_libraries_of_a_cdi_device_are_found(
     one, other, *listed = done.stdout.splitlines()
     assert [path.rpartition("/")[0] for path in (one, other)] == [INSIDE, INSIDE]
     assert directories_of_triton("\n".join(listed)) == ([INSIDE] if kind == "none" else [])
+
+
+def machine(root: Path, *, with_scripts: bool) -> None:
+    """Add a driver of which only the loader's cache, or links and scripts, say where it is."""
+    libraries, programs = root / INSIDE[1:], root / "usr/local/nvidia/bin"
+    driver(libraries, "gcc")
+    (libraries / "libcuda.so.1").symlink_to(f"libcuda.so.{VERSION}")
+    for directory in (programs, root / "usr/bin", root / LIBRARIES, root / "etc", root / "dev"):
+        directory.mkdir(parents=True)
+    run("gcc", "-DPROGRAM", "-o", programs / "nvidia-smi", ROOT / "tests/gpu/stand_in.c")
+    if with_scripts:
+        for name in EVERY_NAME[1:]:
+            (root / LIBRARIES / name).symlink_to(f"{INSIDE}/{name}")
+        script = '#!/bin/sh\nexec /usr/local/nvidia/bin/nvidia-smi "$@"\n'
+        (root / "usr/bin/nvidia-smi").write_text(script)
+    else:
+        (root / "etc/ld.so.conf").write_text(f"{INSIDE}\n")
+        run("ldconfig", "-r", root)
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        run("mknod", "-m", "666", root / "dev" / name, "c", "1", "3")
+
+
+def generated(engine: Engine, root: Path) -> dict[str, Any]:
+    """Return what is generated for a machine below a directory, with the paths of its files."""
+    made = run(engine.prefix / "bin/ce", "cdi", "generate", "nvidia", "--root", root)
+    edits: dict[str, Any] = json.loads(made)["containerEdits"]
+    tree = ImageTree(str(root))
+    for entry in edits["mounts"]:
+        entry["hostPath"] = f"{root}{tree.real(entry['hostPath'])}"
+    edits["deviceNodes"].append({"path": "/dev/nvidia0"})
+    for node in edits["deviceNodes"]:
+        node["hostPath"] = f"{root}{node['path']}"
+    return edits
+
+
+@pytest.mark.parametrize("with_scripts", [False, True])
+def test_a_driver_in_an_odd_place_works_in_a_container(
+    engine: Engine, place: Place, with_scripts: bool
+) -> None:
+    root = place.node / f"machine-{with_scripts}"
+    machine(root, with_scripts=with_scripts)
+    there = gpus(place, engine, generated(engine, root))
+    program = probe(place.dir)
+    commands = f"nvidia-smi && {program} libcuda.so.1 && {program} libcuda.so && ldconfig -p"
+    edf = there.edf(text(program), image(place, "none"))
+    smi, one, other, *listed = there.output(edf, "sh", "-c", commands).splitlines()
+    assert smi == "GPU 0: a stand-in, no GPU (UUID: GPU-0)"
+    where = f"/{LIBRARIES}" if with_scripts else INSIDE
+    assert [path.rpartition("/")[0] for path in (one, other)] == [where, where]
+    assert directories_of_triton("\n".join(listed)) == [where]
 
 
 def test_a_newer_driver_in_the_image_precedes_an_older_one_of_the_node(

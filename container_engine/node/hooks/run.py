@@ -135,7 +135,7 @@ class HooksOnNode:
         """
         edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
-        if edits.tree or edits.brought:
+        if edits.tree or edits.links or any(".so" in target for target in edits.brought):
             from container_engine.node.libraries import inject_memo
 
             asked = self._request(paths, "" if has_rules else self._memos())
