@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/standard_streams.h"
 #include "guard_events.h"
 #include "guard_door.h"
 #include "guard_ops.h"
@@ -205,6 +206,7 @@ static int run(struct guard *guard, int specification, int user_ns)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	struct guard guard = GUARD_INIT;
 
 	if (argc != 1 + CE_GUARD_LEAST && argc != 1 + CE_GUARD_MOST) {

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/image_gone.h"
+#include "common/standard_streams.h"
 #include "image_cage.h"
 #include "squash.h"
 
@@ -414,6 +415,7 @@ static int serve(struct squash *image, char **words)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	const char *why;
 
 	if (argc == 2 && strcmp(argv[1], "--version") == 0) {

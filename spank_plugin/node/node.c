@@ -35,6 +35,7 @@
 #include "common/planner_output.h"
 #include "common/program.h"
 #include "common/protocol.h"
+#include "common/standard_streams.h"
 #include "door.h"
 #include "join_memo.h"
 #include "reply.h"
@@ -496,6 +497,7 @@ static void undo(struct start *start)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	struct start start = {
 		.moments.prepare = ce_now_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1
 	};

@@ -40,6 +40,7 @@
 #include "common/io.h"
 #include "common/memo_file.h"
 #include "common/remove_tree.h"
+#include "common/standard_streams.h"
 
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
@@ -304,6 +305,7 @@ static int read_job(struct job *job)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	struct job job = { .node = getenv("SLURMD_NODENAME"), .kept = argc > 1 ? argv[1] : "/tmp" };
 
 	ce_default_signals();

@@ -28,6 +28,7 @@
 #include "common/program.h"
 #include "common/say.h"
 #include "common/seccomp_profile.h"
+#include "common/standard_streams.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {
@@ -196,6 +197,7 @@ static int take_namespaces(char *text, struct ce_container *container)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	if (argc > 0 && ce_is_called(argv[0], "ce-join"))
 		return run_task(argv);
 	struct ce_error err = CE_ERROR_INIT;

@@ -22,6 +22,7 @@
 #include "common/error.h"
 #include "common/io.h"
 #include "common/program.h"
+#include "common/standard_streams.h"
 #include "common/sweep.h"
 
 enum { GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
@@ -84,6 +85,7 @@ static void keep(const char *directory, const char *record)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	int is_keeper = argc > 0 && ce_is_called(argv[0], "ce-keep");
 
 	if (argc != 4) {

@@ -29,6 +29,7 @@
 #include "common/inherit.h"
 #include "common/io.h"
 #include "common/program.h"
+#include "common/standard_streams.h"
 
 #define OURS "/.container-engine"
 #define HOST OURS "/host"
@@ -327,6 +328,7 @@ static void execute(char *program, char **argv, int argc)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	name = argc > 0 ? ce_base_name(argv[0]) : "ce-host";
 	if (access(HOST, F_OK) < 0) {
 		fprintf(stderr, "ce: error: %s: works in containers with the hook 'slurm' only\n", name);

@@ -30,6 +30,7 @@
 #include "common/fakeroot.h"
 #include "common/io.h"
 #include "common/program.h"
+#include "common/standard_streams.h"
 
 extern char **environ;
 
@@ -91,6 +92,7 @@ static int become_entrypoint(const char *dir, char **command)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	sigset_t child;
 	int received;
 

@@ -20,6 +20,7 @@
 #include "common/help.h"
 #include "common/planner_output.h"
 #include "common/program.h"
+#include "common/standard_streams.h"
 
 static int has_plan(void)
 {
@@ -44,6 +45,7 @@ static void refuse(void)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	const char *own = getenv(CE_CARRY_OWN_PROLOG), *named = getenv("SLURM_TASK_PROLOG");
 
 	if (has_plan())

@@ -31,6 +31,7 @@
 #include "common/error.h"
 #include "common/fields.h"
 #include "common/io.h"
+#include "common/standard_streams.h"
 #include "common/sweep.h"
 
 /* for all stop commands together; the guard waits a little longer */
@@ -119,6 +120,7 @@ static void attend(struct attendant *self)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	struct attendant self = { -1, -1, -1, NULL, 0 };
 
 	if (argc != 6) {

@@ -14,6 +14,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/standard_streams.h"
+
 static void print(const char *field)
 {
 	fputs(field != NULL ? field : "", stdout);
@@ -22,6 +24,7 @@ static void print(const char *field)
 
 int main(void)
 {
+	ce_open_standard_streams();
 	/* a source may not answer for minutes; ce-node does not live as long */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 

@@ -26,6 +26,7 @@
 #include "common/exec_check.h"
 #include "common/io.h"
 #include "common/program.h"
+#include "common/standard_streams.h"
 #include "plan_memo.h"
 
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
@@ -197,6 +198,7 @@ static int plan(const char *prefix, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	ce_open_standard_streams();
 	static const char *const none[MAX_FIRST + 1] = { NULL };
 	const char *path = (const char *)getauxval(AT_EXECFN);
 	CE_AUTO_FREE char *prefix = ce_find_prefix();

@@ -57,6 +57,12 @@ def test_exec_has_the_mounts_environment_and_directory_of_the_tasks(
     assert (shared / "made").exists()
 
 
+def test_exec_needs_none_of_its_callers_streams(cluster: Cluster, running: str) -> None:
+    line = f"{cluster.prefix}/bin/ce exec {running} -- sh -c 'exit 7'"
+    for closed in ("<&-", ">&-", "2>&-"):
+        assert cluster.run(["sh", "-c", f"{line} {closed}"]).returncode == 7, closed
+
+
 def test_exec_goes_to_the_node_that_is_asked_for_also_from_a_job_with_an_environment(
     cluster: Cluster, running: str, demo: str
 ) -> None:

@@ -71,3 +71,14 @@ def test_the_readme_lists_each_program_with_files_that_exist() -> None:
 def test_the_readme_lists_what_programs_share(stem: str) -> None:
     """A header without a source is listed by its whole name."""
     assert re.search(rf"^\| [^|]*`{stem}(\.h)?`", README, re.MULTILINE)
+
+
+def test_every_program_first_opens_the_streams_that_its_caller_has_closed() -> None:
+    mains = {
+        path: found[1]
+        for path in SOURCES.glob("*/*.c")
+        if path.parent.name in FOLDERS
+        and (found := re.search(r"^int main\(.*\)\n\{\n\t(.*)\n", path.read_text(), re.MULTILINE))
+    }
+    assert len(mains) > 10
+    assert set(mains.values()) == {"ce_open_standard_streams();"}, mains
