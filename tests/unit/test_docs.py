@@ -227,3 +227,15 @@ def test_the_page_on_edfs_quotes_what_the_engine_says(text: str, tmp_path: Path)
     loaded, _files = load(f"{tmp_path}/e.toml", Setting({}, str(tmp_path), lambda _: False))
     assert SAID[text] in "\n".join(map(str, loaded.problems))
     assert SAID[text] in (ROOT / "docs/guide/edf.md").read_text(encoding="utf-8")
+
+
+def test_the_drawing_lists_every_design_note_and_names_programs_that_exist() -> None:
+    drawing = (ROOT / "docs/design/README.md").read_text(encoding="utf-8")
+    notes = {path.name for path in (ROOT / "docs/design").glob("*.md")} - {"README.md"}
+    assert notes == set(re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", drawing, re.MULTILINE))
+    table = (ROOT / "spank_plugin/README.md").read_text(encoding="utf-8")
+    programs = set(
+        re.findall(r"^\| `([\w.-]+)`", table.partition("| of `common/`")[0], re.MULTILINE)
+    )
+    named = set(re.findall(r"\b(?:ce-[a-z]+(?!\S*-UID)\b|container_engine\.so|epilog)\b", drawing))
+    assert named <= programs
