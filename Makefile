@@ -191,6 +191,7 @@ bench-images: bench-tree ## measure the import of a 500 MB image
 
 bench-reading: bench-tree sandbox-engine ## measure reading from an image, beside other mounts and a directory
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.reading
+	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.first_import
 
 bench-tree: $(VENV)/.dev packages ## make what bench-images packs, once; needs the network
 	@sandbox/packages mmdebstrap umoci
