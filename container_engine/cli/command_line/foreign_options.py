@@ -149,18 +149,19 @@ class _Foreign(NamedTuple):
     value: str
 
 
-def refuse_foreign(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+def refuse_foreign(arguments: argparse.Namespace, words: Sequence[str] | None = None) -> int:
     """Report each foreign option, with what to write instead; return the exit code, 0 without any.
 
     The hint is a command line with the same effect, if there is one. `words` is the rest of the
-    command line, which follows the options.
+    command line, which follows the options; None for a verb without add_container_options, in which
+    such a line could not be written.
     """
     found: Sequence[_Foreign] = arguments.foreign_options
     if not found:
         return 0
     blocks = [message_text.block("error", _message(arguments.verb, one), None) for one in found]
-    hint = _same(found, arguments, words)
-    blocks[-1] = message_text.block("error", _message(arguments.verb, found[-1]), hint or None)
+    hint = None if words is None else _same(found, arguments, words) or None
+    blocks[-1] = message_text.block("error", _message(arguments.verb, found[-1]), hint)
     messages.say("".join(blocks))
     return messages.USAGE
 

@@ -146,7 +146,7 @@ class _Whole(Parser):
             args = ["help", "--", *given[1:]]
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser = self if parsed.verb is None else _of_verb(self, parsed.verb)
+            parser = self if parsed.verb is None else of_verb(self, parsed.verb)
             if (meant := _meant(parsed, unknown)) is not None:
                 parser.refuse(f"{parsed.verb}: {_unknown(parser, unknown)}", meant)
             parser.error(_unknown(parser, unknown))
@@ -212,10 +212,11 @@ def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
 
 def help_of(verb: str) -> str:
     """Return what `ce VERB --help` prints."""
-    return _of_verb(build([verb]), verb).format_help()
+    return of_verb(build([verb]), verb).format_help()
 
 
-def _of_verb(whole: argparse.ArgumentParser, verb: str) -> Parser:
+def of_verb(whole: argparse.ArgumentParser, verb: str) -> Parser:
+    """Return the parser of one of the verbs that `build` was given."""
     verbs = next(a for a in whole._actions if a.dest == "verb")  # noqa: SLF001
     parser: Parser = dict(verbs.choices or {})[verb]
     return parser

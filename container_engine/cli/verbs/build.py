@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    if (refused := refuse_foreign(arguments, ())) != 0:
+    if (refused := refuse_foreign(arguments)) != 0:
         return refused
     if arguments.context is None:
         hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."

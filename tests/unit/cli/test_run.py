@@ -1,9 +1,12 @@
 """The command line of `ce run` and `ce shell`, for users who know other tools."""
 
+import argparse
 from pathlib import Path
 
 import pytest
 
+from container_engine.cli.command_line.parser import Parser, build, of_verb
+from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
@@ -50,6 +53,32 @@ def test_an_option_of_another_tool_is_answered_with_ours(
     words: list[str], message: str, capsys: Capture
 ) -> None:
     assert refused(capsys, "run", *words, "demo", "--", "ls") == message
+
+
+def _refused_by(parser: Parser) -> dict[str, argparse.Action]:
+    """Return the options that a verb has only to refuse them."""
+    return {
+        name: action
+        for action in parser._actions
+        for name in action.option_strings
+        if hasattr(action, "instead")
+    }
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "help"])
+def test_no_verb_is_surprised_by_an_option_of_another_tool(verb: str, capsys: Capture) -> None:
+    """Also not by one that only other verbs answer; `ce help` takes any words."""
+    whole = build({verb, "run", "build"})
+    parser = of_verb(whole, verb)
+    its = _refused_by(parser)
+    for name, action in (
+        _refused_by(of_verb(whole, "run")) | _refused_by(of_verb(whole, "build"))
+    ).items():
+        if name not in its and any(own.startswith(name) for own in parser._option_string_actions):
+            continue  # the verb has an option of this name, or one that may be cut to it
+        for value in ["/a:/b", "~/a:/b", "a", "", "A=b"] if name in its else ["/a:/b"]:
+            line = refused(capsys, verb, name, *([] if action.nargs == 0 else [value]), "x")
+            assert name in line if name in its else "internal" not in line
 
 
 def test_all_options_of_another_tool_are_answered_at_once_with_a_command_that_does_the_same(
