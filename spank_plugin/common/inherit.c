@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "inherit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 
 /* More than the kernel passes to a program by default, so that no job's environment is larger. */
 enum { MAX_ENVIRONMENT = 32 * 1024 * 1024, MAX_STAT = 4096 };
+/* Steps of the walk to the first process. Those that are repeated count, too, so that it has an end. */
+enum { MAX_STEPS = 10000 };
 
 /* An option under both of its names (inherit.h). */
 #define OPTION(name, shown) { CE_INHERITED name, CE_INHERITED_PLAIN name, shown }
@@ -90,13 +93,23 @@ static int adopt(const char *entry)
 	return 0;
 }
 
+/* Return whether something could not be read for want of descriptors or memory, which is no answer. Whatever
+ * else cannot be read is not there, or is hidden from this user. */
+static int is_want(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+/* Return 1 if the process was started with options, which are set now, 0 if not, -1 with errno. */
 static int adopt_from(int process)
 {
 	size_t size = 0;
 	int found = 0;
 	CE_AUTO_FREE char *block = ce_read_path(process, "environ", 0, MAX_ENVIRONMENT, &size);
 
-	for (char *entry = block; entry != NULL && entry < block + size; entry += strlen(entry) + 1)
+	if (block == NULL)
+		return is_want(errno) ? -1 : 0;
+	for (char *entry = block; entry < block + size; entry += strlen(entry) + 1)
 		found |= adopt(entry);
 	return found;
 }
@@ -110,7 +123,7 @@ static int is_mine(int process)
 	return fstat(process, &st) == 0 && st.st_uid == geteuid();
 }
 
-/* Return the pid of the process's parent; 0 if there is none, or none visible from here. */
+/* Return the pid of the process's parent; 0 if there is none, or none visible from here; -1 with errno. */
 static pid_t parent_of(int process)
 {
 	CE_AUTO_FREE char *text = ce_read_path(process, "stat", 0, MAX_STAT, NULL);
@@ -118,6 +131,8 @@ static pid_t parent_of(int process)
 	const char *name_end = text != NULL ? strrchr(text, ')') : NULL;
 	int parent = 0;
 
+	if (text == NULL)
+		return is_want(errno) || errno == ESRCH ? -1 : 0;
 	return name_end != NULL && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
@@ -131,22 +146,54 @@ static int open_process(pid_t pid)
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static void adopt_from_ancestors(void)
+static int open_self(void)
 {
-	CE_AUTO_FD process = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	pid_t pid;
+	return open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
 
-	while (process >= 0 && (pid = parent_of(process)) > 0) {
-		CE_AUTO_FD parent = open_process(pid);
-		/* still the parent now, so the number had not been reused when it was opened */
-		if (parent_of(process) != pid)
-			continue;
-		if (parent >= 0 && is_mine(parent) && adopt_from(parent))
-			return;
-		ce_close_fd(&process);
-		process = parent;
-		parent = -1;
+/* Go from the process to its parent, in *process: -1 if there is none to see. Return 1, or 0 if it is to be
+ * tried again, as a process has ended meanwhile; -1 with errno. */
+static int go_up(int *process)
+{
+	pid_t pid = parent_of(*process);
+	CE_AUTO_FD parent = pid > 0 ? open_process(pid) : -1;
+
+	if (pid < 0 && errno != ESRCH)
+		return -1;
+	if (pid > 0 && parent < 0 && is_want(errno))
+		return -1;
+	/* still the parent now, so the number had not been reused when it was opened */
+	pid_t again = pid > 0 ? parent_of(*process) : pid;
+	if (again < 0 && errno != ESRCH)
+		return -1;
+	if (again == pid && pid >= 0) {
+		ce_close_fd(process);
+		*process = ce_release_fd(&parent);
+		return 1;
 	}
+	if (again < 0) { /* it has ended, and its children have another parent */
+		ce_close_fd(process);
+		*process = open_self();
+	}
+	return *process >= 0 ? 0 : -1;
+}
+
+/* Return 0, or -1 with errno if it is not known what an ancestor has. */
+static int adopt_from_ancestors(void)
+{
+	CE_AUTO_FD process = open_self();
+	int found = process >= 0 ? 0 : -1;
+
+	for (int step = 0; step < MAX_STEPS && process >= 0 && found == 0; step++) {
+		int moved = go_up(&process);
+		if (moved < 0)
+			return -1;
+		if (moved > 0 && process >= 0 && is_mine(process))
+			found = adopt_from(process);
+	}
+	if (found == 0 && process >= 0)
+		errno = ELOOP;
+	return found > 0 || (found == 0 && process < 0) ? 0 : -1;
 }
 
 int ce_inherit(int descends)
@@ -163,7 +210,5 @@ int ce_inherit(int descends)
 		const char *value = getenv(options[i].plain);
 		found |= value != NULL && setenv(options[i].inherited, value, 1) == 0;
 	}
-	if (!found && descends)
-		adopt_from_ancestors();
-	return 1;
+	return !found && descends && adopt_from_ancestors() < 0 ? -1 : 1;
 }

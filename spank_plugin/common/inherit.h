@@ -17,7 +17,8 @@
 /* Restore inherited options; call this before Slurm looks for them. If the environment has none and
  * `descends` is set, take them from the nearest ancestor process of the same user that was started with one.
  * If CE_INHERIT is "no", remove all of them, and CE_INHERIT itself, which must not reach the step, and
- * return 0; else return 1. */
+ * return 0; else return 1. Return -1 with errno if an ancestor could not be asked, for want of descriptors
+ * perhaps: whether the command has a container to inherit is not known then, so it must not go on without. */
 int ce_inherit(int descends);
 
 /* Return the value of the option that was removed because of CE_INHERIT; NULL if there was none. */

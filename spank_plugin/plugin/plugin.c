@@ -53,6 +53,7 @@
  * plugin_step.c for slurmstepd, in plugin_task.c for a task.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdlib.h>
@@ -98,7 +99,10 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	/* as root, don't take options from the environment of the user who called the command (sudo) */
 	if (context != S_CTX_REMOTE) {
 		ce_unmark_job();
-		if (ce_inherit(getuid() != 0))
+		int inherits = ce_inherit(getuid() != 0);
+		if (inherits < 0)
+			ce_plugin_submit_unknown(errno);
+		else if (inherits > 0)
 			ce_options_from_variables(with_pyxis);
 		if (context == S_CTX_LOCAL && config.prolog != NULL)
 			ce_prolog_mark(config.prolog);

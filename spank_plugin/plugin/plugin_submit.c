@@ -32,6 +32,14 @@ static char *void_store;
 /* In srun: whether the step runs in containers. */
 static int carried;
 
+/* Why it is not known what this command inherits (errno); 0 if it is. */
+static int unknown;
+
+void ce_plugin_submit_unknown(int reason)
+{
+	unknown = reason;
+}
+
 static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t begun, struct ce_error *err)
 {
 	int has_plan = strcmp(planned->text, CE_WORD_HOST) != 0;
@@ -153,6 +161,10 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 	const char *option = NULL;
 
 	ce_carry_forget();
+	if (unknown != 0)
+		return ce_fail_below(err, ce_start_help(unknown),
+				     "cannot find out whether the job has an environment: %s",
+				     strerror(unknown));
 	if (context == S_CTX_LOCAL && ce_submit_check_line(err) < 0)
 		return -1;
 	/* Slurm calls this once for each component of a heterogeneous job or step */
@@ -203,4 +215,5 @@ void ce_plugin_submit_end(void)
 		ce_remove_void_store(void_store);
 	free(void_store);
 	void_store = NULL;
+	unknown = 0;
 }

@@ -6,6 +6,10 @@
 
 #include "config.h"
 
+/* Note that what the command inherits could not be read, for this reason (errno): ce_plugin_submit refuses it
+ * then, whatever it asks for. */
+void ce_plugin_submit_unknown(int reason);
+
 /* Plan for the requested environment, if there is one, and put the plan into the environment that Slurm sends
  * to the nodes. Return 0, or -1: then the submission must end. err has no message if the planner has already
  * printed the reason. As the user. */

@@ -336,8 +336,8 @@ int main(int argc, char **argv)
 	}
 	/* do this first: from the new namespaces, the environments of the container's
 	 * processes are not readable */
-	if (getenv(CE_INHERIT) == NULL)
-		ce_inherit(1);
+	if (getenv(CE_INHERIT) == NULL && ce_inherit(1) < 0)
+		fail("cannot look for the environment of the job");
 	make_namespaces();
 	enter_root();
 	execute(find_program(), argv, argc);

@@ -55,6 +55,31 @@ def _fails_on_the_node(cluster: Cluster, edf: str, shared: Path, *options: str) 
     return done
 
 
+# ---- limits of the shell -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [4, 5, 6])
+def test_an_srun_with_few_descriptors_ends_and_runs_nothing_outside(
+    cluster: Cluster, shared: Path, limit: int
+) -> None:
+    """Its environment has been cleaned, so the job's is found in its parent, which takes some.
+
+    With more of them Slurm itself tries without end to make a socket.
+    """
+    marker = shared / "ran"
+    command = f"sh -c 'cat /etc/os-release >{marker}'"
+    clean = f"env -i PATH=$PATH SLURM_CONF=$SLURM_CONF SLURM_JOB_ID=$SLURM_JOB_ID srun {command}"
+    script = f"#!/bin/bash\n(ulimit -n {limit}; timeout -k 1 20 {clean})\necho ended $?\n"
+    path, out = cluster.write(script, mode=0o755), shared / "out"
+    options = [f"--environment={cluster.edf()}", f"--output={out}", "--wait"]
+    done = cluster.run(["sbatch", *options, str(path)])
+    assert done.returncode == 0, done.stderr
+    said = out.read_text()
+    (code,) = re.findall(r"^ended (\d+)$", said, re.MULTILINE)
+    assert int(code) not in {0, 124, 137}, said
+    assert not marker.exists()
+
+
 # ---- known before anything is allocated ----------------------------------------------------------
 
 

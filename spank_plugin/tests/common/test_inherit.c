@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "common/inherit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <slurm/slurm.h>
 #include <stdint.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,6 +121,70 @@ TEST("of several ancestors the nearest is used")
 {
 	start_with(ENVIRONMENT "=farther");
 	in_child(start_nearer);
+}
+
+/* Leave this process room for this many descriptors more than it has. */
+static void leave_free(int more)
+{
+	int highest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	struct rlimit few = { (rlim_t)(highest + more), (rlim_t)(highest + more) };
+
+	CHECK(highest >= 0);
+	close(highest);
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+}
+
+static int room;
+
+static void cannot_look(void)
+{
+	leave_free(room);
+	alarm(5); /* it once tried without end */
+	errno = 0;
+	CHECK_INT(ce_inherit(1), -1);
+	CHECK_INT(errno, EMFILE);
+	CHECK(ce_inherited(&option) == NULL);
+}
+
+TEST("without free descriptors the walk to the ancestors ends, and says that it does not know")
+{
+	start_with(ENVIRONMENT "=demo");
+	for (room = 0; room < 3; room++)
+		in_child(cannot_look);
+	room = 3;
+}
+
+static void looks_with_three(void)
+{
+	leave_free(3);
+	finds_demo();
+}
+
+TEST("three free descriptors are enough for the walk")
+{
+	start_with(ENVIRONMENT "=demo");
+	in_child(looks_with_three);
+}
+
+static void submit_without_descriptors(void)
+{
+	fake_reset(S_CTX_LOCAL);
+	leave_free(1);
+	alarm(5);
+	CHECK_INT(init_plugin(), SLURM_SUCCESS);
+	slurm_spank_init_post_opt(fake_spank(), 0, NULL);
+}
+
+TEST("srun that cannot find out what it inherits is refused, as the job may have an environment")
+{
+	if (getuid() == 0) /* who inherits from no process */
+		CHECK_INT(setresuid(65534, 65534, 65534), 0);
+	int status = test_in_child(submit_without_descriptors);
+
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 125);
+	CHECK_TEXT(test_printed, "ce: error: cannot find out whether the job has an environment: "
+				 "Too many open files\n" CE_HELP_LIMIT_REACHED "\n");
 }
 
 static void finds_alias(void)
