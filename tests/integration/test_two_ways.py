@@ -28,6 +28,7 @@ echo "== limits"; cat /proc/self/limits
 echo "== files"; ls -lan / /dev /etc /run /tmp /var | sed 's/ [A-Z][a-z][a-z] .*[0-9] / /'
 echo "== texts"; cat /etc/passwd /etc/group /etc/hosts /etc/hostname /run/.containerenv
 echo "== masked"; ls -A /sys/kernel
+echo "== network"; ls /sys/class/net
 echo "== writable"; for d in / /tmp /run /var /etc; do
   mkdir $d/x 2>/dev/null && echo $d && rmdir $d/x
 done
@@ -134,8 +135,15 @@ def compare(engine: Engine, edf: Path) -> dict[str, Any]:
     return crun
 
 
+def test_a_network_of_its_own_is_the_one_in_sys_as_well(engine: Engine) -> None:
+    seen = compare(engine, engine.edf('annotations.com.ce.unshare = "net"\n'))
+    assert seen["network"] == ["lo"]
+    assert seen["masked"] == []
+
+
 def test_a_plain_container(engine: Engine) -> None:
     seen = compare(engine, engine.edf())
+    assert seen["network"] == sorted(os.listdir("/sys/class/net"))
     assert seen["writable"] == ["/", "/tmp", "/run", "/var", "/etc"]
     assert seen["masked"] == []
     assert {"mnt", "pid", "user"}.isdisjoint(seen["first process"]["of the host"])

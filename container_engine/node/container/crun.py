@@ -139,7 +139,7 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     """Return all mounts, parents before children; of several on one path, only the last."""
     given = [
         _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
-        _bind("/sys", "rprivate", "nosuid", "noexec", "nodev", "ro"),
+        *_system(container),
         *_shared_memory(container),
         *_processes(container),
         *([] if container.writable else (_tmpfs(path) for path in _WRITABLE)),
@@ -155,6 +155,17 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
             "bind", paths.at(_CONTAINERENV), _CONTAINERENV_PATH, "rprivate", "bind"
         )
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
+
+
+def _system(container: Container) -> list[dict[str, Any]]:
+    """Return the mounts of /sys: the node's, or one that shows the container's own network."""
+    flags = ("nosuid", "noexec", "nodev", "ro")
+    if "net" not in container.unshared:
+        return [_bind("/sys", "rprivate", *flags)]
+    return [
+        _mount("sysfs", "sysfs", "/sys", *flags),
+        _bind("/sys/fs/cgroup", "rprivate", *flags),
+    ]
 
 
 def _shared_memory(container: Container) -> list[dict[str, Any]]:

@@ -109,6 +109,8 @@ def _isolation(container: Container) -> list[str]:
         "--security-opt=label=disable",
         "--security-opt=apparmor=unconfined",
         "--security-opt=unmask=ALL",
+        # which Podman does by itself where the network is the node's
+        *(["--security-opt=mask=/sys/kernel"] if "net" in container.unshared else []),
         "--workdir=/",
         *([] if container.writable else ["--read-only"]),
     ]
