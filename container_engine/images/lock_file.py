@@ -48,6 +48,11 @@ class Part(Model):
     name: Annotated[str, about("registry, repository and tag; empty for a file")]
     images: Annotated[dict[str, Pinned], about("what it resolved to, for each architecture")]
 
+    @property
+    def file_digest(self) -> str:
+        """The digest of an image that is a file. Raise KeyError for any other."""
+        return self.images[_FILE].digest
+
 
 class Lock(Part):
     """The image of an environment, or the base of several; `above` are stacked on it."""

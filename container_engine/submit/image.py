@@ -85,7 +85,10 @@ def images_of(edf: Edf, context: Context, offer: Offer) -> list[Resolved]:
         moved = lock_file.differences(locked, now)
         if moved:
             notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
-    base, *above = (found_image(name, context, offer.site) for name in named)
+    found = [found_image(name, context, offer.site) for name in named]
+    if locked is not None:
+        found = list(map(_identified, found, locked.parts))
+    base, *above = found
     noted = base._replace(notices=(*notices, *base.notices), consulted=(path, *base.consulted))
     return [noted, *above]
 
@@ -117,6 +120,16 @@ def _locked(
         arch = _architecture(site)
         found.append(lock_file.locked_image(part, path, name, arch, context.cwd))
     return found
+
+
+def _identified(found: Resolved, part: lock_file.Part) -> Resolved:
+    """Return an image, a file with the digest that its lock has, where none is noted beside it.
+
+    The file is the locked one, which `locked_image` has checked.
+    """
+    if part.name or found.image.content:
+        return found
+    return found._replace(image=replace(found.image, content=part.file_digest))
 
 
 def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:

@@ -198,6 +198,27 @@ def test_a_locked_file_must_be_that_file(project: Project) -> None:
     assert f"{project.lock}: '{image}' is not the file that was locked" in done.stderr
 
 
+def test_a_locked_file_of_somebody_else_has_a_digest_in_its_launches(project: Project) -> None:
+    images = [squashfs.make(project.dir / name, {"f": name}) for name in ("a.sqsh", "b.sqsh")]
+    for image in images:
+        os.chown(image, 65534, 65534)  # its directory cannot be written, either
+        image.chmod(0o644)
+    project.edf.write_text(
+        f'image = ["{images[0]}", "{images[1]}"]\n[env]\nCACHE = "${{image:digest:-}}"\n'
+    )
+
+    def known() -> tuple[str, str, str | None]:
+        plan = json.loads(project.ce("plan", "--json").stdout)
+        image, [cache] = plan["image"], (one["value"] for one in plan["env"])
+        return image["content"], image["above"][0]["content"], cache
+
+    assert known() == ("", "", None)
+    project.locked()
+    assert not Path(f"{images[0]}.sha256").exists()
+    first, second = (f"sha256:{hashlib.sha256(one.read_bytes()).hexdigest()}" for one in images)
+    assert known() == (first, second, f"{first}+{second}".replace(":", "-"))
+
+
 def flip(image: Path, at: int) -> None:
     """Change one byte; keep size and time."""
     data, times = bytearray(image.read_bytes()), image.stat()
