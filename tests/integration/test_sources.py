@@ -504,9 +504,13 @@ def test_what_podman_has_is_imported(engine: Engine) -> None:
     podman = ["podman", "--storage-driver=vfs", "build", "-q", "--isolation=chroot", "-t", "own:2"]
     done = finished(engine, *podman, str(where))
     assert done.returncode == 0, done.stderr
-    done = finished(engine, str(engine.prefix / "bin/ce"), "import", "-q", "podman://own:2")
+    ce = str(engine.prefix / "bin/ce")
+    listed = finished(engine, ce, "images", "--podman", "-q")
+    offered = finished(engine, ce, "completion", "--list", "source:podman")
+    done = finished(engine, ce, "import", "-q", "podman://own:2")
     finished(engine, "podman", "system", "migrate")  # ends the process that Podman leaves
     forget_podman(engine)
+    assert listed.stdout == offered.stdout == "podman://localhost/own:2\n"
     assert (done.returncode, done.stderr) == (0, "")
     assert listing(done.stdout.strip()) == {"/bin", "/bin/busybox"}
     refs = [json.loads(path.read_text()) for path in engine.scratch.glob("store/refs/*")]

@@ -54,7 +54,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("pattern", "plan_types", "node_name", "file_signatures", "memo_directory"),
     ),
     "container_engine.images": (
-        ("importing", "building", "saving", "scanning", "details"),
+        ("importing", "building", "saving", "scanning", "details", "podman_storage"),
         ("store", "fetch", "pack"),
         ("describe_image",),
         ("resolve", "lock_file"),

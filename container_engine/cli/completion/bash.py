@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.cli.completion.model import FILES, LISTED, SLURM, Value
+from container_engine.cli.completion.model import ANY_FILE, FILES, LISTED, SLURM, Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from container_engine.cli.completion.model import Command, Option
 
 # kinds of names that may contain a colon, at which bash splits a word
-_COLONS = ("image", "named")
+_COLONS = ("image", "named", ANY_FILE)
 _OTHERS_OF_SLURM = (
     *("sacct", "sacctmgr", "sattach", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio"),
     *("squeue", "sreport", "sshare", "sstat", "strigger"),
@@ -41,7 +41,7 @@ _ce_list() {
             compgen -d -S / -X "$hidden" -- "$2"
         fi
     )
-    [[ ,%(files)s, == *",$1,"* ]] || compopt +o default +o bashdefault
+    [[ ,%(files)s,%(any_file)s, == *",$1,"* ]] || compopt +o default +o bashdefault
     if [[ ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; else compopt +o nospace; fi
 } 2>/dev/null
 """
@@ -186,7 +186,7 @@ def of_ce(commands: Sequence[Command]) -> str:
 
 
 def _listing() -> str:
-    return _LIST % {"colons": ",".join(_COLONS), "files": ",".join(FILES)}
+    return _LIST % {"colons": ",".join(_COLONS), "files": ",".join(FILES), "any_file": ANY_FILE}
 
 
 def of_slurm() -> str:

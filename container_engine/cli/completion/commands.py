@@ -14,6 +14,7 @@ from container_engine.faults.catalogue import FAULTS
 _LISTED: dict[tuple[str, str], Kind] = {
     ("exec", "step"): "step",
     ("hooks", "names"): "hook",
+    ("import", "image"): "source",
     ("import", "name"): "image",
     ("inspect", "name"): "named",
     ("pull", "image"): "image",

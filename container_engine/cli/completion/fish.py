@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.cli.completion.model import FILES, LISTED, SLURM
+from container_engine.cli.completion.model import ANY_FILE, FILES, LISTED, SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LIST = """\
 # KIND: what ce lists, and files where they may be meant
 function __ce_list
-    set -l words (commandline -opc)
+    set -l words (commandline -opc) (commandline -ct)
     ce completion --list "$argv[1]:$words[3]" 2>/dev/null
     contains $argv[1] %s; or return
     # not by __fish_complete_suffix, which repeats --environment= and offers every file
@@ -95,6 +95,8 @@ def _lines(command: Command) -> Iterator[str]:
 def _value(value: Value) -> str:
     if value.kind == "words":
         return f"-f -a {_quoted(' '.join(value.words))}"
+    if value.kind == ANY_FILE:
+        return f"-F -a '(__ce_list {value.kind})'"
     if value.kind in LISTED:
         return f"-f -a '(__ce_list {value.kind})'"
     return "-F" if value.kind == "file" else "-f"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 # what `ce completion --list KIND` prints at the time of completion; "named" are environments and
-# images, "trace" are steps that have one
-Kind = Literal["environment", "hook", "image", "named", "step", "trace"]
-LISTED: tuple[Kind, ...] = ("environment", "hook", "image", "named", "step", "trace")
-# these may also be files
+# images, "source" is what Podman has, "trace" are steps that have one
+Kind = Literal["environment", "hook", "image", "named", "source", "step", "trace"]
+LISTED: tuple[Kind, ...] = ("environment", "hook", "image", "named", "source", "step", "trace")
+# these may also be files *.toml, and this one any file
 FILES = ("environment", "hook", "named")
+ANY_FILE: Kind = "source"
 SLURM = ("srun", "sbatch", "salloc")
 
 

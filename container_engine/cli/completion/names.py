@@ -14,15 +14,20 @@ if TYPE_CHECKING:
 
 
 def names(kind: str, word: str, context: Context) -> Iterable[str]:
-    """Return the names of this kind; `word` follows the verb."""
+    """Return the names of this kind; `word` follows the verb.
+
+    What Podman has is asked for only where somebody writes podman://, as that takes a while.
+    """
     if kind == "hook" and word == "explain":
         kind = "environment"
     if kind == "hook":
         return _hooks(context) if word in ("show", "test") else ()
     if kind in ("step", "trace"):
         return _steps(kind, context)
-    found = [] if kind == "image" else _environments(context)
-    return found + (_images(context) if kind in ("image", "named") else [])
+    if kind == "source" and word.startswith("podman"):
+        return _podmans(context)
+    found = [] if kind in ("image", "source") else _environments(context)
+    return found + (_images(context) if kind in ("image", "named", "source") else [])
 
 
 def _environments(context: Context) -> list[str]:
@@ -44,6 +49,16 @@ def _steps(kind: str, context: Context) -> Iterable[str]:
     if kind == "step":
         return [step.id for step in running_steps.running(context)]
     return reader.steps(running_steps.trace_directory(context), context.uid)
+
+
+def _podmans(context: Context) -> list[str]:
+    from container_engine.errors import CeError
+    from container_engine.images.podman_storage import images
+
+    try:
+        return [f"podman://{image.name}" for image in images(context.env, context.uid)]
+    except CeError:
+        return []
 
 
 def _images(context: Context) -> list[str]:

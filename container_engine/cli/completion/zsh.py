@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.cli.completion.model import FILES, LISTED, SLURM
+from container_engine.cli.completion.model import ANY_FILE, FILES, LISTED, SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ _ce_list() {
     # as an array: in a specification the names would be evaluated
     compadd -a found
     [[ ,%s, != *,$1,* ]] || _files -g '*.toml'
+    [[ $1 != %s || $PREFIX == podman* ]] || _files
 }
 """
 _OF_SLURM = """
@@ -79,7 +80,7 @@ def of_ce(commands: Sequence[Command]) -> str:
 
 def _parts() -> dict[str, str]:
     return {
-        "list": _LIST % ",".join(FILES),
+        "list": _LIST % (",".join(FILES), ANY_FILE),
         "slurm": _OF_SLURM % {"programs": " ".join(SLURM)},
         "pattern": _PATTERN,
     }

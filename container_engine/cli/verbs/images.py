@@ -27,11 +27,16 @@ _INDENT = 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--podman", action="store_true", help="those of your own Podman storage")
     parser.add_argument("-q", "--quiet", action="store_true", help="only the images' files")
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.podman:
+        _list_podmans(arguments, context)
+        return 0
     places = stores(context, site_config(context))
     roots = [store.root for store in places.all()]
     found = [(root, items(root)) for root in roots]
@@ -50,6 +55,31 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         if not found:
             output.line("EDF_IMAGESTORE=void, and the site has no stores")
     return 0
+
+
+def _list_podmans(arguments: argparse.Namespace, context: Context) -> None:
+    """Print what Podman has, by the names with which `ce import` takes it."""
+    from container_engine.images.podman_storage import images
+
+    found = images(context.env, context.uid)
+    if arguments.quiet:
+        for image in found:
+            output.line(f"podman://{image.name}")
+    elif not found:
+        output.line("Podman has no images of yours that have a name")
+    else:
+        rows: list[Sequence[str]] = [("NAME", "DIGEST", "SIZE", "CREATED")]
+        rows += [
+            (
+                f"podman://{message_text.one_line(image.name)}",
+                image.digest.removeprefix("sha256:")[:12],
+                size_text(image.size),
+                _minute(image.created)[:10],
+            )
+            for image in found
+        ]
+        output.table(rows, right=(2,), shorten=_SHORTEN)
+        output.folded("ce import NAME makes one an image of the engine's", _INDENT)
 
 
 def _print(root: str, found: Sequence[Item], room: int) -> None:
