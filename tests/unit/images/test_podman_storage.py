@@ -1,6 +1,5 @@
 """The images of the user's own Podman, by its service and by its command line."""
 
-import gc
 import os
 import socket
 import subprocess
@@ -49,7 +48,6 @@ def served(env: dict[str, str]) -> Iterator[dict[str, str]]:
         assert until((directory / "podman.sock").exists)
         yield env
         process.terminate()
-    gc.collect()
 
 
 def test_the_command_line_lists_what_there_is(env: dict[str, str]) -> None:
@@ -59,8 +57,6 @@ def test_the_command_line_lists_what_there_is(env: dict[str, str]) -> None:
     assert image.created > 1_700_000_000
 
 
-# podman-py leaves its socket to the collector of memory
-@pytest.mark.filterwarnings("ignore:unclosed <podman:ResourceWarning")
 def test_the_service_says_the_same(served: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     by_command = podman_storage.images(served | {"XDG_RUNTIME_DIR": "/nowhere"}, os.getuid())
     without_program = served | {"PATH": "/nowhere"}
