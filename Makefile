@@ -5,6 +5,13 @@ PYTHON ?= /usr/bin/python3
 CE_SANDBOX_DIR ?= /var/lib/ce-sandbox
 export CE_SANDBOX_DIR
 
+# Settings of the caller reach neither what is built nor what is tested.
+SHELL := sandbox/shell
+unexport $(filter $(shell sed '/^\#/d' sandbox/left-out),$(.VARIABLES))
+export LANG := C.UTF-8
+# What is quick in parallel is so by its own makefile; rows of tests are run at once by tests/check.
+.NOTPARALLEL:
+
 VENV := .venv
 PIP := $(VENV)/bin/pip
 PYTEST := $(VENV)/bin/pytest -q

@@ -3,9 +3,12 @@
 import os
 import shutil
 import signal
+import string
+import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,24 @@ def _take_signals() -> None:
 
 
 _take_signals()
+
+
+def _leave_out_the_callers_settings() -> None:
+    """Give all tests and their programs the same environment and umask, whatever the caller has."""
+    lines = (Path(__file__).parents[1] / "sandbox/left-out").read_text().splitlines()
+    patterns = [line.replace("%", "*") for line in lines if not line.startswith("#")]
+    for name in [*os.environ]:
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            del os.environ[name]
+    os.environ["LANG"] = "C.UTF-8"
+    tempfile.tempdir = None
+    # no `hf_`, which a launch takes for the beginning of a token: it would not remember that path
+    letters = string.ascii_lowercase + string.digits
+    tempfile._RandomNameSequence.characters = letters  # type: ignore[attr-defined]
+    os.umask(0o022)
+
+
+_leave_out_the_callers_settings()
 
 
 def _in_ci() -> bool:

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77, SECONDS_PER_TEST = 60, MAX_PATHS = 64 };
+enum { SKIPPED = 77, SECONDS_PER_TEST = 60, MAX_PATHS = 64, PATIENCE_MS = 5000 };
 
 static struct test *first, **last = &first;
 static char directory[64];
@@ -121,6 +121,15 @@ const char *test_copy(const char *source, const char *parent, const char *name)
 	close(from);
 	close(to);
 	return path;
+}
+
+const char *test_built(const char *name)
+{
+	char program[512] = "";
+
+	CHECK(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+	*strrchr(program, '/') = '\0';
+	return test_path(program, name);
 }
 
 void test_build(const char *options)
@@ -231,6 +240,54 @@ static unsigned seconds_per_test(void)
 	return more != NULL ? (unsigned)strtoul(more, NULL, 10) : SECONDS_PER_TEST;
 }
 
+/* Return one child of this process, 0 if there is none. */
+static pid_t a_child(void)
+{
+	char name[64], text[32] = "";
+
+	snprintf(name, sizeof name, "/proc/self/task/%d/children", (int)getpid());
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof text - 1) < 0)
+		text[0] = '\0';
+	if (fd >= 0)
+		close(fd);
+	return (pid_t)strtol(text, NULL, 10);
+}
+
+/* Name a process that outlives its test, and end it. */
+static void end_orphan(pid_t pid)
+{
+	char name[64], text[256] = "";
+
+	snprintf(name, sizeof name, "/proc/%d/cmdline", (int)pid);
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, text, sizeof text - 1) >= 0)
+		fprintf(stderr, "    left a process: %s\n", text);
+	if (fd >= 0)
+		close(fd);
+	kill(pid, SIGKILL);
+}
+
+/* Wait until no process of a test is left, whose orphans become this process's children. Those that are there
+ * when the time is up are ended. Return how many that were. */
+static int end_orphans(int patience_ms)
+{
+	int count = 0;
+
+	for (int waited_ms = 0;; waited_ms += 10) {
+		pid_t found = waitpid(-1, NULL, WNOHANG);
+		if (found < 0)
+			return count;
+		if (found > 0)
+			continue;
+		if (waited_ms >= patience_ms && (found = a_child()) > 0) {
+			end_orphan(found);
+			count++;
+		}
+		poll(NULL, 0, 10);
+	}
+}
+
 static int run_one(const struct test *test)
 {
 	int status;
@@ -246,10 +303,14 @@ static int run_one(const struct test *test)
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return 1;
+	int passes = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	int left = end_orphans(passes ? PATIENCE_MS : 0);
 	nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	if (WIFSIGNALED(status))
 		fprintf(stderr, "    killed by signal %d (%s)\n", WTERMSIG(status),
 			WTERMSIG(status) == SIGALRM ? "took too long" : "crashed");
+	if (passes)
+		return left > 0;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
@@ -265,6 +326,9 @@ int main(int argc, char **argv)
 	int passed = 0, failed = 0, skipped = 0;
 
 	signal(SIGPIPE, SIG_DFL);
+	/* directories that tests make for other users are theirs to enter, whatever the caller's umask */
+	umask(022);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* some tests count descriptors, so close those that were inherited by accident */
 	close_range(3, ~0U, 0);
 	for (const struct test *test = first; test != NULL; test = test->next) {

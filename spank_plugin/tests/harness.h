@@ -60,6 +60,9 @@ const char *test_file(const char *directory, const char *name, const char *conte
 /* Copy the file SOURCE to DIRECTORY/NAME, executable by all users; return the path of the copy. */
 const char *test_copy(const char *source, const char *directory, const char *name);
 
+/* Return the path of a file that was built beside this program; the caller must not free it. */
+const char *test_built(const char *name);
+
 /* Compile an empty source in the current directory with these options. */
 void test_build(const char *options);
 

@@ -50,7 +50,7 @@ def machine(unpacked: Path) -> Iterator[Path]:
     run("gcc", "-Wall", "-Wextra", "-Werror", *shared, GPU / "stand_in.c")
     (libraries / "libcuda.so.1").symlink_to("libcuda.so.1.2.3")
     run("gcc", "-DPROGRAM", "-o", programs / "nvidia-smi", GPU / "stand_in.c")
-    shutil.copy(ROOT / "tests/slurm/nvidia-cuda-mps-control", programs)
+    run("install", ROOT / "tests/slurm/nvidia-cuda-mps-control", programs)
     yield root
     shutil.rmtree(root)
 

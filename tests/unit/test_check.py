@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -142,7 +143,7 @@ def test_a_row_may_set_the_terminal_that_the_check_was_started_from(tmp_path: Pa
     make.write_text("#!/bin/sh\ncase $2 in lint|unit) stty -F /dev/tty sane;; esac\n")
     make.chmod(0o755)
     done = subprocess.run(
-        ["script", "-qec", str(ROOT / "tests" / "check"), "/dev/null"],
+        ["script", "-qec", shlex.quote(f"{ROOT}/tests/check"), "/dev/null"],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "CHECK_LIMIT_S": "20"},
         stdin=subprocess.DEVNULL,
         capture_output=True,

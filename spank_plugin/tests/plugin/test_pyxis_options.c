@@ -199,7 +199,7 @@ TEST("an image of the job that Slurm does not give to srun ends it")
 
 static void *load_pyxis(void)
 {
-	void *pyxis = dlopen(TEST_PYXIS, RTLD_LAZY);
+	void *pyxis = dlopen(test_built("fake_pyxis.so"), RTLD_LAZY);
 
 	CHECK(pyxis != NULL);
 	return pyxis;

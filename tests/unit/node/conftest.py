@@ -33,6 +33,8 @@ def package() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as directory:
         copy = Path(directory) / "container_engine"
         shutil.copytree(PACKAGE / copy.name, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        # git gives files the modes that the umask allowed when it wrote them
+        subprocess.run(["chmod", "-R", "u=rwX,go=rX", copy], check=True)
         subprocess.run([PYTHON, "-ISE", "-m", "compileall", "-q", copy], check=True)
         Path(directory).chmod(0o755)
         yield Path(directory)

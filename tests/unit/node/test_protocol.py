@@ -6,7 +6,6 @@ here are about all else.
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from container_engine.node.start import launcher, saving
 from container_engine.node.start.ready_container import ReadyContainer
 from tests.bench import worker
 from tests.c_header import constants, in_order
+from tests.unit.node.join_stage import PYTHON
 from tests.unit.node.plans import plan
 
 C = constants("common/protocol.h")
@@ -141,7 +141,7 @@ def test_the_bench_asks_as_tasks_do() -> None:
 def test_the_bench_starts_the_launcher_as_the_plugin_does(tmp_path: Path) -> None:
     script = tmp_path / "node"
     script.write_text(
-        f"#!{sys.executable} -ISE\n"
+        f"#!{PYTHON} -ISE\n"
         "import os, socket, sys\n"
         f"plan, environment = (open(int(sys.argv[1 + at])).read() for at in {_files()})\n"
         f"watch = os.readlink('/proc/self/fd/' + sys.argv[1 + {C['CE_ARG_WATCH']}])\n"

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -29,8 +30,8 @@ class Mounted:
 class Node:
     """An installation, its site's configuration and a store of the site's with one image."""
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.store = root, root / "store"
+    def __init__(self, root: Path, package: Path) -> None:
+        self.root, self.store, self.package = root, root / "store", package
         self.conf = root / "prefix/etc/container-engine"
         self.image = self.store / "images/i.sqsh"
         self.image.parent.mkdir(parents=True)
@@ -59,7 +60,14 @@ class Node:
         assert os.waitpid(child, 0)[1] == 0, "the check itself failed"
         return said
 
+    def _take_modules_from_the_package(self) -> None:
+        """Let modules that are imported later be those of a copy, which the user can read."""
+        for name, module in [*sys.modules.items()]:
+            if name.partition(".")[0] == "container_engine" and hasattr(module, "__path__"):
+                module.__path__ = [str(self.package.joinpath(*name.split(".")))]
+
     def _check_as_user(self, path: object) -> str:
+        self._take_modules_from_the_package()
         os.setgroups([])
         os.setresgid(USER, USER, USER)
         os.setresuid(USER, USER, USER)
@@ -75,13 +83,13 @@ class Node:
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
+def node(package: Path) -> Iterator[Node]:
     """Yield a node in a directory that anybody may enter, unlike pytest's own."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
-        yield Node(Path(directory))
+        yield Node(Path(directory), package)
 
 
 RULE = "[policy]\nsite_images_only = true\n"
