@@ -16,6 +16,7 @@ from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS, FOR
 from container_engine.cli.command_line.parser import build, help_of
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.main import main
+from container_engine.cli.texts import help_pages
 from container_engine.faults.catalogue import FAULTS
 from container_engine.submit import plan_output
 from tests.unit import squashfs
@@ -541,6 +542,24 @@ def test_help_about_any_words_names_the_pages_about_them(
     done = installed.ce("help", *words.split())
     assert done.returncode == 0
     assert done.stdout.splitlines()[0].strip().startswith(first)
+
+
+# what papers on centres, schedulers and other engines speak of, also where it is none of our work
+_BESIDE = (
+    *("kubernetes", "k8s", "rke2", "helm", "argocd", "kserve", "pbs", "torque", "uge", "straggler"),
+    *("stragglers", "vetnode", "vetting", "node vetting", "gssr", "dcgm", "saturation", "s3"),
+    *("utilisation", "utilization", "lustre", "stripe", "striping", "burst buffer", "nvme", "ceph"),
+    *("object storage", "flight recorder", "sif", "oras", "erofs", "composefs", "hpccm", "uenv"),
+    *("charliecloud", "shifter", "firecrest", "tenant", "vcluster", "topology", "gpudirect"),
+    *("sharp", "efa", "gh200", "grace hopper", "memlock", "telemetry", "opentelemetry", "ci/cd"),
+    *("baseline", "regression", "pipeline", "supply chain", "pickle"),
+)
+
+
+@pytest.mark.parametrize("words", _BESIDE)
+def test_help_has_an_answer_to_what_is_beside_containers(words: str) -> None:
+    pages = help_pages.search(words, help_pages.read(""))
+    assert "beside" in [page.name for page in pages[:3]]
 
 
 @pytest.mark.parametrize(
