@@ -257,8 +257,7 @@ vm-down: ## stop them and forget what is on their disks
 	@$(PYTHON) -m tests.vm down
 
 gpu-bundle: sandbox-engine ## an archive for a machine with NVIDIA's GPUs, in build/: unpack it there and start ce-gpu/run
-	@[ -e $(CE_SANDBOX_DIR)/images/demo.sqsh ] || sandbox/make-image demo >/dev/null
-	@tests/gpu/bundle $(CE_SANDBOX_DIR)/prefix $(CE_SANDBOX_DIR)/images/demo.sqsh build/ce-gpu-$$(uname -m).tar.gz
+	@tests/gpu/bundle $(CE_SANDBOX_DIR)/prefix build/ce-gpu-$$(uname -m).tar.gz
 
 deb: ## build a Debian package for this release, in build/
 	@packaging/deb
