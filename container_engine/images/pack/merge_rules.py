@@ -1,8 +1,9 @@
 """Find which files of which layers are visible in an image in the end. Pure.
 
 The rules are those of the OCI image specification (layer.md) as Podman applies them: a whiteout
-hides only what lower layers contain; a path leads through a symbolic link only if its own layer
-made that link.
+hides only what lower layers contain, and is one by its name, whatever its type; a path leads
+through a symbolic link only if its own layer made that link; what AUFS has left at the top of a
+layer means nothing, but hard links may lead there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"
+_LEFTOVER = b".wh..wh."
 MAX_LINKS = 40  # as in the kernel
 MAX_LEVELS = 256  # ten times what real images have; a tree of more would cost time and stack
 _MAX_NAME, _MAX_PATH = 255, 4095  # bytes, as in the kernel
@@ -39,6 +41,11 @@ def names(path: bytes, layer: int) -> list[bytes]:
         if max(map(len, found), default=0) > _MAX_NAME:
             raise damaged(layer, f"a name in '{_shown(path)}' has more than {_MAX_NAME} bytes")
     return found
+
+
+def is_leftover(parts: list[bytes]) -> bool:
+    """Check whether a path is one of those that AUFS keeps for itself at the top of a layer."""
+    return parts[0].startswith(_LEFTOVER) and parts != [OPAQUE]
 
 
 def check_target(target: bytes, layer: int) -> None:
@@ -133,15 +140,21 @@ class Tree:
     def __init__(self) -> None:
         self.root = Directory()
         self._layer = -1
+        self._leftovers: dict[bytes, Content] = {}  # AUFS's files of this layer
 
     def next_layer(self) -> None:
         self._layer += 1
+        self._leftovers = {}
 
     def add_directory(self, path: bytes, mode: int, mtime: int, xattrs: Xattrs = ()) -> None:
         parts = names(path, self._layer)
         if not parts:
             return  # the root keeps its own mode
+        if is_leftover(parts):
+            return
         parent = self._directory(parts[:-1])
+        if self._is_marker(parent, parts[-1]):
+            return
         found = parent.children.get(parts[-1])
         if found is not None and isinstance(found.node, Directory):
             found.layer, found.node.mode, found.node.mtime = self._layer, mode, mtime
@@ -154,23 +167,30 @@ class Tree:
 
         `target` is given for a symbolic link.
         """
-        parent, name = self._place(path)
-        if name == OPAQUE:
-            self._hide_lower(parent)
-        elif name.startswith(WHITEOUT):
-            self._hide(parent, name.removeprefix(WHITEOUT))
-        else:
-            if target is not None:
-                check_target(target, self._layer)
-            parent.children[name] = Slot(self._layer, Content(self._layer, index, target))
+        parts = self._parts(path)
+        content = Content(self._layer, index, target)
+        if is_leftover(parts):
+            self._leftovers[b"/".join(parts)] = content
+            return
+        parent, name = self._directory(parts[:-1]), parts[-1]
+        if self._is_marker(parent, name):
+            return
+        if target is not None:
+            check_target(target, self._layer)
+        parent.children[name] = Slot(self._layer, content)
 
     def add_hard_link(self, path: bytes, target: bytes) -> None:
-        parent, name = self._place(path)
-        slot = self._slot(names(target, self._layer))
-        if slot is None or isinstance(slot.node, Directory):
+        parts = self._parts(path)
+        if is_leftover(parts):
+            return
+        parent, name = self._directory(parts[:-1]), parts[-1]
+        if self._is_marker(parent, name):
+            return
+        node = self._linked(names(target, self._layer))
+        if node is None:
             what = f"'{text_of(path)}' is a hard link to '{text_of(target)}', which is not a file"
             raise damaged(self._layer, what)
-        parent.children[name] = Slot(self._layer, slot.node)
+        parent.children[name] = Slot(self._layer, node)
 
     def visible(self) -> Visible:
         directories: list[tuple[bytes, Directory]] = []
@@ -182,15 +202,27 @@ class Tree:
                 contents[node.layer].setdefault(node.index, []).append(path)
         return Visible(directories, contents)
 
-    def _place(self, path: bytes) -> tuple[Directory, bytes]:
-        """Return the directory and the name for a member that is no directory."""
+    def _parts(self, path: bytes) -> list[bytes]:
+        """Return the names in the path of a member that is no directory."""
         parts = names(path, self._layer)
         if not parts:
             raise damaged(self._layer, "a file in place of the root directory")
-        return self._directory(parts[:-1]), parts[-1]
+        return parts
 
-    def _slot(self, parts: list[bytes]) -> Slot | None:
-        return self._directory(parts[:-1]).children.get(parts[-1]) if parts else None
+    def _linked(self, parts: list[bytes]) -> Content | None:
+        """Return what a hard link to these names stands for, None if it is no file."""
+        if parts and is_leftover(parts):
+            return self._leftovers.get(b"/".join(parts))
+        slot = self._directory(parts[:-1]).children.get(parts[-1]) if parts else None
+        return None if slot is None or isinstance(slot.node, Directory) else slot.node
+
+    def _is_marker(self, parent: Directory, name: bytes) -> bool:
+        """Apply a whiteout, of whatever type; return whether it is one."""
+        if name == OPAQUE:
+            self._hide_lower(parent)
+        elif name.startswith(WHITEOUT):
+            self._hide(parent, name.removeprefix(WHITEOUT))
+        return name.startswith(WHITEOUT)
 
     def _directory(self, parts: list[bytes]) -> Directory:
         """Return the directory at these names. Anything missing or in the way becomes one."""

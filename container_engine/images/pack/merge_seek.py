@@ -65,7 +65,7 @@ def _copy(layer: Layer, contents: Paths, out: Out, env: Mapping[str, str]) -> No
     with layers.entries(layer, env) as reader:
         for index, entry in enumerate(reader):
             paths = contents.get(index)
-            if not paths:
+            if not paths or entry.kind in tar_header.DEVICES:
                 continue
             out.write(tar_header.header(entry._replace(name=paths[0])))
             reader.copy(out)

@@ -17,6 +17,7 @@ from container_engine.images.pack.merge_rules import (
     check_levels,
     check_target,
     damaged,
+    is_leftover,
     names,
     text_of,
 )
@@ -80,6 +81,7 @@ class _Layer:
         self._links: dict[bytes, bytes] = {}  # symbolic links of this layer
         self._passed: set[bytes] = set()  # contents of this layer that are visible
         self._buried: set[bytes] = set()  # contents of this layer that are not
+        self._devices: set[bytes] = set()  # those of `_passed` that are left out
         self._stated: dict[bytes, Entry] = {}  # directories with an entry in this layer
         self._open: dict[bytes, bool] = {b"": True}  # directories, and whether they are visible
 
@@ -89,12 +91,14 @@ class _Layer:
             if entry.kind != tar_header.DIRECTORY:
                 raise damaged(self._number, "a file in place of the root directory")
             return
+        if is_leftover(parts):
+            return
         parent, name = self._directory(parts[:-1]), parts[-1]
         path = parent + b"/" + name if parent else name
-        if entry.kind == tar_header.DIRECTORY:
-            self._add_directory(path, entry)
-        elif name.startswith(WHITEOUT) and entry.kind != tar_header.HARD_LINK:
+        if name.startswith(WHITEOUT):
             self._hide(parent, name)
+        elif entry.kind == tar_header.DIRECTORY:
+            self._add_directory(path, entry)
         else:
             self._add_content(parent, path, entry, source)
 
@@ -156,13 +160,17 @@ class _Layer:
             raise UnusualError  # a link to a file that is hidden or in a lower layer
         self._passed.add(path)
         self._kinds[path] = _CONTENT
+        is_link = entry.kind == tar_header.HARD_LINK
+        if entry.kind in tar_header.DEVICES or (is_link and target in self._devices):
+            self._devices.add(path)
+            return
         self._out.write(tar_header.header(entry._replace(name=path, link=target)))
         source.copy(self._out)
 
     def _target(self, link: bytes) -> bytes:
         parts = names(link, self._number)
-        if not parts:
-            raise UnusualError  # merge_seek reports the error
+        if not parts or is_leftover(parts):
+            raise UnusualError  # merge_seek reports the error, or has the file
         parent = self._directory(parts[:-1])
         return parent + b"/" + parts[-1] if parent else parts[-1]
 

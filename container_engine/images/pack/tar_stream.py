@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from container_engine.images.pack import tar_sparse
 from container_engine.images.pack.tar_header import (
     BLOCK,
-    DEVICES,
     EXTENSIONS,
     KIND,
     LONG_LINK,
@@ -44,11 +43,11 @@ class Out(Protocol):
 
 
 class Reader:
-    """An iterator over the entries of an archive, without devices.
+    """An iterator over the entries of an archive.
 
     Read the content of an entry with `copy` before the next entry, or it is skipped. `on_entry` is
-    called for each entry, devices included, with the bytes that it has beyond those in the archive;
-    it may raise. Raise DamagedError for anything that is neither an entry nor the archive's end.
+    called for each entry with the bytes that it has beyond those in the archive; it may raise.
+    Raise DamagedError for anything that is neither an entry nor the archive's end.
     """
 
     def __init__(
@@ -83,8 +82,7 @@ class Reader:
                 entry = self._with_holes(entry, block, extended)
             extended, is_extended = ({}, False) if is_extended else (extended, False)
             self._on_entry(0 if self._sparse is None else self._sparse.holes)
-            if kind not in DEVICES:
-                yield entry
+            yield entry
 
     def copy(self, out: Out) -> None:
         """Write the content of the last entry, padded as in a tar archive."""

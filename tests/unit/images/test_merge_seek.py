@@ -23,6 +23,7 @@ from tests.unit.images.oci import (
     whiteout,
 )
 
+NULL, AUFS_FILE = Member("n", kind=tarfile.CHRTYPE), ".wh..wh.plnk/1.2"
 D, D_A, D_B = directory("d"), Member("d/a", b"1"), Member("d/b", b"2")
 
 
@@ -81,6 +82,33 @@ CASES: dict[str, tuple[list[list[Member]], set[str]]] = {
     ),
     "an empty layer": ([[Member("a")], []], {"a"}),
     "a file that a layer has twice": ([[Member("a", b"1"), Member("a", b"2")]], {"a"}),
+    "a device in a file's place": ([[Member("n"), D_A], [NULL]], {"d", "d/a"}),
+    "a device in a directory's place": ([[directory("n"), Member("n/x")], [NULL]], set()),
+    "a file in a device's place": ([[NULL], [Member("n")]], {"n"}),
+    "a hard link to a device": ([[NULL, hard_link("m", "n"), Member("a")]], {"a"}),
+    "a hard link to a device of a lower layer": ([[NULL], [hard_link("m", "n")]], set()),
+    "a link that leads to a device": ([[NULL, link("l", "n")]], {"l"}),
+    "whiteouts of all types": (
+        [
+            [D, D_A, D_B, *map(Member, "efg")],
+            [
+                whiteout("d/a"),
+                hard_link(".wh.e", "d/.wh.a"),
+                link(".wh.f", "x"),
+                directory("d/.wh.b"),
+                Member(".wh.g", kind=tarfile.CHRTYPE),
+            ],
+        ],
+        {"d"},
+    ),
+    "what AUFS leaves in a layer": (
+        [[Member(".wh..wh.aufs"), directory(".wh..wh.orph"), Member(".wh..wh.orph/x"), D]],
+        {"d"},
+    ),
+    "a hard link to a file that AUFS keeps aside": (
+        [[directory(".wh..wh.plnk"), Member(".wh..wh.plnk/1.2"), hard_link("a", AUFS_FILE)]],
+        {"a"},
+    ),
     "a device": ([[Member("n", kind=tarfile.CHRTYPE), Member("f", kind=tarfile.FIFOTYPE)]], {"f"}),
 }
 

@@ -22,7 +22,12 @@ from tests.unit.images.oci import Member, directory, hard_link, link, opaque, wh
 from tests.unit.images.test_merge_seek import CASES
 
 # Cases in which an earlier member must be read again.
-UNUSUAL = {"a hard link whose other name is hidden", "a file that a layer has twice"}
+UNUSUAL = {
+    "a hard link whose other name is hidden",
+    "a file that a layer has twice",
+    "a hard link to a device of a lower layer",
+    "a hard link to a file that AUFS keeps aside",
+}
 
 
 def quick(archives: Sequence[bytes]) -> bytes:
@@ -94,6 +99,11 @@ MEMBERS = st.one_of(
     st.builds(hard_link, PATHS, PATHS),
     st.builds(whiteout, PATHS),
     st.builds(opaque, PATHS),
+    PATHS.map(lambda path: Member(path, kind=tarfile.CHRTYPE)),
+    st.builds(hard_link, st.sampled_from([".wh.a", "a/.wh.b"]), PATHS),
+    st.sampled_from([".wh.a", "a/.wh.b", ".wh..wh.plnk"]).map(directory),
+    st.builds(hard_link, PATHS, st.just(".wh..wh.plnk/1")),
+    st.just(Member(".wh..wh.plnk/1")),
 )
 
 
