@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.images.policy import first_match
-from container_engine.images.reference import ARCHITECTURES
+from container_engine.images.reference import architecture_named
 from container_engine.process import reason
 from container_engine.validation_text import Fault
 
@@ -156,9 +156,8 @@ class _Look:
     def words(self) -> None:
         settings = self._settings
         known = settings.image_architecture
-        if known and known not in _OF_IMAGES:
-            other = {"x86": "amd64", **ARCHITECTURES}.get(known)
-            meant = other or nearest(known, _OF_IMAGES)
+        if known and architecture_named(known) not in _OF_IMAGES:
+            meant = "amd64" if known == "x86" else nearest(known, _OF_IMAGES)
             text = f"unknown architecture '{known}'{did_you_mean(meant)}"
             self._fault("image_architecture", text)
         size = settings.tmpfs_size

@@ -18,6 +18,7 @@ LOCAL_REGISTRY = "localhost"
 
 # the names of processors in images, by those of the kernel (uname -m); others are the same
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_ALSO = {"x86-64": "amd64", "": "", "unknown": ""}
 
 _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
 # prefixes that users commonly omit
@@ -135,6 +136,12 @@ def plain_name(image: Imported) -> str:
 
 Imported: TypeAlias = RegistryImage | LocalImage
 Reference: TypeAlias = FileImage | RegistryImage
+
+
+def architecture_named(text: str) -> str:
+    """Return an architecture as OCI images name it: amd64 for x86_64, "" if it is not known."""
+    name = text.strip().lower()
+    return {**ARCHITECTURES, **_ALSO}.get(name, name)
 
 
 def parse_source(text: str, cwd: str) -> FileImage | Imported:

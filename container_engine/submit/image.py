@@ -194,7 +194,7 @@ def _stored(image: RegistryImage, pull: Pull, context: Context, settings: SiteCo
 
 
 def _architecture(settings: SiteConfig) -> str:
-    return settings.image_architecture or architecture()
+    return architecture(settings.image_architecture)
 
 
 def _usable(found: Stores, wanted: Rules) -> Stores:

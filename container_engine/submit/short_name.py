@@ -93,7 +93,7 @@ def _offered(
     A registry that cannot be queried is an error: the image of the next one may not be the one
     that the user means.
     """
-    wanted, arch = rules(context, settings), settings.image_architecture or architecture()
+    wanted, arch = rules(context, settings), architecture(settings.image_architecture)
     refused: list[UserError] = []
     for one in meanings:
         try:

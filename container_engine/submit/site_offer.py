@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import container_engine
 from container_engine.catalog.load import load
 from container_engine.errors import SiteError
-from container_engine.images.reference import ARCHITECTURES
+from container_engine.images.reference import ARCHITECTURES, architecture_named
 from container_engine.ownership import of_engine
 from container_engine.plan import catalog_faults, ssh_keys
 from container_engine.plan.offer import Offer
@@ -105,7 +105,7 @@ def _read_key(path: str) -> Judged:
 
 def machine(settings: SiteConfig) -> str:
     """Return the machine of the compute nodes, as uname -m prints it; by default this host's."""
-    architecture = settings.image_architecture
+    architecture = architecture_named(settings.image_architecture)
     return _MACHINES.get(architecture, architecture) or os.uname().machine
 
 

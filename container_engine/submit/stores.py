@@ -32,7 +32,7 @@ _ROOTS_LOGINS = "/run/containers"
 
 def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> Stores:
     """Return the stores for images of the compute nodes' architecture, or of `arch`."""
-    wanted = arch or settings.image_architecture or architecture()
+    wanted = architecture(arch or settings.image_architecture)
     void = context.env.get("EDF_IMAGESTORE") == VOID
     own = None if void else Store(locate(context.env, context.cwd, settings.image_store), wanted)
     site = tuple(Store(root, wanted) for root in settings.image_stores)
@@ -42,7 +42,7 @@ def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> S
 def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -> Store:
     """Return the user's store. Raise UserError if the user has none."""
     root = locate(context.env, context.cwd, settings.image_store)
-    return Store(root, arch or settings.image_architecture or architecture())
+    return Store(root, architecture(arch or settings.image_architecture))
 
 
 def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:

@@ -19,7 +19,6 @@ from container_engine.cli.enroot import kept_containers
 from container_engine.cli.printing import messages, output
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
 from container_engine.errors import UserError
-from container_engine.images.reference import ARCHITECTURES
 from container_engine.process import reason
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def import_words(found: argparse.Namespace) -> list[str]:
             hint if scheme == "dockerd" else None,
         )
     target = found.output or f"{file_stem(name)}.sqsh"
-    arch = [] if found.arch is None else ["--arch", ARCHITECTURES.get(found.arch, found.arch)]
+    arch = [] if found.arch is None else ["--arch", found.arch]
     return ["import", "-o", target, *arch, "--", found.uri]
 
 

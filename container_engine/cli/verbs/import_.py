@@ -151,7 +151,7 @@ def _to_file(
     path = os.path.join(context.cwd, arguments.output)
     if os.path.lexists(path) and not arguments.force:
         raise UserError("exists", "--force replaces it", name=arguments.output)
-    arch = arguments.arch or settings.image_architecture or architecture()
+    arch = architecture(arguments.arch or settings.image_architecture)
     if isinstance(image, FileImage):
         to_file(image.path, path, arch, adopter(context, settings, quiet=arguments.quiet))
         return path

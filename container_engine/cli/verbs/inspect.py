@@ -96,7 +96,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
 def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:
     rules(context, settings).admit(image)
     with asking(image, context, settings) as registry:
-        remote = registry.look_up(image, settings.image_architecture or architecture())
+        remote = registry.look_up(image, architecture(settings.image_architecture))
         configuration = registry.configuration(image, remote)
     known = details.of_documents(configuration, remote.manifest)
     return _Subject(image.name, remote.digest, None, known)

@@ -146,7 +146,7 @@ def _pinned(
 
     They come from the registry now, whatever the store has, or from the store for a local import.
     """
-    wanted = settings.image_architecture or architecture()
+    wanted = architecture(settings.image_architecture)
     known = stores(context, settings).find(image)
     if known is not None and known.ref.origin:
         return {wanted: replace(lock_file.pin_file(known.path), digest=known.ref.digest)}

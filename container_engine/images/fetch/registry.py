@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import Meta
 
@@ -19,7 +19,12 @@ from container_engine.errors import CeError, SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import short_names
 from container_engine.images.files_beside import MOST, small
-from container_engine.images.reference import DIGEST, LOCAL_REGISTRY, RegistryImage
+from container_engine.images.reference import (
+    DIGEST,
+    LOCAL_REGISTRY,
+    RegistryImage,
+    architecture_named,
+)
 from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
@@ -102,13 +107,36 @@ class _Blob(Excerpt):
 
 
 class _Platform(Excerpt):
-    architecture: str = ""
-    os: str = "linux"
-    variant: str = ""
+    """What an index or a configuration says of the platform, and whether it is one of an image."""
+
+    architecture: str | None = None
+    os: str | None = None
+    variant: str | None = None
+    rootfs: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+
+    @property
+    def named(self) -> str:
+        """Return the architecture as the specification names it, "" if it is not known."""
+        return architecture_named(self.architecture or "")
+
+    @property
+    def system(self) -> str:
+        """Return the operating system, which nearly always is Linux where none is stated."""
+        return self.os or "linux"
 
 
 class _Listed(_Blob):
-    platform: _Platform = _Platform()
+    platform: _Platform | None = None
+
+    @property
+    def place(self) -> _Platform:
+        return self.platform or _Platform()
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it can be an image: attestations have the architecture `unknown`."""
+        return self.place.architecture != "unknown"
 
 
 class _Document(Excerpt):
@@ -155,13 +183,15 @@ class Skopeo(NamedTuple):
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
         """Return what the name stands for now on each of `archs` for which there is an image.
 
-        An image without an index is returned under its own architecture. Raise CeError.
+        An image without an index is returned under its own architecture, or under the first of
+        `archs` if it states none. Raise CeError.
         """
         document = _parse(image, self._shown(image, image.source, image.digest))
         if document.manifests is None:
-            arch = _platform(image, self._shown(image, image.source, None, "--config")).architecture
+            config = self._shown(image, image.source, None, "--config")
+            arch = _platform(image, config).named or archs[0]
             return {arch: self.look_up(image, arch)}
-        made = {one.platform.architecture for one in document.manifests}
+        made = {one.place.named for one in document.manifests}
         return {arch: self.look_up(image, arch) for arch in archs if arch in made}
 
     def configuration(self, image: Imported, remote: Remote) -> bytes:
@@ -290,15 +320,18 @@ def _size_of(path: str) -> int:
 
 
 def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str:
-    fitting = [
-        one for one in listed if (one.platform.architecture, one.platform.os) == (arch, "linux")
-    ]
+    linux = [one for one in listed if one.is_image and one.place.system == "linux"]
+    fitting = [one for one in linux if one.place.named == arch]
     if not fitting:
-        known = sorted({one.platform.architecture for one in listed} - {"", "unknown"})
-        message = f"not available for {arch}, only for {', '.join(known)}"
-        raise UserError(message, see="image-architecture", name=image.name)
+        unsaid = [one for one in linux if not one.place.named]
+        known = ", ".join(sorted({one.place.named for one in listed} - {""}))
+        if known or len(unsaid) != 1:
+            message = f"not available for {arch}"
+            message += f", only for {known}" if known else ", its index names no architecture"
+            raise UserError(message, see="image-architecture", name=image.name)
+        fitting = unsaid
     # the base variant runs on every machine of the architecture
-    return min(fitting, key=lambda one: one.platform.variant not in {"", "v8"}).digest
+    return min(fitting, key=lambda one: (one.place.variant or "") not in {"", "v8"}).digest
 
 
 def _check_sizes(image: Imported, remote: Remote, directory: str) -> None:
@@ -318,30 +351,46 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
     listed = index.manifests or ()
     manifest = _parse(image, _blob(blobs, listed[0]))
     if manifest.config is None:
-        raise UserError("an artifact, not an image", see="image-format", name=image.name)
+        raise _artifact(image)
     config = _blob(blobs, manifest.config)
     layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
     return Fetched(config, layers, sum(one.size for one in manifest.layers))
 
 
 def check_platform(image: Imported, config: bytes, arch: str) -> None:
-    """Raise UserError if a configuration is for another operating system or architecture."""
+    """Raise UserError if a configuration is for another operating system or architecture.
+
+    One that names none is accepted: builders forget it, and what is inside says it in the end.
+    """
     found = _platform(image, config)
-    if (found.os, found.architecture) == ("linux", arch):
+    if not any((found.architecture, found.os, found.rootfs, found.config)):
+        raise _artifact(image)
+    if found.system == "linux" and found.named in {"", arch}:
         return
-    system = "" if found.os == "linux" else f"{found.os}/"
-    raise UserError(
-        f"made for {system}{found.architecture}, {arch} is needed",
-        see="image-architecture",
-        name=image.name,
-    )
+    if found.system == "linux":
+        message = f"made for {found.named}, {arch} is needed"
+    else:
+        made = "/".join(filter(None, (found.system, found.named)))
+        message = f"made for {made}, linux/{arch} is needed"
+    raise UserError(message, see="image-architecture", name=image.name)
+
+
+def doubt(image: Imported, config: bytes, arch: str) -> str:
+    """Return a warning if a configuration names no architecture, else "". Raise UserError."""
+    if _platform(image, config).named:
+        return ""
+    return f"{image.name}: its configuration names no architecture, taken for {arch}"
 
 
 def _platform(image: Imported, config: bytes) -> _Platform:
     try:
         return _Platform.of_json(config)
     except MisfitError:
-        raise UserError("an artifact, not an image", see="image-format", name=image.name) from None
+        raise _artifact(image) from None
+
+
+def _artifact(image: Imported) -> UserError:
+    return UserError("an artifact, not an image", see="image-format", name=image.name)
 
 
 def _blob(blobs: str, blob: _Blob) -> bytes:

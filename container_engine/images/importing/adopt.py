@@ -13,7 +13,7 @@ from container_engine import process
 from container_engine.errors import UserError
 from container_engine.files import fresh_directory, sha256
 from container_engine.images import free_space, image_config, squashfs
-from container_engine.images.fetch.registry import check_platform
+from container_engine.images.fetch.registry import check_platform, doubt
 from container_engine.images.files_beside import read as read_beside
 from container_engine.images.importing.importer import Waiting
 from container_engine.images.pack.directory import pack
@@ -84,8 +84,12 @@ class Adopter(NamedTuple):
         if text is None:
             return _document(image_config.from_files(made, self.env), arch)
         image_config.from_document(text, beside)
-        if "architecture" in json.loads(text):  # a configuration written by hand may lack it
-            check_platform(LocalImage(path, "file", path), text, arch)
+        image = LocalImage(path, "file", path)
+        unsaid = doubt(image, text, arch)
+        if unsaid:  # a configuration written by hand may lack it
+            self.listener.say(unsaid)
+        else:
+            check_platform(image, text, arch)
         return text
 
     def _copy(self, path: str, made: str) -> None:

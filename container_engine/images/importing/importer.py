@@ -13,7 +13,7 @@ from container_engine.errors import CeError, SiteError, UserError
 from container_engine.files import fresh_directory, sha256
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
-from container_engine.images.fetch.registry import Skopeo
+from container_engine.images.fetch.registry import Skopeo, doubt
 from container_engine.images.policy import NO_RULES
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import plain_name
@@ -313,6 +313,9 @@ class Importer:
             if error.see == "program-slow":
                 raise self._too_slow(image, error) from None
             raise
+        unsaid = doubt(image, fetched.config, wanted.arch)
+        if unsaid:
+            self._listener.say(unsaid)
         size, took = os.path.getsize(place.made), time.monotonic() - began
         self._listener.say(f"{name}: imported, {size_text(size)} in {took:.1f} s")
         return fetched

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from container_engine.errors import UserError
 from container_engine.files import publish
 from container_engine.images import files_beside
-from container_engine.images.reference import ARCHITECTURES
+from container_engine.images.reference import architecture_named
 from container_engine.model import END, Excerpt, MisfitError
 
 if TYPE_CHECKING:
@@ -278,7 +278,6 @@ def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
     return f"{data}/container-engine/images"
 
 
-def architecture() -> str:
-    """Return the architecture of this machine, as OCI images name it."""
-    machine = os.uname().machine
-    return ARCHITECTURES.get(machine, machine)
+def architecture(wanted: str = "") -> str:
+    """Return an architecture as OCI images name it, by default that of this machine."""
+    return architecture_named(wanted) or architecture_named(os.uname().machine)

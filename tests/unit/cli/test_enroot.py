@@ -90,7 +90,7 @@ def test_what_cannot_be_done_is_one_line(words: list[str], message: str, capsys:
 )
 def test_an_image_becomes_a_file_of_the_same_name(uri: str, file: str) -> None:
     found = enroot._parser().parse_args(["import", "-a", "aarch64", uri])
-    assert enroot.import_words(found) == ["import", "-o", file, "--arch", "arm64", "--", uri]
+    assert enroot.import_words(found) == ["import", "-o", file, "--arch", "aarch64", "--", uri]
     found = enroot._parser().parse_args(["import", "-o", "/x.sqsh", uri])
     assert enroot.import_words(found) == ["import", "-o", "/x.sqsh", "--", uri]
 

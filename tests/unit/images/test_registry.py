@@ -15,7 +15,10 @@ from container_engine.images.fetch.registry import (
     Remote,
     Skopeo,
     Wanted,
+    _choose,
+    _Listed,
     check_platform,
+    doubt,
     small_blob,
 )
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
@@ -108,14 +111,77 @@ def test_an_artifact_has_no_platforms(answers: Answers) -> None:
     ("document", "message"),
     [
         ({"architecture": "arm64", "os": "linux"}, "made for arm64, amd64 is needed"),
-        ({"architecture": "amd64", "os": "windows"}, "made for windows/amd64, amd64 is needed"),
+        ({"architecture": "aarch64", "os": "linux"}, "made for arm64, amd64 is needed"),
+        ({"architecture": "ppc64le", "os": ""}, "made for ppc64le, amd64 is needed"),
+        ({"architecture": "amd64", "os": "windows"}, "made for windows/amd64, linux/amd64 is"),
+        ({"architecture": "", "os": "windows"}, "made for windows, linux/amd64 is needed"),
+        ({}, "an artifact, not an image"),
+        ({"architecture": ["a list"]}, "an artifact, not an image"),
     ],
 )
-def test_an_image_of_another_platform_is_refused(document: dict[str, str], message: str) -> None:
-    check_platform(image(), b'{"architecture": "amd64", "os": "linux"}', "amd64")
+def test_an_image_of_another_platform_is_refused(document: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         check_platform(image(), json.dumps(document).encode(), "amd64")
-    assert caught.value.see == "image-architecture"
+    assert caught.value.see == ("image-format" if "artifact" in message else "image-architecture")
+
+
+@pytest.mark.parametrize("name", ["amd64", "AMD64", "x86_64", "x86-64"])
+def test_all_words_for_an_architecture_mean_it(name: str) -> None:
+    config = json.dumps({"architecture": name, "os": "linux"}).encode()
+    check_platform(image(), config, "amd64")
+    assert doubt(image(), config, "amd64") == ""
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"architecture": "", "os": ""},
+        {"architecture": "", "os": "linux"},
+        {"os": "linux"},
+        {"architecture": None, "os": None, "config": {}},
+        {"architecture": "unknown", "os": "linux"},
+        {"rootfs": {"type": "layers"}},
+    ],
+)
+def test_an_image_that_names_no_architecture_is_taken_with_a_warning(
+    document: dict[str, object],
+) -> None:
+    config = json.dumps({"rootfs": {}, **document, "config": {"Env": []}}).encode()
+    check_platform(image(), config, "amd64")
+    said = doubt(image(), config, "amd64")
+    assert said == f"{image().name}: its configuration names no architecture, taken for amd64"
+
+
+ATTESTATION = {"architecture": "unknown", "os": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("platforms", "chosen"),
+    [
+        ([{"architecture": "s390x"}, {"architecture": "x86_64", "os": "linux"}], 1),
+        ([{"architecture": "arm64"}, {"architecture": "AMD64", "os": ""}], 1),
+        ([ATTESTATION, None], 1),
+        ([{"architecture": "", "os": "linux"}, ATTESTATION], 0),
+        ([None, {"architecture": "amd64"}], 1),
+        ([{"architecture": "amd64", "os": "windows"}, {"architecture": "amd64"}], 1),
+        ([{"architecture": "arm64"}, None], "not available for amd64, only for arm64"),
+        ([None, None], "not available for amd64, its index names no architecture"),
+        ([ATTESTATION], "not available for amd64, its index names no architecture"),
+    ],
+)
+def test_of_an_index_the_image_is_chosen_by_platform(
+    platforms: list[dict[str, str] | None], chosen: int | str
+) -> None:
+    described = [
+        {"digest": f"sha256:{number}", "size": 1, "platform": platform}
+        for number, platform in enumerate(platforms)
+    ]
+    listed = tuple(_Listed.of_json(json.dumps(one).encode()) for one in described)
+    if isinstance(chosen, str):
+        with pytest.raises(UserError, match=chosen):
+            _choose(image(), listed, "amd64")
+    else:
+        assert _choose(image(), listed, "amd64") == f"sha256:{chosen}"
 
 
 def test_a_blob_that_is_not_what_its_name_says_is_removed(tmp_path: Path) -> None:
