@@ -16,6 +16,7 @@ from tests.integration.leftovers import Leftovers
 from tests.integration.libraries import Place, place_in
 from tests.integration.registry import Person as Importing
 from tests.integration.registry import Registry, serving
+from tests.integration.trees import Podman
 
 
 @pytest.fixture(scope="session")
@@ -93,3 +94,22 @@ def person(registry: Registry, tmp_path: Path) -> Importing:
 def place(prepared: Path) -> Iterator[Place]:
     with place_in(prepared) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def podman(need_tool: Callable[[str], str], registry: Registry) -> Iterator[Podman]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount what Podman has")
+    need_tool("podman")
+    # Short, since the longest path is below it.
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as place:
+        text = f'[storage]\ndriver = "vfs"\ngraphroot = "{place}/r"\nrunroot = "{place}/n"\n'
+        (Path(place) / "storage.conf").write_text(text)
+        options = ["--root", f"{place}/r", "--runroot", f"{place}/n", "--storage-driver", "vfs"]
+        env = {**registry.env, "CONTAINERS_STORAGE_CONF": f"{place}/storage.conf"}
+        yield Podman(options, env)
+
+
+@pytest.fixture(scope="module")
+def server(prepared: Path) -> str:
+    return str(prepared / "prefix/libexec/container-engine/ce-image")
