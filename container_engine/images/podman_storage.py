@@ -66,7 +66,8 @@ def _by_command(env: Mapping[str, str]) -> list[dict[str, Any]]:
         return list(json.loads(text))
     except (process.CommandError, ValueError) as error:
         complaint = error.complaint if isinstance(error, process.CommandError) else str(error)
-        raise UserError(f"podman images: {complaint}", "is Podman installed here?") from None
+        hint = "is Podman installed here?"
+        raise UserError(f"podman images: {complaint}", hint, see="program-failed") from None
 
 
 def _named(entry: Mapping[str, Any]) -> Iterable[PodmanImage]:

@@ -51,7 +51,7 @@ def node(root: str, path: str) -> dict[str, Any]:
     """Return the entry of a device node. Raise UserError if it is none."""
     status = os.stat(f"{root}{path}")
     if not stat.S_ISCHR(status.st_mode):
-        raise UserError(f"cdi: {path} is not a character device")
+        raise UserError(f"cdi: {path} is not a character device", see="cdi-file")
     major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
     return {"path": path, "type": "c", "major": major, "minor": minor}
 
