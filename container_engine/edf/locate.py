@@ -60,7 +60,10 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
     into a directory of the search path.
     """
     if not name:
-        raise NotFoundError("the name of the environment is empty")
+        raise NotFoundError(
+            "the name of the environment is empty",
+            "is a variable set to nothing, CE_ENVIRONMENT perhaps?",
+        )
     if is_path(name):
         # also as written: a symlink in it may later lead elsewhere
         probed.setdefault(os.path.join(cwd, name))

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
-# without a value: no container, or the environment's own image
-_MAY_BE_EMPTY = ("container-image",)
+_INSTEAD = " CE_INHERIT=no srun COMMAND runs on the host"
+# what selects a container, so that a variable for it that is set to nothing is a mistake, too
+_SELECT = ("container-image", "container-name")
 
 
 class Given(NamedTuple):
@@ -86,12 +87,6 @@ class Overlay(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     given: tuple[Given, ...] = ()
     env: Mapping[str, str] = {}
-
-    def without_empty_image(self) -> Overlay:
-        """Return the options without an empty `--container-image=`, which changes no image."""
-        if self.layer.image is None or self.layer.image.value:
-            return self
-        return replace(self, layer=replace(self.layer, image=None))
 
 
 NO_OPTIONS = Overlay()
@@ -162,7 +157,9 @@ def with_pytorch(edf: Edf, image_env: Mapping[str, str]) -> Edf:
 def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None:
     """Warn if a variable, which may have been set long ago, replaces the image of a file."""
     image = over.layer.image
-    if image is None or not lower.image or not image.origin.file.startswith(PREFIX):
+    if image is None or not image.value or not lower.image:
+        return
+    if not image.origin.file.startswith(PREFIX):
         return
     message = f"'{image.value}' replaces '{lower.image.value}' of {lower.image.origin}"
     problems.append(image.origin.warning("", message, "unset the variable", _SEE))
@@ -238,8 +235,6 @@ class _Reader:
             self._error(Origin(word, 0), f"unknown option{suggestion}")
         elif bool(OPTIONS[name]) != bool(equals):
             self._error(origin, "needs a value" if OPTIONS[name] else "takes no value")
-        elif equals and not value and name not in _MAY_BE_EMPTY:
-            self._error(origin, "its value is empty", "is a variable set to nothing?")
         else:
             return Given(name, value, origin)
         return None
@@ -248,7 +243,7 @@ class _Reader:
         origin = Origin(PREFIX + name, 0)
         option = "container-" + name.lower().replace("_", "-")
         if OPTIONS[option]:
-            return Given(option, value, origin) if value else None
+            return Given(option, value, origin) if value or option in _SELECT else None
         if value.lower() in _YES:
             return Given(option, "", origin)
         if value.lower() not in _NO:
@@ -263,6 +258,10 @@ class _Reader:
     def overlay(self, given: list[Given]) -> Overlay:
         last = {_subject(one.name): one for one in given}
         lists = {name: [one for one in given if one.name == name] for name in LISTS}
+        for one in given:
+            if OPTIONS[one.name] and not one.value and (one.name in LISTS or one in last.values()):
+                hint = f"is a variable set to nothing?{_INSTEAD if one.name in _SELECT else ''}"
+                self._error(one.origin, "its value is empty", hint)
         mounts, unmounted = self._mounts(lists["container-mounts"])
         layer = Layer(
             image=_image(last.get("container-image")),

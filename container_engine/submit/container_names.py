@@ -44,7 +44,8 @@ def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") ->
     Outside of a job, the request can only join a running container.
     """
     name = _name(words, env)
-    if not name or _value(words, env, _IMAGE, "IMAGE"):
+    # an empty image is given, too, and is refused later
+    if not name or _IMAGE in words or _value(words, env, _IMAGE, "IMAGE"):
         return Request(None, words)
     found = next(_candidates(name, env), None)
     if found is None and is_step(name):

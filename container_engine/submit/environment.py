@@ -170,9 +170,10 @@ def _overlay(name: str | None, words: Sequence[str], context: Context, offer: Of
         return NO_OPTIONS
     over = read(words, context.env, context.cwd)
     if name is not None:
-        return over.without_empty_image()
+        return over
     if over.layer.image is None:
-        raise RefusedError([*over.problems, no_container(over)])
+        wrong = any(problem.severity == "error" for problem in over.problems)
+        raise RefusedError([*over.problems, *([] if wrong else [no_container(over)])])
     origin = Origin(offer.config.origin("pyxis_writable"), 0)
     writable = Sourced(offer.site.pyxis_writable, origin)
     return alone(over, writable=writable, mounts_home=offer.site.pyxis_mount_home)

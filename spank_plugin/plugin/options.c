@@ -90,7 +90,8 @@ void ce_options_from_variables(int with_pyxis)
 {
 	for (int i = 0; i < VARIABLES; i++) {
 		const char *value = getenv(variables[i].variable), *alias = variables[i].alias;
-		if (value == NULL || *value == '\0' || (variables[i].of_pyxis && !with_pyxis) ||
+		/* an empty one, too: the planner refuses it, as a variable may be set to nothing */
+		if (value == NULL || (variables[i].of_pyxis && !with_pyxis) ||
 		    getenv(variables[i].option) != NULL || (alias != NULL && getenv(alias) != NULL))
 			continue;
 		(void)setenv(variables[i].option, value, 1);

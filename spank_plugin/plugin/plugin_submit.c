@@ -147,12 +147,10 @@ static int is_of_salloc(void)
 static void say_without(int is_step)
 {
 	const char *where = is_step ? "this step runs on the host" : "the new job's steps run on the host";
-	const char *left = ce_not_inherited(), *variable = getenv(CE_ENVIRONMENT);
+	const char *left = ce_not_inherited();
 
 	if (left != NULL)
 		slurm_info("CE_INHERIT=no: %s, not in '%s', which the job has", where, left);
-	else if (variable != NULL && *variable == '\0')
-		slurm_info(CE_ENVIRONMENT " is empty: %s", where);
 	ce_submit_leave_container(left == NULL && is_step);
 }
 

@@ -153,6 +153,54 @@ def test_variables_of_pyxis_ask_for_a_container(cluster: Cluster) -> None:
     assert done.stdout == f"{cluster.home()}\n"
 
 
+def test_nothing_where_a_container_is_to_be_named_is_refused(
+    cluster: Cluster, shared: Path
+) -> None:
+    ran, script = shared / "ran", cluster.write("#!/bin/sh\nexit 0\n", mode=0o755)
+    touch = ["touch", str(ran)]
+    image, say = image_of(cluster), "its value is empty"
+    for words, env, said in (
+        (["srun", "--container-image=", *touch], {}, f"--container-image: {say}"),
+        (["srun", image, "--container-image=", *touch], {}, f"--container-image: {say}"),
+        (["srun", "--container-image=", "--container-name=k", *touch], {}, "--container-image"),
+        (["srun", *touch], {"PYXIS_CONTAINER_IMAGE": ""}, f"PYXIS_CONTAINER_IMAGE: {say}"),
+        (["srun", *touch], {"PYXIS_CONTAINER_NAME": ""}, f"PYXIS_CONTAINER_NAME: {say}"),
+        (["srun", *touch], {"CE_ENVIRONMENT": ""}, "the name of the environment is empty"),
+        (["sbatch", str(script)], {"CE_ENVIRONMENT": ""}, "the name of the environment is empty"),
+        (["sbatch", "--container-image=", str(script)], {}, f"--container-image: {say}"),
+        (["salloc", *touch], {"PYXIS_CONTAINER_IMAGE": ""}, f"PYXIS_CONTAINER_IMAGE: {say}"),
+        (["ce", "run", "--container-image", "", "--", *touch], {}, f"--container-image: {say}"),
+    ):
+        path = f"{cluster.prefix}/bin:/usr/bin:/bin"
+        done = cluster.run(words, env={"PATH": path, **env})
+        assert done.returncode == 125, (words, done.stderr)
+        (cause,) = causes(done)
+        assert cause.startswith(f"ce: error: {said}"), words
+        assert not ran.exists()
+
+
+def test_a_variable_set_to_nothing_counts_for_nothing_beside_an_option(
+    cluster: Cluster, demo: str
+) -> None:
+    env = {"PYXIS_CONTAINER_IMAGE": "", "CE_ENVIRONMENT": ""}
+    command = ["sh", "-c", "echo ${CE_IMAGE:+inside}"]
+    done = srun(cluster, image_of(cluster), *command, env={"PYXIS_CONTAINER_IMAGE": ""})
+    assert done.stdout == "inside\n", done.stderr
+    done = srun(cluster, f"--environment={demo}", *command, env={"CE_ENVIRONMENT": ""})
+    assert done.stdout == "inside\n", done.stderr
+    done = srun(cluster, *command, env=env | {"CE_INHERIT": "no"})
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_a_step_leaves_the_image_of_its_job_by_words_that_say_so(cluster: Cluster) -> None:
+    command = "sh -c 'echo ${CE_IMAGE:+inside}'"
+    script = (
+        f"srun {command}; CE_INHERIT=no srun {command};srun --container-image= {command} || echo $?"
+    )
+    done = cluster.run(["salloc", image_of(cluster), "sh", "-c", script])
+    assert done.stdout == "inside\n\n125\n", done.stderr
+
+
 def test_ce_environment_is_for_tools_that_can_pass_nothing(cluster: Cluster, demo: str) -> None:
     script = "touch /new && echo inside"
     done = srun(cluster, "-N2", "sh", "-c", script, env={"CE_ENVIRONMENT": demo})

@@ -304,14 +304,39 @@ TEST("srun reports a step that leaves its job's environment, whatever name the o
 	}
 }
 
-TEST("an empty variable for an environment is reported")
+TEST("an empty variable that asks for a container is an option without a value, which the planner refuses")
+{
+	static const char *const names[][2] = { { "CE_ENVIRONMENT", "environment" },
+						{ "PYXIS_CONTAINER_IMAGE", "container_image" },
+						{ "PYXIS_CONTAINER_NAME", "container_name" } };
+	char inherited[96];
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		clearenv();
+		setenv(names[i][0], "", 1);
+		fake_reset(S_CTX_LOCAL);
+		CHECK_INT(init_plugin(), SLURM_SUCCESS);
+		snprintf(inherited, sizeof inherited, CE_INHERITED "%s", names[i][1]);
+		CHECK_TEXT(getenv(inherited), "");
+		slurm_spank_exit(fake_spank(), 0, NULL);
+	}
+}
+
+TEST("an empty variable says nothing where an option, the job, or CE_INHERIT does")
 {
 	clearenv();
 	setenv("CE_ENVIRONMENT", "", 1);
+	setenv(ENVIRONMENT, "demo", 1);
 	fake_reset(S_CTX_LOCAL);
 	CHECK_INT(init_plugin(), SLURM_SUCCESS);
-	CHECK_INT(slurm_spank_init_post_opt(fake_spank(), 0, NULL), SLURM_SUCCESS);
-	CHECK_TEXT(fake_job.log, "CE_ENVIRONMENT is empty: this step runs on the host\n");
+	CHECK_TEXT(getenv(ENVIRONMENT), "demo");
+	slurm_spank_exit(fake_spank(), 0, NULL);
+	clearenv();
+	setenv("CE_ENVIRONMENT", "", 1);
+	setenv("PYXIS_CONTAINER_IMAGE", "", 1);
+	submit_without_inheriting();
+	CHECK_TEXT(fake_job.log, "");
+	CHECK(getenv(ENVIRONMENT) == NULL && getenv(CE_INHERITED "container_image") == NULL);
 }
 
 TEST("an option that Slurm does not hand on, as a later one may do, is refused and never forgotten")

@@ -75,10 +75,11 @@ def test_what_is_missing_or_refused_is_named(
 
 
 def test_a_command_follows_the_image_of_an_option(installed: Installed) -> None:
+    (installed.home / "e.toml").write_text('image = ""\n')
     for words in (["--", "echo", "-x"], ["echo", "-x"]):
         done = installed.ce("run", "--container-image=", *words)
-        assert (done.returncode, done.stdout) == (0, "-x\n")
-    (installed.home / "e.toml").write_text('image = ""\n')
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr.startswith("ce: error: --container-image: its value is empty\n")
     done = installed.ce("run", "--container-writable", "./e.toml", "--", "echo", "-x")
     assert (done.returncode, done.stdout) == (0, "-x\n")
     done = installed.ce("run", "--container-image=./i.sqsh", "./e.toml", "--", "echo")
@@ -87,7 +88,7 @@ def test_a_command_follows_the_image_of_an_option(installed: Installed) -> None:
         "ce: error: run: './e.toml': --container-image takes the place of an environment\n"
         "ce: hint: for both: ce run --container-image=REF --environment=./e.toml -- COMMAND\n"
     )
-    done = installed.ce("run", "--container-image=", "--environment=./e.toml", "echo", "-x")
+    done = installed.ce("run", "--container-writable", "--environment=./e.toml", "echo", "-x")
     assert (done.returncode, done.stdout) == (0, "-x\n")
 
 

@@ -215,7 +215,8 @@ def test_all_searched_paths_are_listed(tmp_path: Path) -> None:
                    "ce: hint: '~bob' is not expanded, write the path of that directory\n"),
         ("~/x.toml", "~/x.toml: no such file: '/home/user/x.toml'\n"),
         ("local.toml/x.toml", "local.toml/x.toml: no such file: '{cwd}/local.toml/x.toml'\n"),
-        ("", "the name of the environment is empty\n"),
+        ("", "the name of the environment is empty\n"
+             "ce: hint: is a variable set to nothing, CE_ENVIRONMENT perhaps?\n"),
         ("ubuntu:24.04",
          "ubuntu:24.04: no environment 'ubuntu:24.04' in {edf}, /nonexistent/etc/edf\n"
          "ce: hint: for an image write an environment first: ce init NAME --image ubuntu:24.04\n"),

@@ -65,9 +65,43 @@ def test_options_lie_over_an_environment(user: User) -> None:
     assert [(entry.value, entry.origin) for entry in plan.env] == [("host", "--container-env")]
 
 
-def test_an_empty_image_leaves_the_environments(user: User) -> None:
-    assert planned(user, "--container-image=", name="e").image.path == str(user.image)
-    assert prepare(None, user.context(), ["--container-image="]).plan is None
+@pytest.mark.parametrize("name", [None, "e"])
+@pytest.mark.parametrize(
+    ("words", "variables", "where"),
+    [
+        (["--container-image="], {}, "--container-image"),
+        (["--container-image=i.sqsh", "--container-image="], {}, "--container-image"),
+        (["--container-image=", "--container-name=k"], {}, "--container-image"),
+        (["--container-name="], {}, "--container-name"),
+        # the plugin hands an empty variable on as an option
+        (["--container-variables", "--container-image="], {"IMAGE": ""}, "PYXIS_CONTAINER_IMAGE"),
+        (["--container-variables", "--container-name="], {"NAME": ""}, "PYXIS_CONTAINER_NAME"),
+        (["--container-variables"], {"IMAGE": ""}, "PYXIS_CONTAINER_IMAGE"),
+    ],
+)
+def test_what_selects_a_container_is_never_empty(
+    user: User, name: str | None, words: list[str], variables: dict[str, str], where: str
+) -> None:
+    user.env |= {f"PYXIS_CONTAINER_{key}": value for key, value in variables.items()}
+    assert refused(user, *words, name=name) == (
+        f"ce: error: {where}: its value is empty\n"
+        "ce: hint: is a variable set to nothing? CE_INHERIT=no srun COMMAND runs on the host\n"
+    )
+
+
+def test_a_variable_set_to_nothing_gives_way_to_an_option(user: User) -> None:
+    user.env |= {"PYXIS_CONTAINER_IMAGE": "", "PYXIS_CONTAINER_WORKDIR": ""}
+    words = ["--container-variables", "--container-image=", f"--container-image={user.image}"]
+    plan = planned(user, *words)
+    assert plan.image.path == str(user.image)
+
+
+def test_the_name_of_a_kept_container_does_not_fill_an_empty_image(user: User) -> None:
+    user.env["SLURM_JOB_ID"] = "7"
+    planned(user, f"--container-image={user.image}", "--container-name=k")
+    assert planned(user, "--container-name=k").image.path == str(user.image)
+    said = refused(user, "--container-image=", "--container-name=k")
+    assert said.startswith("ce: error: --container-image: its value is empty\n")
 
 
 def test_an_image_of_an_option_gives_a_base_its_image(user: User) -> None:
