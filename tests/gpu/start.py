@@ -208,10 +208,12 @@ def daemon(*argv: str, place: Path | None = None) -> "subprocess.Popen[bytes]":
         )
 
 
-def answers(argv: Sequence[str], wanted: str, limit_s: float) -> bool:
-    """Wait until a command prints this."""
+def answers(
+    argv: Sequence[str], wanted: str, limit_s: float, child: "subprocess.Popen[bytes] | None" = None
+) -> bool:
+    """Wait until a command prints this, or the limit is over, or a daemon has ended."""
     end = time.monotonic() + limit_s
-    while time.monotonic() < end:
+    while time.monotonic() < end and (child is None or child.poll() is None):
         done = subprocess.run(argv, env=environment(), capture_output=True, text=True)
         if done.returncode == 0 and wanted in done.stdout:
             return True
@@ -219,14 +221,15 @@ def answers(argv: Sequence[str], wanted: str, limit_s: float) -> bool:
     return False
 
 
-def start_slurm() -> bool:
-    """Start the daemons; check that the node is idle and that a step gets a GPU. Else end them."""
-    place = None
-    if (CGROUP / "cgroup.controllers").exists():
-        place = CGROUP / "system.slice/slurmd.service"  # where systemd has it
+def start_slurm(place: Path | None) -> bool:
+    """Start the daemons; check that the node is idle and that a step gets a GPU. Else end them.
+
+    place: the cgroup that slurmd starts in, by default that of this process.
+    """
+    if place:
         place.mkdir(parents=True, exist_ok=True)
     started = [daemon("slurmctld", "-D"), daemon("slurmd", "-D", "-N", "gpu1", place=place)]
-    if answers(("sinfo", "-h", "-o", "%t"), "idle", 20):
+    if answers(("sinfo", "-h", "-o", "%t"), "idle", 20, started[1]):
         done = as_user(*srun("--gpus=1", "true", inside=False), limit_s=30)
         if done.code == 0:
             return True
@@ -242,15 +245,20 @@ def start_slurm() -> bool:
 
 def bring_up() -> None:
     """Start Slurm as sites have it; where that fails, with less, and say so."""
-    for cgroup, constrain, what in (
-        (BY_CGROUP, CONSTRAIN, ""),
-        (BY_CGROUP, CONSTRAIN.replace("ConstrainDevices=yes\n", ""), "without ConstrainDevices"),
-        (WITHOUT, CONSTRAIN, "without cgroups: nothing is constrained"),
+    # Where systemd has slurmd. Version 1 has no such need.
+    service = CGROUP / "system.slice/slurmd.service"
+    usual = service if (CGROUP / "cgroup.controllers").exists() else None
+    fewer = CONSTRAIN.replace("ConstrainDevices=yes\n", "")
+    for cgroup, constrain, place, what in (
+        (BY_CGROUP, CONSTRAIN, usual, ""),
+        (BY_CGROUP, CONSTRAIN, None, "with slurmd in the cgroup of this process"),
+        (BY_CGROUP, fewer, usual, "without ConstrainDevices"),
+        (WITHOUT, CONSTRAIN, None, "without cgroups: nothing is constrained"),
     ):
         if what:
             print(f"start: FAILED; tried again {what}", flush=True)
         configure(cgroup, constrain)
-        if start_slurm():
+        if start_slurm(place):
             return
         show_logs()
     raise StepError("no step starts")
