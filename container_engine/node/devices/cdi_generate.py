@@ -34,7 +34,9 @@ def cxi(root: str) -> Made:
     """
     nodes = numbered(f"{root}/dev", r"cxi([0-9]+)")
     if not nodes:
-        raise UserError(f"cdi: there is no {root.rstrip('/')}/dev/cxi* on this node")
+        raise UserError(
+            f"cdi: there is no {root.rstrip('/')}/dev/cxi* on this node", see="cdi-file"
+        )
     named = {str(number): [node(root, f"/dev/cxi{number}")] for number in nodes}
     return Made(specification("0.5.0", "hpe.com/cxi", named, {}))
 
@@ -49,7 +51,9 @@ def amd(root: str) -> Made:
     """
     renders = [n for n in numbered(f"{root}/dev/dri", r"renderD([0-9]+)") if _is_amds(root, n)]
     if not renders or not os.path.exists(f"{root}/dev/kfd"):
-        raise UserError("cdi: there is no AMD GPU on this node: /dev/kfd and /dev/dri/renderD*")
+        raise UserError(
+            "cdi: there is no AMD GPU on this node: /dev/kfd and /dev/dri/renderD*", see="cdi-file"
+        )
     places = _pci_places(root)
     renders.sort(key=lambda number: (places.get(number, (1 << 32, 0)), number))
     named = {}

@@ -42,7 +42,7 @@ def nvidia(root: str) -> Made:
     """
     gpus = _gpus(root)
     if not gpus:
-        raise UserError("cdi: there is no NVIDIA GPU on this node: /dev/nvidia*")
+        raise UserError("cdi: there is no NVIDIA GPU on this node: /dev/nvidia*", see="cdi-file")
     named: dict[str, Nodes] = {}
     aliases: dict[str, Nodes] = {}
     for index, (minor, uuid, bus) in enumerate(gpus):
@@ -70,7 +70,9 @@ def imex_channels(root: str) -> Made:
     """
     numbers = numbered(f"{root}{_CHANNELS}", r"channel([0-9]+)")
     if not numbers:
-        raise UserError(f"cdi: there is no channel of IMEX on this node: {_CHANNELS}/channel*")
+        raise UserError(
+            f"cdi: there is no channel of IMEX on this node: {_CHANNELS}/channel*", see="cdi-file"
+        )
     named = {str(number): [node(root, f"{_CHANNELS}/channel{number}")] for number in numbers}
     return Made(specification("0.5.0", "nvidia.com/imex-channel", named, {}))
 

@@ -80,6 +80,7 @@ class Driver:
                 f"cdi: libcuda.so.1 is in none of {places} of this node, nor in a directory that"
                 f" {CACHE} knows",
                 "install the driver's libraries for computing, or run ldconfig once they are there",
+                see="cdi-file",
             )
         running = self._running_version()
         self.version = running if running in found else next(iter(found))
