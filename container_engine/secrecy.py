@@ -21,27 +21,58 @@ WORDS = (
 # Prefixes that services give to secrets, so that scanners find them.
 TOKENS = (
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
-    r"|glpat-[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16}|xox[abpr]-[A-Za-z0-9-]{10,}"
-    r"|nvapi-[A-Za-z0-9_-]{20,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"
+    r"|gl(?:pat|rt|dt|cbt|ptt|ft|soat|oas)-[A-Za-z0-9_-]{16,}|GR1348941[A-Za-z0-9_-]{16,}"
+    r"|sk-[A-Za-z0-9_-]{20,}|A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|xox[abeprs]-[A-Za-z0-9-]{10,}"
+    r"|nvapi-[A-Za-z0-9_-]{20,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}|pypi-[A-Za-z0-9_-]{16,}"
+    r"|npm_[A-Za-z0-9]{30,}|wandb_v1_[A-Za-z0-9_-]{16,}|hvs\.[A-Za-z0-9_-]{20,}"
     # a JSON Web Token: two documents in base64, which begin with a brace, and a signature
     r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
-# NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file
-_SETTING = r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*"""
+# NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file; --NAME value;
+# NAME: value in YAML or a header. A name has a limit, so that no text takes quadratic time.
+_SETTING = (
+    r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*"""
+    r"""|(?<![\w-])--([A-Za-z][\w-]{0,63})[ ]+(?!-)"""
+    r"""|\b([A-Za-z][\w-]{0,63})["']?:[ ]+"""
+)
+# options and names whose value is no secret itself
+_NO_VALUE = ("-stdin", "-file")
 _VALUE = (
     r"""\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
     r"""|"(?:[^"\\]|\\[\s\S])*"?|'[^']*'?|[^\s;&|'",]+"""
 )
 # "NAME": "value" in JSON
 _MEMBER = r""""([A-Za-z_][A-Za-z0-9_]*)"(\s*:\s*)("(?:[^"\\]|\\[\s\S])*"?)"""
-# the password in scheme://user:password@host, and the token in https://token@host
-_LOGIN = r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)"
-_BEARER = r"(?i)\b(https?://)([^/:@\s]+)(?=@)"
-# parameters of signed URLs, as blob stores make them: the URL alone gives access
-_SIGNED = (
-    r"(?i)([?&](?:sig|signature|(?:x-(?:amz|goog)-)?(?:signature|credential|security-token)"
-    r"|(?:access_)?token)=)[^&\s\"'<>]+"
+# Each pattern with what stands in its place.
+_ELSEWHERE = (
+    # the password in scheme://user:password@host, and the token in https://token@host
+    (r"(?<=://)([^/:@\s]*):([^/@\s]+)(?=@)", rf"\1:{HIDDEN}"),
+    (TOKENS, HIDDEN),
+    (r"(?i)\b(https?://)([^/:@\s]+)(?=@)", rf"\1{HIDDEN}"),
+    # parameters of signed URLs, as blob stores make them: the URL alone gives access
+    (
+        r"(?i)([?&](?:sig|signature|(?:x-(?:amz|goog)-)?(?:signature|credential|security-token)"
+        r"|(?:access_)?token)=)[^&\s\"'<>]+",
+        rf"\1{HIDDEN}",
+    ),
+    # headers of HTTP, with the scheme and without
+    (
+        r"(?i)\b(authorization[\"']? *[:=] *[\"']?(?:bearer|basic|token|digest) +)[^\s\"',;]+",
+        rf"\1{HIDDEN}",
+    ),
+    (r"(?i)\b(authorization[\"']? *[:=] *[\"']?|bearer +)[\w.~+/=-]{16,}", rf"\1{HIDDEN}"),
+    # user:password of curl and skopeo, but not the numbers of a user and a group
+    (
+        r"(?<![\w-])((?:--(?:src-|dest-)?creds|--(?:proxy-)?user|-[uU])(?: +|=)[\"']?"
+        r"[^\s:\"']{1,128}:)(?!\d+\b)[^\s\"']+",
+        rf"\1{HIDDEN}",
+    ),
+    (r"\b((?:login|sshpass)\b[^\n;|&]{0,200}? -p +[\"']?)[^\s;&|\"'-][^\s;&|\"']*", rf"\1{HIDDEN}"),
+    # robot accounts of Harbor
+    (r"(\brobot\$[^\s:@/$\"']{1,128}:)[^\s@\"']+", rf"\1{HIDDEN}"),
+    # a login in a file of Docker's
+    (r"(\"auth\" *: *\")[^\"]+", rf"\1{HIDDEN}"),
 )
 
 
@@ -83,9 +114,10 @@ class Secrecy(NamedTuple):
             return text
         for secret in sorted(self.known, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
-        text = re.sub(_MEMBER, self._member, self._settings(text))
-        text = re.sub(_LOGIN, rf"\1:{HIDDEN}", re.sub(TOKENS, HIDDEN, text))
-        return re.sub(_SIGNED, rf"\1{HIDDEN}", re.sub(_BEARER, rf"\1{HIDDEN}", text))
+        text = self._settings(re.sub(_MEMBER, self._member, text))
+        for pattern, shown in _ELSEWHERE:
+            text = re.sub(pattern, shown, text)
+        return text
 
     def _settings(self, text: str) -> str:
         """Hide the values of secret settings, also within another value: Comment=TOKEN=x."""
@@ -94,14 +126,24 @@ class Secrecy(NamedTuple):
         settings, values = re.compile(_SETTING), re.compile(_VALUE)
         while setting := settings.search(text, position):
             position = setting.end()
-            value = values.match(text, position) if self.hides(setting[1]) else None
+            value = values.match(text, position) if self._is_secret(setting) else None
             if value is None:
                 continue
-            if not value[0].startswith(("$", '"$', HIDDEN)):
+            if not value[0].startswith(("$", '"$', HIDDEN, f'"{HIDDEN}')):
                 shown += [text[done:position], HIDDEN]
                 done = value.end()
             position = value.end()
         return "".join([*shown, text[done:]])
+
+    def _is_secret(self, setting: re.Match[str]) -> bool:
+        """Check a match of _SETTING; variables and keys before a colon begin sentences on them."""
+        variable, option, name = setting.groups()
+        if variable is not None:
+            return self.hides(variable)
+        if name is not None and (name.lower() == "key" or (name.isupper() and "-" not in name)):
+            return False
+        told = option or name
+        return self.hides(told.replace("-", "_")) and not told.endswith(_NO_VALUE)
 
     def _member(self, match: re.Match[str]) -> str:
         name, colon, _value = match.groups()

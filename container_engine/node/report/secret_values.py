@@ -15,9 +15,26 @@ if TYPE_CHECKING:
 # signs of a possible secret, to be examined by container_engine/secrecy.py: a setting, a login,
 # and the prefixes of tokens
 _SIGNS = (
-    *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-"),
-    *("AKIA", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "nvapi-", "dckr_", "eyJ", "-----BEGIN "),
+    *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "sk-", "GR1348941"),
+    *(
+        "glpat-",
+        "glrt-",
+        "gldt-",
+        "glcbt-",
+        "glptt-",
+        "glft-",
+        "glsoat-",
+        "gloas-",
+        "npm_",
+        "pypi-",
+    ),
+    *("AKIA", "ASIA", "AIza", "xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "nvapi-"),
+    *("dckr_", "wandb_v1_", "hvs.", "eyJ", "-----BEGIN ", "robot$", '"auth"', " -p "),
 )
+# the same in small letters: headers, and options with a user and a password
+_SMALL_SIGNS = ("authorization", "bearer ", "creds ", "--user ", "--proxy-user ", "-u ")
+# what is between the name of a secret and its value, but for "="
+_BETWEEN = ("--", ": ")
 
 
 def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
@@ -35,9 +52,18 @@ def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
 
 def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
     """Check whether a text has a sign of a secret, or the value of a variable that may be one."""
-    return any(sign in text for sign in _SIGNS) or any(
-        value in text for value in _suspects(plan, node)
+    return (
+        any(sign in text for sign in _SIGNS)
+        or any(sign in text.lower() for sign in _SMALL_SIGNS)
+        or (any(sign in text for sign in _BETWEEN) and _names_secret(text, plan))
+        or any(value in text for value in _suspects(plan, node))
     )
+
+
+def _names_secret(text: str, plan: LaunchPlan) -> bool:
+    """Check whether a text has the name of a secret, perhaps with other characters within."""
+    flat = text.upper().replace("-", "_")
+    return any(stem in flat for stem in secret_stems(plan))
 
 
 def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:

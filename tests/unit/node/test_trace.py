@@ -214,7 +214,21 @@ def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: st
     assert said == known.text("it is of the host")
 
 
-@pytest.mark.parametrize("text", ["A_TOKEN=x1", "see https://me:word@host", "nothing of the kind"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "A_TOKEN=x1",
+            "see https://me:word@host",
+            "nothing of the kind",
+            "x --token x1",
+            "token: x1",
+        ),
+        *("authorization: Basic x1", "BEARER x1234567890123456", "--creds me:x1", "-u me:x1"),
+        *("-U me:x1", "--proxy-user me:x1", "login -p x1", "robot$a+b:x1", '{"auth": "x1"}'),
+        *("--auth-token x1", "Auth-Token: x1"),
+    ],
+)
 def test_settings_and_logins_are_hidden_as_everywhere(text: str) -> None:
     the_plan = plan()
     the_plan["settings"]["secret_variables"] = ["TOKEN"]
