@@ -18,6 +18,7 @@ from container_engine import process
 from container_engine.errors import SiteError, UserError
 from container_engine.images.squashfs import unsquashfs
 from container_engine.model import Excerpt, MisfitError
+from container_engine.slurm_variables import is_read_outside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +33,16 @@ _RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
 
 
 class ImageConfig(NamedTuple):
-    """The configuration of an image. `env` has a PATH. `source` names its files, "" if none."""
+    """The configuration of an image. `env` has a PATH. `source` names its files, "" if none.
+
+    `left_out` are the variables that an image must not set (slurm_variables.is_read_outside).
+    """
 
     env: Mapping[str, str]
     entrypoint: tuple[str, ...] = ()
     workdir: str | None = None
     source: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class _Run(Excerpt):
@@ -71,7 +76,7 @@ def from_document(text: bytes, source: str) -> ImageConfig:
     _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
     pairs = (entry.partition("=") for entry in run.env or ())
     env = {name: value for name, _equals, value in pairs if name}
-    return ImageConfig(_with_path(env), run.entrypoint or (), run.workdir or None, source)
+    return _config(env, run.entrypoint or (), run.workdir or None, source)
 
 
 def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
@@ -87,7 +92,7 @@ def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     workdir, entrypoint = parse_rc(script or "")
     known = bool(variables or workdir or entrypoint)
     source = f"{image_path} (/etc/environment, /etc/rc)" if known else ""
-    return ImageConfig(_with_path(variables), entrypoint, workdir, source)
+    return _config(variables, entrypoint, workdir, source)
 
 
 def parse_environment(text: str) -> dict[str, str]:
@@ -143,6 +148,15 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if quoted else value
 
 
-def _with_path(env: dict[str, str]) -> dict[str, str]:
-    """Add the default PATH if the image has none, as Docker and Podman do."""
-    return env if env.get("PATH") else {**env, "PATH": DEFAULT_PATH}
+def _config(
+    env: Mapping[str, str], entrypoint: tuple[str, ...], workdir: str | None, source: str
+) -> ImageConfig:
+    """Add the default PATH if the image has none, as Docker and Podman do.
+
+    Leave out what would decide where the user's later steps run, or with which images.
+    """
+    own = {name: value for name, value in env.items() if not is_read_outside(name)}
+    if not own.get("PATH"):
+        own["PATH"] = DEFAULT_PATH
+    left_out = tuple(sorted(name for name in env if name not in own))
+    return ImageConfig(own, entrypoint, workdir, source, left_out)

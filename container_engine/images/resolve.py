@@ -102,6 +102,7 @@ def from_file(
         digest=digest,
         content=identity.known_digest(path),
         source=facts.source,
+        left_out=facts.left_out,
     )
     consulted = (path, beside, path + identity.SUFFIX)
     return Resolved(image, notices, consulted, _LONG_PAST if notices else 0)
@@ -127,6 +128,7 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
             workdir=part.workdir or image.workdir,
             source=", ".join(filter(None, (image.source, part.source))),
             passing=image.passing or part.passing,
+            left_out=tuple(sorted({*image.left_out, *part.left_out})),
         )
     return Resolved(
         replace(image, env=env, above=tuple(_part(one.image) for one in above)),

@@ -43,6 +43,7 @@ Image = TypedDict(
         "digest": str | None,
         "content": str,
         "source": str,
+        "left_out": Sequence[str],
         "passing": str,
         "on_nodes": bool,
         "above": Sequence[Part],

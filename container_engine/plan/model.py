@@ -56,6 +56,10 @@ class Image(Model):
     digest: Annotated[str | None, about("of the registry's manifest, sha256:…")] = None
     content: Annotated[str, about("of the SquashFS file, sha256:…; empty: not recorded")] = ""
     source: Annotated[str, about("where env, entrypoint and workdir were read")] = ""
+    left_out: Annotated[
+        tuple[str, ...],
+        about("names of variables of the image that are the user's to set, and are not used"),
+    ] = ()
     passing: Annotated[str, about("a store that goes with the step; empty: the image stays")] = ""
     on_nodes: Annotated[
         bool,

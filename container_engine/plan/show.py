@@ -30,6 +30,7 @@ def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None
             _image_facts(plan),
             plan.image.source or "no image configuration found; using defaults",
         ),
+        *_left_out(plan),
         ("workdir", text(plan.workdir), plan.workdir_from),
         ("file system", "writable" if plan.writable else "read-only", plan.writable_from),
         ("entrypoint", shlex.join(plan.entrypoint) or "none", plan.entrypoint_from),
@@ -77,6 +78,13 @@ def _above(plan: LaunchPlan) -> list[tuple[str, str, str]]:
         rows.append(("image above", part.path, part.origin))
         rows += [("image name", part.name, part.origin)] if part.digest else []
     return rows
+
+
+def _left_out(plan: LaunchPlan) -> list[tuple[str, str, str]]:
+    """Return a row with the variables of the image that are not used, if there are any."""
+    names = ", ".join(plan.image.left_out)
+    why = "read by the engine or by Slurm: only you and environments set them"
+    return [("image says", f"left out: {names}", why)] if names else []
 
 
 def _set(entry: EnvEntry, secrecy: Secrecy) -> str:

@@ -226,6 +226,7 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
         workdir=facts.workdir,
         digest=remote.digest,
         source=facts.source,
+        left_out=facts.left_out,
         passing=NOT_KEPT,
     )
     return Resolved(known, (), ())

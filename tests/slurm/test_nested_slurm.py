@@ -1,5 +1,6 @@
 """com.hooks.slurm: Slurm's programs in the container."""
 
+import json
 import platform
 import re
 from collections.abc import Iterator
@@ -44,6 +45,41 @@ def test_without_the_hook_there_is_no_srun_in_the_container(cluster: Cluster, de
     done = cluster.srun("-N1", f"--environment={demo}", "srun", "true")
     assert done.returncode == 127
     assert "srun: command not found in the container" in done.stderr
+
+
+_OF_AN_IMAGE = {
+    "none": "A=1",
+    "the host": "CE_INHERIT=no",
+    "another environment": "CE_ENVIRONMENT=/tmp/none.toml",
+    "another image": "PYXIS_CONTAINER_IMAGE=/tmp/none.sqsh",
+    "an option of the job": f"{OPTION}=/tmp/none.toml",
+    "its other name": f"{OPTION.removeprefix('SLURM_SPANK_')}=/tmp/none.toml",
+    "other options of srun": "SLURM_MPI_TYPE=nonsense",
+    "its container": "SRUN_CONTAINER=/tmp/none",
+    "where environments are": "EDF_PATH=/tmp/none",
+}
+
+
+@pytest.mark.parametrize("said", _OF_AN_IMAGE.values(), ids=list(_OF_AN_IMAGE))
+def test_an_image_does_not_say_where_later_steps_run(
+    cluster: Cluster, shared: Path, said: str
+) -> None:
+    image = shared / "i.sqsh"
+    image.write_bytes(cluster.image("demo").read_bytes())
+    Path(f"{image}.json").write_text(json.dumps({"config": {"Env": [said, "MINE=1"]}}))
+    edf = cluster.edf(f'image = "{image}"\n{HOOK}', image=None)
+    script = shared / "job.sh"
+    name = said.partition("=")[0]
+    script.write_text(
+        f"#!/bin/sh\nsrun -n1 sh -c '. /etc/os-release; echo $ID; echo ${{{name}}};"
+        ' exec srun --overlap -n1 sh -c ". /etc/os-release; echo \\$ID \\$MINE"\'\n'
+    )
+    done = batch(cluster, f"--environment={edf}", f"--output={shared}/out", str(script))
+    out = (shared / "out").read_text()
+    assert done.returncode == 0, out
+    first, value, last = out.splitlines()
+    assert (first, last) == ("ce-demo", "ce-demo 1"), out
+    assert value != said.partition("=")[2] or name == "A"
 
 
 @pytest.mark.parametrize("image", ["demo", "busybox"])

@@ -100,7 +100,8 @@ def _sources(
     else:
         value = image.env.get(name)
         where = f", {image.source}" if image.source else ""
-        yield f"image: {'not set' if value is None else shown(value)}{where}"
+        unset = "set, but not used" if name in image.left_out else "not set"
+        yield f"image: {unset if value is None else shown(value)}{where}"
     host = context.env.get(name)
     if host is None:
         yield "host: not set here"

@@ -16,7 +16,7 @@ from container_engine.images.image_config import (
     parse_environment,
     parse_rc,
 )
-from container_engine.images.resolve import from_file, refuse_bare_file
+from container_engine.images.resolve import from_file, refuse_bare_file, stacked
 from tests.unit import squashfs
 
 # as enroot writes it
@@ -163,6 +163,45 @@ def test_any_other_start_script_is_ignored() -> None:
 def test_a_nul_that_would_end_a_string_of_ours_is_refused(run: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"^i\.sqsh\.json: a NUL character in a variable, "):
         from_document(json.dumps({"config": run}).encode(), "i.sqsh.json")
+
+
+_THEIRS = (
+    *("CE_INHERIT", "CE_ENVIRONMENT", "CE_HOST_PATH", "EDF_PATH", "EDF_IMAGESTORE", "CE_PULL"),
+    *("PYXIS_CONTAINER_IMAGE", "ENROOT_CONFIG_PATH", "SPANK_X", "SLURM_CONF", "SLURMD_NODENAME"),
+    *("SBATCH_PARTITION", "SALLOC_ACCOUNT", "SRUN_CONTAINER", "SQUEUE_FORMAT", "SCANCEL_USER"),
+    *("SINFO_FORMAT", "SACCT_FORMAT", "SBCAST_FORCE", "SCONTROL_ALL", "SPRIO_FORMAT"),
+    *("SLURM_SPANK__SLURM_SPANK_OPTION_container_engine_environment", "PMI_RANK", "SCRATCH"),
+    *("_SLURM_SPANK_OPTION_container_engine_container_image", "CONTAINERS_REGISTRIES_CONF"),
+    *("REGISTRY_AUTH_FILE", "CONTAINER_HOST", "PMIX_RANK"),
+)
+
+
+@pytest.mark.parametrize("name", _THEIRS)
+def test_what_decides_where_later_steps_run_is_no_images_to_say(image: Path, name: str) -> None:
+    Path(f"{image}.json").write_text(json.dumps({"config": {"Env": ["A=1", f"{name}=no"]}}))
+    found = from_file("i", str(image), os.environ).image
+    assert (found.env, found.left_out) == ({"A": "1", "PATH": DEFAULT_PATH}, (name,))
+
+
+def test_nor_is_it_a_file_in_an_images(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    need_tool("mksquashfs")
+    need_tool("unsquashfs")
+    files = {"etc/environment": "EDF_PATH=/evil\nexport CE_INHERIT='no'\nA=1\n"}
+    below = squashfs.make(tmp_path / "i.sqsh", files)
+    above = squashfs.make(tmp_path / "j.sqsh", {"etc/environment": "SBATCH_X=1\nEDF_PATH=/y\n"})
+    parts = [from_file("i", str(path), os.environ) for path in (below, above)]
+    found = stacked(parts).image
+    assert found.env == {"A": "1", "PATH": DEFAULT_PATH}
+    assert found.left_out == ("CE_INHERIT", "EDF_PATH", "SBATCH_X")
+
+
+@pytest.mark.parametrize(
+    "name", ["PMIX_MCA_psec", "SLIRP", "SCE_X", "OMPI_MCA_plm", "CUDA_HOME", "SRUNNER", "XEDF_A"]
+)
+def test_other_variables_are_an_images(image: Path, name: str) -> None:
+    Path(f"{image}.json").write_text(json.dumps({"config": {"Env": [f"{name}=1"]}}))
+    found = from_file("i", str(image), os.environ).image
+    assert (found.env, found.left_out) == ({name: "1", "PATH": DEFAULT_PATH}, ())
 
 
 def test_a_variable_without_a_name_is_no_instruction_to_the_plugin() -> None:

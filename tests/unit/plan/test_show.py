@@ -1,5 +1,7 @@
 """A plan as the user sees it."""
 
+import re
+
 from msgspec.structs import replace
 
 from container_engine.edf.model import Mount
@@ -41,6 +43,15 @@ def test_a_plan_reads_as_a_table_with_reasons() -> None:
     )
     assert outcome.plan is not None
     assert show(outcome.plan) == EXPECTED
+
+
+def test_variables_that_an_image_must_not_set_are_named() -> None:
+    outcome = built(edf())
+    assert outcome.plan is not None
+    image = replace(outcome.plan.image, left_out=("CE_INHERIT", "EDF_PATH"))
+    shown = show(replace(outcome.plan, image=image))
+    why = "read by the engine or by Slurm: only you and environments set them"
+    assert re.search(f"^ +left out: CE_INHERIT, EDF_PATH +# {why}$", shown, re.MULTILINE), shown
 
 
 def test_secrets_are_not_shown_but_where_they_come_from_is() -> None:
