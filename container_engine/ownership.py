@@ -56,6 +56,13 @@ def of_engine() -> frozenset[int]:
     return frozenset((0, os.stat(__file__).st_uid))
 
 
+def looked_at(path: str) -> dict[str, None]:
+    """Return the aspects (node/file_signatures.py) of files on which `distrust` depends."""
+    real = os.path.realpath(path)
+    above = [f"o{real[:at] or '/'}" for at, letter in enumerate(real) if letter == "/"]
+    return dict.fromkeys((f"f{path}", f"r{path}", f"o{__file__}", *above))
+
+
 def distrust(path: str) -> Distrust | None:
     """Return the fault of a file, which may be a symlink, and of the directories above it.
 

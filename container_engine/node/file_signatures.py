@@ -2,7 +2,8 @@
 
 An aspect of a file is a letter and a path; the letter says which changes matter. "f": the content
 of the file or directory. "p": which file is there and how it is mounted, for sources of mounts.
-"e": whether the path exists and its type. "r": where the path leads through symlinks. The program
+"e": whether the path exists and its type. "d": which device it is and whether this user may open
+it. "o": who owns it and may change it. "r": where the path leads through symlinks. The program
 ce-node computes the same signatures (spank_plugin/node/start_memo.c).
 """
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
-# The kernel does not update the times of these directories when their content changes.
-_OF_KERNEL = ("/proc/", "/sys/", "/dev/pts/")
+# The kernel does not update the times of these directories when their content changes, or each
+# process has one of its own.
+_OF_KERNEL = ("/proc/", "/sys/", "/dev/pts/", "/dev/fd/")
 
 
 def signature(aspect: str, real: Callable[[str], str] = os.path.realpath) -> str:
@@ -41,6 +43,14 @@ def signature(aspect: str, real: Callable[[str], str] = os.path.realpath) -> str
             )
         if kind == "r":
             return real(path)
+        if kind == "o":
+            return f"{found.st_uid} {found.st_mode:o}"
+        if kind == "d":
+            may = [os.access(path, right) for right in (os.R_OK, os.W_OK)]
+            return (
+                f"{found.st_dev} {found.st_ino} {found.st_mode:o} {found.st_rdev}"
+                f" {may[0]:d} {may[1]:d}"
+            )
         flags = os.statvfs(path).f_flag & _MOUNT_FLAGS
     except OSError as error:
         return f"errno {error.errno}{_of_link(path)}"

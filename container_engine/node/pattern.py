@@ -36,6 +36,21 @@ def expand(path: str, queries: Queries = _NODE) -> list[str]:
     return sorted(found, key=natural)
 
 
+def aspects_of(path: str) -> dict[str, None]:
+    """Return the aspects (file_signatures.py) of all paths on which matching a pattern depends."""
+    asked: dict[str, None] = {}
+
+    def exists(found: str) -> bool:
+        asked[f"p{found}"] = None
+        return os.path.lexists(found)
+
+    def names(directory: str) -> list[str]:
+        asked[f"f{directory}"] = None
+        return os.listdir(directory)
+
+    return asked | dict.fromkeys(map("p".__add__, expand(path, (exists, names))))
+
+
 def _step(start: str, part: str, queries: Queries) -> list[str]:
     exists, names_of = queries
     prefix = start if start in ("", "/") else start + "/"

@@ -418,7 +418,7 @@ static int find_own_memo(struct start *start)
 	start->memo_text = ce_read_own(directory, name, geteuid(), CE_START_MOST, &size);
 	if (start->memo_text == NULL || ce_start_read(start->memo_text, size, &start->own) < 0)
 		return -1;
-	return ce_start_suits(&start->own, &wanted) ? 0 : -1;
+	return ce_start_suits(&start->own, &wanted) ? ce_start_enter_port(&start->own, &start->env) : -1;
 }
 
 /* Return 0 if an earlier step has left a memo with which this one can start its container, and the site has

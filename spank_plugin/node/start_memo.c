@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "step_port.h"
 #include "user_names.h"
 
-#define MAGIC "container-engine start memo 2\n"
+#define MAGIC "container-engine start memo 3\n"
 #define NAME_BEGINS "sha256-" /* of an image in a store */
 #define BOOT "/proc/sys/kernel/random/boot_id"
 
@@ -57,7 +58,15 @@ int ce_own_starts(const char *temporary, uid_t uid)
 
 /* ---- its fields -------------------------------------------------------------------------------- */
 
-int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
+/* Take bytes that a step may change: those of `text`, which the fields are of. */
+static char *take_own_bytes(struct ce_fields *fields, char *text, size_t *size)
+{
+	const char *bytes = ce_take_bytes(fields, size);
+
+	return *size > 0 ? text + (bytes - text) : text;
+}
+
+int ce_start_read(char *text, size_t size, struct ce_start_memo *memo)
 {
 	struct ce_fields fields;
 
@@ -68,15 +77,16 @@ int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo)
 	memo->boot = ce_take(&fields);
 	memo->ids = ce_take(&fields);
 	memo->names = ce_take_bytes(&fields, &memo->names_size);
-	memo->variables = ce_take_table(&fields, 1);
+	memo->variables = ce_take_table(&fields, 2);
 	memo->plan = ce_take(&fields);
 	memo->aspects = ce_take_table(&fields, 2);
-	memo->specification = ce_take_bytes(&fields, &memo->specification_size);
-	memo->block = ce_take_bytes(&fields, &memo->block_size);
-	memo->records = ce_take_bytes(&fields, &memo->records_size);
+	memo->specification = take_own_bytes(&fields, text, &memo->specification_size);
+	memo->block = take_own_bytes(&fields, text, &memo->block_size);
+	memo->records = take_own_bytes(&fields, text, &memo->records_size);
 	memo->workdir = ce_take(&fields);
 	memo->timeout_ms = ce_take_number(&fields);
 	memo->uses = ce_take_table(&fields, 2);
+	memo->ports = ce_take_table(&fields, 1);
 	ce_step_read(&fields, &memo->step);
 	return ce_is_next(&fields, "end") && fields.next == fields.end ? 0 : -1;
 }
@@ -94,6 +104,15 @@ static int print_signature(char kind, const char *path, char now[SIGNATURE])
 	if (kind == 'r')
 		return realpath(path, now) != NULL ? 0 : -1;
 	unsigned long long device = found.st_dev, inode = found.st_ino;
+	if (kind == 'o') {
+		snprintf(now, SIGNATURE, "%u %o", (unsigned)found.st_uid, (unsigned)found.st_mode);
+		return 0;
+	}
+	if (kind == 'd') {
+		snprintf(now, SIGNATURE, "%llu %llu %o %llu %d %d", device, inode, (unsigned)found.st_mode,
+			 (unsigned long long)found.st_rdev, access(path, R_OK) == 0, access(path, W_OK) == 0);
+		return 0;
+	}
 	if (kind == 'f') {
 		snprintf(now, SIGNATURE, "%llu %llu %o %lld %lld %lld", device, inode,
 			 (unsigned)found.st_mode, (long long)found.st_size, ce_in_ns(found.st_mtim),
@@ -130,7 +149,7 @@ static int is_unchanged(const char *aspect, const char *signature)
 {
 	char now[SIGNATURE];
 
-	if (aspect[0] == '\0' || strchr("fper", aspect[0]) == NULL || aspect[1] != '/')
+	if (aspect[0] == '\0' || strchr("fpedor", aspect[0]) == NULL || aspect[1] != '/')
 		return 0;
 	if (print_signature(aspect[0], aspect + 1, now) < 0)
 		print_absent(aspect + 1, errno, now);
@@ -147,13 +166,19 @@ static int are_aspects_unchanged(struct ce_fields aspects)
 	return 1;
 }
 
+/* Return whether a variable, NULL if it is unset, is in the state that a memo has. */
+static int is_in_state(const char *now, const char *state)
+{
+	if (now == NULL)
+		return strcmp(state, "-") == 0;
+	return strcmp(state, "+") == 0 || (state[0] == '=' && strcmp(state + 1, now) == 0);
+}
+
 static int are_variables_unchanged(struct ce_fields variables, const struct ce_step_env *env)
 {
-	if (ce_take_number(&variables) != CE_START_VARIABLES)
-		return 0;
-	for (int i = 0; i < CE_START_VARIABLES; i++) {
-		const char *value = ce_take(&variables), *now = ce_step_variable(env, ce_start_variables[i]);
-		if (now == NULL ? strcmp(value, "-") != 0 : value[0] != '=' || strcmp(value + 1, now) != 0)
+	for (long long left = ce_take_number(&variables); left > 0; left--) {
+		const char *now = ce_step_variable(env, ce_take(&variables)), *state = ce_take(&variables);
+		if (!is_in_state(now, state))
 			return 0;
 	}
 	return 1;
@@ -210,6 +235,42 @@ int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wante
 	       are_variables_unchanged(memo->variables, wanted->env) &&
 	       ce_step_suits(&memo->step, wanted->env) && are_aspects_unchanged(memo->aspects) &&
 	       are_names_unchanged(memo);
+}
+
+/* ---- the port ---------------------------------------------------------------------------------- */
+
+/* Write a port at a place, the letter of a text and an offset. Return 0, or -1 if it is not a place. */
+static int enter_port(struct ce_start_memo *memo, const char *place, const char port[CE_PORT_DIGITS])
+{
+	const char *offset = place + (*place != '\0');
+
+	if (!ce_is_number(offset) || strlen(offset) > DIGITS)
+		return -1;
+	switch (*place) {
+	case 's':
+		return ce_step_port_enter(port, memo->specification, memo->specification_size, atoll(offset));
+	case 'b':
+		return ce_step_port_enter(port, memo->block, memo->block_size, atoll(offset));
+	case 'r':
+		return ce_step_port_enter(port, memo->records, memo->records_size, atoll(offset));
+	default:
+		return -1;
+	}
+}
+
+int ce_start_enter_port(struct ce_start_memo *memo, const struct ce_step_env *env)
+{
+	struct ce_fields ports = memo->ports;
+	char port[CE_PORT_DIGITS];
+	long long left = ce_take_number(&ports);
+
+	if (left > 0 && ce_step_port(env, port) < 0)
+		return -1;
+	for (; left > 0; left--) {
+		if (enter_port(memo, ce_take(&ports), port) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 /* ---- images in use ----------------------------------------------------------------------------- */

@@ -4,12 +4,14 @@
  *
  * Its fields (common/memo_file.h): version of the engine, its prefix, the node's host name and boot, the
  * ids of the user, the group and the other groups, their names as ce-user prints them, or nothing if
- * /etc/passwd and /etc/group have them (number of bytes, and the bytes), number of variables and of each
- * "=" with the value, or "-", the plan, number of the aspects of files that the start depended on and
- * of each the aspect and the signature, the guard's specification, the environment of the
- * container's first process, the records of the tasks' environment, working directory, the time in
- * milliseconds that a start may take, number of images whose use is recorded in a store, with the directory
- * and the target of each record, the fields of step_memo.h, and the word "end".
+ * /etc/passwd and /etc/group have them (number of bytes, and the bytes), number of the step's variables that
+ * the launcher asked for and of each its name and "=" with the value, "+" for any value, or "-", the plan,
+ * number of the aspects of files that the start depended on and of each the aspect and the signature, the
+ * guard's specification, the environment of the container's first process, the records of the tasks'
+ * environment, working directory, the time in milliseconds that a start may take, number of images whose use
+ * is recorded in a store, with the directory and the target of each record, number of places where the step's
+ * port is (step_port.h) and of each "s", "b" or "r", for specification, first process or records, with the
+ * offset in that text, the fields of step_memo.h, and the word "end".
  *
  * container_engine/node/file_signatures.py says what an aspect is. A signature describes the state of a file,
  * or its absence.
@@ -24,7 +26,8 @@
 
 enum { CE_START_VARIABLES = 4, CE_START_NAME = 32, CE_START_MOST = 1 << 20 };
 
-/* The step's variables that a start depends on (`of_launchers` in node/container/environment.py). */
+/* The step's variables by whose values memos have names, since most starts depend on them (`of_launchers` in
+ * node/container/environment.py). All others that a start depends on are in its memo. */
 extern const char *const ce_start_variables[CE_START_VARIABLES];
 
 /* A start for which a memo is looked for. */
@@ -35,8 +38,8 @@ struct ce_start_wanted {
 
 struct ce_start_memo {
 	const char *prefix, *host, *boot, *ids, *names, *plan, *workdir;
-	struct ce_fields variables, aspects, uses;
-	const char *specification, *block, *records;
+	struct ce_fields variables, aspects, uses, ports;
+	char *specification, *block, *records;
 	size_t names_size, specification_size, block_size, records_size;
 	long long timeout_ms;
 	struct ce_step_memo step;
@@ -55,11 +58,15 @@ int ce_own_starts(const char *temporary, uid_t uid);
 
 /* Read a memo of this size, with a NUL after it, into which *memo then points. Return 0, or -1 if it is of
  * another version or anything in it is doubtful. */
-int ce_start_read(const char *text, size_t size, struct ce_start_memo *memo);
+int ce_start_read(char *text, size_t size, struct ce_start_memo *memo);
 
 /* Return whether the memo is of such a start, by this user since the node's last boot, and nothing that its
  * launcher looked at has changed. */
 int ce_start_suits(const struct ce_start_memo *memo, const struct ce_start_wanted *wanted);
+
+/* Write the port of this step where the memo has that of the step that left it. Return 0, or -1 if the
+ * launcher has to start the container. */
+int ce_start_enter_port(struct ce_start_memo *memo, const struct ce_step_env *env);
 
 /* Record in the images' stores that this step uses them, on the first node of the step, as
  * container_engine/node/start/image_in_use.py does. Return 0, or -1 if the launcher has to do it. */

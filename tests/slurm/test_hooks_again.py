@@ -12,10 +12,12 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 
+from container_engine.node import step_port
 from tests.integration.libraries import build
 from tests.memo_file import fields_of, write_fields
 from tests.slurm.cluster import ALICE
@@ -305,7 +307,7 @@ def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> N
     )
     assert (done.stdout, is_python) == ("/mine:/own\n", True)
     assert site.is_python("--export=ALL,LD_LIBRARY_PATH=/own")
-    assert not site.is_python()
+    site.know()
 
 
 def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: Site) -> None:
@@ -339,3 +341,141 @@ def test_hooks_that_have_something_to_say_or_to_ask_are_always_pythons(
 ) -> None:
     site.hook(_HOOK + more)
     assert [site.is_python() for _ in range(4)] == [True] * 4
+
+
+# ---- devices, and torch.distributed ------------------------------------------------------------
+
+_MASTER = "echo $WORLD_SIZE $RANK $MASTER_ADDR $MASTER_PORT $SLURM_JOB_ID $SLURM_STEP_ID"
+
+
+class Gpus:
+    """A node with a CDI file, as of a driver, and an environment with it and the hook pytorch."""
+
+    def __init__(self, node: Node, image: Path) -> None:
+        self.node, self.directory = node, node.directory
+        # CDI files in a place that others may write are not trusted
+        self.directory.chmod(0o755)
+        (self.directory / "driver").mkdir()
+        (self.directory / "cdi").mkdir()
+        self.library = build(self.directory / "driver/libgpu.so.1.2", "libgpu.so.1")
+        self.device = self.directory / "gpu0"
+        os.mknod(self.device, 0o20666, os.makedev(1, 3))
+        self.device.chmod(0o666)
+        self.file = self.directory / "cdi/gpu.json"
+        self.write("first")
+        node.configure(f'cdi_dirs = ["{self.directory}/cdi"]\n')
+        text = f'image = "{image}"\ndevices = ["example.com/gpu=all"]\n'
+        text += '[annotations]\ncom.hooks.pytorch.enabled = "true"\n'
+        self.edf = node.cluster.edf(text, image=None)
+
+    def write(self, value: str) -> None:
+        target = "/usr/lib/libgpu.so.1.2"
+        edits = {
+            "env": [f"DRIVER={value}"],
+            "deviceNodes": [{"path": "/dev/gpu0", "hostPath": str(self.device)}],
+            "mounts": [
+                {"hostPath": str(self.library), "containerPath": target, "options": ["ro"]},
+                {"hostPath": "/run/of-no-daemon", "containerPath": "/run/of-no-daemon"},
+            ],
+        }
+        devices = [{"name": "all", "containerEdits": edits}]
+        spec = {"cdiVersion": "0.6.0", "kind": "example.com/gpu", "devices": devices}
+        self.file.write_text(json.dumps(spec))
+        time.sleep(_SETTLED_S)
+
+    def step(self, script: str, *argv: str) -> tuple[list[str], bool]:
+        """Run a step of this shell script. Return the lines of its output, and if it was Python."""
+        words = (*argv, f"--environment={self.edf}", "sh", "-c", script)
+        done, is_python = self.node.srun(*words)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout.splitlines(), is_python
+
+    def know(self, *argv: str) -> None:
+        """Start until the next such step starts no Python."""
+        for _ in range(8):
+            if not self.step("true", *argv)[1]:
+                return
+            time.sleep(_SETTLED_S)
+        raise AssertionError("Python at each start")
+
+
+@pytest.fixture
+def gpus(node: Node, cluster: Cluster) -> Gpus:
+    return Gpus(node, cluster.image("debian"))
+
+
+def test_devices_and_their_libraries_are_the_same_without_python(gpus: Gpus) -> None:
+    script = f"{_ALL}; sha256sum /etc/ld.so.cache; ls -l /usr/lib/libgpu*; stat -c %t:%T /dev/gpu0"
+    script = script.replace("-e ^_=", "-e ^_= -e MASTER_PORT")
+    first, is_python = gpus.step(script)
+    assert is_python
+    assert "DRIVER=first" in first
+    assert any("/usr/lib/libgpu.so.1 " in f"{line} " for line in first)
+    gpus.know()
+    again, is_python = gpus.step(script)
+    assert not is_python
+    assert again == first
+
+
+def test_each_step_has_a_port_of_its_own_for_torch_without_python(gpus: Gpus) -> None:
+    gpus.know("-n2")
+    ports = set()
+    for _ in range(3):
+        lines, is_python = gpus.step(_MASTER, "-n2")
+        assert not is_python
+        assert [line.split()[:3] for line in sorted(lines)] == [["2", "0", "n1"], ["2", "1", "n1"]]
+        [(port, job, step)] = {tuple(line.split()[3:]) for line in lines}
+        assert port == step_port.of_step({"SLURM_JOB_ID": job, "SLURM_STEP_ID": step})
+        ports.add(port)
+    assert len(ports) == 3
+
+
+def test_another_number_of_tasks_starts_python(gpus: Gpus) -> None:
+    gpus.know("-n2")
+    lines, is_python = gpus.step("echo $WORLD_SIZE", "-n3")
+    assert (lines, is_python) == (["3"] * 3, True)
+    lines, is_python = gpus.step("echo $WORLD_SIZE", "-n3")
+    assert (lines, is_python) == (["3"] * 3, False)
+
+
+def test_another_master_starts_python(gpus: Gpus, cluster: Cluster) -> None:
+    gpus.know("-n2")
+    argv = (f"--environment={gpus.edf}", "sh", "-c", "echo $MASTER_ADDR $WORLD_SIZE")
+    for nodes in "n1,n2", "n2":
+        count = str(len(nodes.split(",")))
+        done = cluster.srun("-w", nodes, f"-N{count}", "-n2", *argv)
+        assert done.stdout.splitlines() == [f"{nodes[:2]} 2"] * 2, done.stderr
+
+
+def test_a_cdi_file_that_changes_starts_python(gpus: Gpus) -> None:
+    gpus.know()
+    gpus.write("other")
+    lines, is_python = gpus.step("echo $DRIVER")
+    assert (lines, is_python) == (["other"], True)
+
+
+def test_another_driver_starts_python(gpus: Gpus) -> None:
+    gpus.know()
+    (gpus.directory / "new").mkdir()
+    build(gpus.directory / "new/libgpu.so.1.2", "libgpu.so.1", symbol="new")
+    (gpus.directory / "new/libgpu.so.1.2").rename(gpus.library)
+    wanted = gpus.library.read_bytes()
+    lines, is_python = gpus.step("sha256sum < /usr/lib/libgpu.so.1.2")
+    assert (lines, is_python) == ([f"{sha256(wanted).hexdigest()}  -"], True)
+
+
+def test_a_device_of_cdi_that_is_another_one_starts_python(gpus: Gpus) -> None:
+    gpus.know()
+    gpus.device.unlink()
+    os.mknod(gpus.device, 0o20666, os.makedev(1, 5))
+    gpus.device.chmod(0o666)
+    lines, is_python = gpus.step("stat -c %t:%T /dev/gpu0")
+    assert (lines, is_python) == (["1:5"], True)
+
+
+def test_a_device_of_cdi_that_is_gone_is_explained_as_ever(gpus: Gpus) -> None:
+    gpus.know()
+    gpus.device.unlink()
+    done, is_python = gpus.node.srun(f"--environment={gpus.edf}", "true")
+    assert (done.returncode, is_python) == (125, True)
+    assert f"device node '{gpus.device}': No such file or directory" in done.stderr

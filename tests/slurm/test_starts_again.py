@@ -162,8 +162,9 @@ def test_a_user_whom_no_file_of_the_node_names_starts_without_python(
         "[env]\nA = 'b c'\nGONE = ''\n",
         "[annotations]\ncom.ce.root_remap = 'true'\n",
         "mounts = ['/usr/share:/there:ro', '/not/there:/x:nofail']\n",
+        "devices = ['/dev/null', '/dev/full']\n",
     ],
-    ids=["nothing", "read-only", "variables", "root", "mounts"],
+    ids=["nothing", "read-only", "variables", "root", "mounts", "devices"],
 )
 def test_the_container_is_the_same_without_python(node: Node, text: str) -> None:
     image = node.image()
@@ -324,12 +325,11 @@ def test_a_memo_that_is_not_what_it_was_is_not_used(node: Node, damage: str) -> 
     "text",
     [
         "startup = ['true']\n",
-        "devices = ['/dev/null']\n",
         "workdir = '${SLURM_JOB_ID:+/}'\n",
         "[annotations]\ncom.ce.start = 'podman'\n",
         "[annotations]\ncom.hooks.slurm.enabled = 'true'\n",
     ],
-    ids=["startup", "devices", "deferred", "podman", "hook"],
+    ids=["startup", "deferred", "podman", "hook"],
 )
 def test_a_start_that_asks_the_node_is_always_pythons(node: Node, text: str) -> None:
     edf = node.cluster.edf(text)

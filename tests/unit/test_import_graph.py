@@ -51,7 +51,10 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("container", "memo_fields"),
         ("report",),
         ("hook_conditions", "plan_json"),
-        ("pattern", "plan_types", "node_name", "file_signatures", "memo_directory"),
+        (
+            *("pattern", "plan_types", "node_name", "file_signatures", "memo_directory"),
+            *("asked_variables", "step_port"),
+        ),
     ),
     "container_engine.images": (
         ("importing", "building", "saving", "scanning", "details", "podman_storage"),

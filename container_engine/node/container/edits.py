@@ -23,7 +23,9 @@ class HookEdits:
     hook that requests it, and `cdi_if_there` those that a node may lack. `warnings` are lines for
     the user. `brought` maps each target of a mount of a CDI device to its source, `links` maps
     further names for what such devices bring to the targets of these symlinks, and `searched` are
-    directories in which they have libraries. `lacks` are the reasons why the container cannot
+    directories in which they have libraries. `asked` are the aspects (file_signatures.py) of the
+    node's files on which devices depend. `port` is a port that was made from the numbers of job and
+    step (step_port.py), "" for none. `lacks` are the reasons why the container cannot
     start, each with the name of the hook, or "" for a CDI device of the environment.
     """
 
@@ -43,6 +45,8 @@ class HookEdits:
         self.brought: dict[str, str] = {}
         self.searched: list[str] = []
         self.links: dict[str, str] = {}
+        self.asked: dict[str, None] = {}
+        self.port = ""
         self.tree: list[Mapping[str, Any]] = []
         self.warnings: list[str] = []
         self.lacks: list[tuple[str, LaunchError]] = []
@@ -68,7 +72,9 @@ class HookEdits:
         for name, directories in self.prepend.items():
             if name in edf and edf[name] is None:
                 continue
-            base = merged.get(name) if name in merged else image.get(name, node.get(name))
+            # the step is asked last: what it says is then a condition of doing the same again
+            known = next((some for some in (merged, image) if name in some), node)
+            base = known.get(name)
             merged[name] = join_path(directories, base or "")
         return merged
 

@@ -64,6 +64,7 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
     except LaunchError as error:
         edits.lacks.append(("", error))
         return
+    edits.asked |= registry.asked
     used: dict[str, None] = {}
     for name, origin in names.items():
         try:
@@ -137,6 +138,7 @@ def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookE
     outside = node.get("hostPath") or inside
     if ":" in inside or ":" in outside:
         raise _refused(device, origin, "Podman does not accept a device with a colon in its path")
+    edits.asked[f"d{outside}"] = None
     try:
         mode = os.stat(outside).st_mode
     except OSError as error:
@@ -155,6 +157,7 @@ def _add_mount(entry: Mapping[str, Any], device: Device, origin: str, edits: Hoo
         mount = NodeMount("tmpfs", "tmpfs", target, options)
     else:
         source = entry["hostPath"]
+        edits.asked[f"p{source}"] = None
         if not os.path.exists(source):
             if source.startswith(OF_DAEMONS):
                 return

@@ -11,7 +11,7 @@ import stat
 
 from container_engine.errors import LaunchError
 from container_engine.node.plan_json import parse_json
-from container_engine.ownership import distrust, fault
+from container_engine.ownership import distrust, fault, looked_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,14 +102,16 @@ class Device:
 class Registry:
     """All devices of some directories; a later directory takes precedence over an earlier one.
 
-    Raise LaunchError for any file that is not trusted or valid: it might have the wanted device.
+    `asked` are the aspects (file_signatures.py) of what was looked at. Raise LaunchError for any
+    file that is not trusted or valid: it might have the wanted device.
     """
 
     def __init__(self, places: Sequence[Directory]) -> None:
         self.places = places
+        self.asked: dict[str, None] = {}
         self._devices: dict[str, Device] = {}
         for place in places:
-            self._devices.update(_read_directory(place))
+            self._devices.update(_read_directory(place, self.asked))
 
     def find(self, name: str) -> Device | None:
         return self._devices.get(name)
@@ -118,7 +120,8 @@ class Registry:
         return sorted(self._devices)
 
 
-def _read_directory(place: Directory) -> dict[str, Device]:
+def _read_directory(place: Directory, asked: dict[str, None]) -> dict[str, Device]:
+    asked |= looked_at(place.path)
     try:
         names = sorted(os.listdir(place.path))
     except FileNotFoundError:
@@ -131,6 +134,7 @@ def _read_directory(place: Directory) -> dict[str, Device]:
     devices: dict[str, Device] = {}
     for name in names:
         if name.endswith((".json", ".yaml", ".yml")):
+            asked |= looked_at(f"{place.path}/{name}")
             for device in read_file(f"{place.path}/{name}", place):
                 other = devices.setdefault(device.name, device)
                 if other is not device:

@@ -12,7 +12,7 @@ from container_engine.errors import LaunchError
 from container_engine.node.devices import cdi, nvidia_variables
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.devices.nvidia_variables import CAPABILITIES, KIND, VISIBLE
-from container_engine.node.pattern import expand, is_device
+from container_engine.node.pattern import aspects_of, expand, is_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +58,11 @@ def add(
     No CDI device is added of a kind from which the environment or a hook already names one.
     """
     wanted = plan["settings"].get("devices_if_there", ())
-    paths = [path for pattern in wanted if pattern.startswith("/") for path in expand(pattern)]
-    for path in paths:
+    patterns = [pattern for pattern in wanted if pattern.startswith("/")]
+    for pattern in patterns:
+        edits.asked |= aspects_of(pattern)
+    for path in (path for pattern in patterns for path in expand(pattern)):
+        edits.asked[f"d{path}"] = None
         if path not in edits.devices and is_device(path) and _opens(path):
             edits.devices.append(path)
     offers = [_Offer([name], hook) for name, hook in edits.cdi_if_there.items()]
@@ -73,7 +76,10 @@ def add(
     except LaunchError as error:
         edits.warnings.extend(dict.fromkeys(offer.unreadable(error) for offer in offers))
         return
-    _add_offers(offers, taken, registry, {**node, **plan["image"]["env"], **edf}, edits)
+    edits.asked |= registry.asked
+    known = {**plan["image"]["env"], **edf}
+    found = {n: (known if n in known else node).get(n) for n in (VISIBLE, CAPABILITIES)}
+    _add_offers(offers, taken, registry, found, edits)
 
 
 def _add_offers(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from container_engine.node import step_port
+from container_engine.node.asked_variables import without_record
 from container_engine.node.node_name import expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.plan_types import HookUse, LaunchPlan
-
-# Below Linux's range of ephemeral ports, so that a port is rarely in use.
-_FIRST_PORT, _PORTS = 20000, 10000
-_STEPS_APART = 16
 
 
 def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
@@ -22,10 +20,13 @@ def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: Hoo
     if hook["name"] != "pytorch" or "SLURM_JOB_ID" not in node:
         return
     edits.env |= {
-        "WORLD_SIZE": node.get("SLURM_STEP_NUM_TASKS", node.get("SLURM_NTASKS", "1")),
-        "MASTER_ADDR": first_host(node.get("SLURM_STEP_NODELIST", node.get("SLURM_NODELIST", ""))),
-        "MASTER_PORT": hook["parameters"]["master_port"] or port(node),
+        "WORLD_SIZE": _first(node, ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), "1"),
+        "MASTER_ADDR": first_host(_first(node, ("SLURM_STEP_NODELIST", "SLURM_NODELIST"), "")),
+        "MASTER_PORT": hook["parameters"]["master_port"],
     }
+    if not edits.env["MASTER_PORT"]:
+        edits.port = step_port.of_step(without_record(node))
+        edits.env["MASTER_PORT"] = edits.port
 
 
 def first_host(nodes: str) -> str:
@@ -33,8 +34,6 @@ def first_host(nodes: str) -> str:
     return next(expand(nodes), "")
 
 
-def port(node: Mapping[str, str]) -> str:
-    """Return a port that is the same on all nodes of a step and differs for most other steps."""
-    job, step = (node.get(f"SLURM_{what}_ID", "0") for what in ("JOB", "STEP"))
-    numbers = [int(number) if number.isdecimal() else 0 for number in (job, step)]
-    return str(_FIRST_PORT + (numbers[0] * _STEPS_APART + numbers[1]) % _PORTS)
+def _first(node: Mapping[str, str], names: Sequence[str], otherwise: str) -> str:
+    """Return the first of the variables that is set, and ask for no other."""
+    return next((node[name] for name in names if name in node), otherwise)

@@ -150,7 +150,7 @@ class HooksOnNode:
 
     def repeatable(self) -> Repeatable | None:
         """Return what a repetition of these operations depends on, None if it needs Python."""
-        if self._aspects is None or self._plan["settings"].get("devices_if_there"):
+        if self._aspects is None:
             return None
         from container_engine.node.hooks.repeat import repeatable
 
@@ -162,7 +162,7 @@ class HooksOnNode:
         search = self._settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self._settings:
             image = self._plan["image"]["env"]
-            search = image.get("LD_LIBRARY_PATH", self._node.get("LD_LIBRARY_PATH"))
+            search = (image if "LD_LIBRARY_PATH" in image else self._node).get("LD_LIBRARY_PATH")
         return {
             "session": paths.own,
             "root": paths.at("root"),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from container_engine.errors import LaunchError
     from container_engine.node.container.description import Operation
     from container_engine.node.container.guard import GuardDescriptors
+    from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.kept.container import KeptOnNode
     from container_engine.node.plan_types import LaunchPlan
@@ -106,7 +107,7 @@ class NewContainer:
         os.close(found)
         hooks, kept = self._hooks, self._kept
         changes = self._changes(env.parse_block(block), ((user_ns, *unshared), mount_ns, guard))
-        records = env.encode_records(changes, {} if hooks is None else hooks.per_task)
+        records = self._records(changes)
         end = None if hooks is None else hooks.finish(changes)
 
         def last() -> None:
@@ -120,10 +121,8 @@ class NewContainer:
         if kept is not None:
             made.joinable = kept.directory, block
         elif self._rules is None:
-            repeatable = None if hooks is None else hooks.repeatable()
-            if hooks is None or repeatable is not None:
-                start = (self._workdir, encoded, self._decide_again)
-                made.started = Started(*start, block, records, repeatable)
+            decided = (self._workdir, encoded, self._decide_again)
+            made.started = Started(*decided, block, records, self._repeatable)
         return made
 
     def _start_guard(self, descriptors: GuardDescriptors, encoded: bytes) -> socket:
@@ -137,11 +136,26 @@ class NewContainer:
         kept.close()
         return control
 
-    def _decide_again(self) -> bytes:
-        """Return the specification that another start of this plan has now. Raise LaunchError."""
-        again = NewContainer(self._plan, self._node, self._libexec, trace.Marks(0))
+    def _decide_again(
+        self, node: Mapping[str, str], block: bytes
+    ) -> tuple[bytes, bytes, Repeatable | None]:
+        """Decide as another start of this plan, in a step with these variables; see Started.
+
+        Raise LaunchError.
+        """
+        again = NewContainer(self._plan, node, self._libexec, trace.Marks(0))
         again.decide()
-        return encode(again._operations())
+        specification = encode(again._operations())
+        records = again._records(again._of_tasks(env.parse_block(block)))
+        return specification, records, again._repeatable()
+
+    def _repeatable(self) -> Repeatable | None:
+        """Return what doing the same again depends on, None if it needs Python."""
+        if self._hooks is not None:
+            return self._hooks.repeatable()
+        from container_engine.node.hooks.repeat import Repeatable
+
+        return Repeatable((), None, "")
 
     def abandon(self) -> None:
         """Remove files that hooks have made for the container, after a start that failed."""
@@ -190,11 +204,8 @@ class NewContainer:
         """
         plan, hooks, marks = self._plan, self._hooks, self._marks
         marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
-        made = env.for_tasks(plan, self._settings, self._given, found)
-        # replace the host's PWD: programs trust it if it happens to lead to their directory
-        changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
+        changes = self._of_tasks(found)
         if hooks is not None:
-            changes |= hooks.for_tasks()
             marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
             if hooks.has_services:
                 marks.mark("services")
@@ -204,6 +215,16 @@ class NewContainer:
             place = (*fds[:2], self._workdir)
             changes |= _run_startup(plan, self._node, changes, place, self._libexec)
         return changes
+
+    def _of_tasks(self, found: Mapping[str, str]) -> dict[str, str | None]:
+        """Return the tasks' changes without those of services and start-up steps."""
+        made = env.for_tasks(self._plan, self._settings, self._given, found)
+        # replace the host's PWD: programs trust it if it happens to lead to their directory
+        changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
+        return changes if self._hooks is None else changes | self._hooks.for_tasks()
+
+    def _records(self, changes: Mapping[str, str | None]) -> bytes:
+        return env.encode_records(changes, {} if self._hooks is None else self._hooks.per_task)
 
 
 def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:

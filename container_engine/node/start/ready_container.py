@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.node.hooks.repeat import Repeatable
 
@@ -39,20 +39,22 @@ class ReadyContainer:
 class Started:
     """A start that worked, for its memo (start_memo.py).
 
-    `workdir` is the tasks' working directory, `specification` is what the guard was given; `again`
-    computes it once more, or raises LaunchError. `block` is the environment of the container's
-    first process, `records` are the changes to the tasks' environment. `hooks` has the conditions
-    under which hooks do the same again, None if there are no hooks.
+    `workdir` is the tasks' working directory, `specification` is what the guard was given. `block`
+    is the environment of the container's first process, `records` are the changes to the tasks'
+    environment. `hooks` returns the conditions under which hooks do the same again, and whether
+    they can. `again` decides once more, with the given variables of the step, for a first process
+    with the given environment; it returns specification, records and what `hooks` returns, or
+    raises LaunchError.
     """
 
     def __init__(
         self,
         workdir: str,
         specification: bytes,
-        again: Callable[[], bytes],
+        again: Callable[[Mapping[str, str], bytes], tuple[bytes, bytes, Repeatable | None]],
         block: bytes,
         records: bytes,
-        hooks: Repeatable | None,
+        hooks: Callable[[], Repeatable | None],
     ) -> None:
         self.workdir, self.specification, self.again = workdir, specification, again
         self.block, self.records, self.hooks = block, records, hooks

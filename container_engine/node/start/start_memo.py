@@ -2,8 +2,9 @@
 
 The next step starts no Python: ce-node reads the memo (spank_plugin/node/start_memo.h has the
 format), and becomes the launcher if anything is in doubt. Before the memo is written, all files on
-which the start depends are looked at, and the start is decided a second time: it is remembered only
-if the result is the same and no file has just changed. The memo is for this node and belongs to the
+which the start depends are looked at, and the start is decided a second time, which records the
+variables of the step that it asks for: it is remembered only if the result is the same and no file
+has just changed. The memo is for this node and belongs to the
 user. It cannot give the user any power: users can have the guard do all that it contains.
 """
 
@@ -15,11 +16,13 @@ import pwd
 from binascii import crc32
 
 from container_engine import __version__
+from container_engine.deferred_operators import OF_TASKS
 from container_engine.errors import LaunchError
-from container_engine.node import memo_directory
+from container_engine.node import memo_directory, step_port
+from container_engine.node.asked_variables import AskedVariables, state_of
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import HOSTS_FILES, PATH, SAVE
-from container_engine.node.file_signatures import are_settled, signature
+from container_engine.node.file_signatures import are_settled, is_of_kernel, signature
 from container_engine.node.memo_fields import about_step, data, field, table
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
@@ -29,18 +32,41 @@ from container_engine.private_files import memo_of, publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.hooks.repeat import Repeatable
+    from container_engine.node.plan_types import Device, LaunchPlan
     from container_engine.node.start.ready_container import Started
 
-MAGIC = b"container-engine start memo 2\n"
+MAGIC = b"container-engine start memo 3\n"
 # the most memos of one user, and the most bytes of one, which contains the whole plan
 _MOST, _LONGEST = 16, 1 << 20
 # variables of one step that make hooks apply
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # in a plan: a string that each step must evaluate, and a secret that is new for each launch
 _NOT_AGAIN = ('"var"', '"secret":"')
+# the launcher makes their values, or takes them away (node_name.py)
+_OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
+_PORT = "MASTER_PORT"
+
+
+class _Conditions:
+    """Conditions of a start beside its plan.
+
+    `aspects` are those of files, with their signatures, `names` is what ce-user prints, b"" if
+    files name the user, `variables` are the states of the step's variables, and `ports` are the
+    places of the step's port (step_port.Places).
+    """
+
+    def __init__(
+        self,
+        aspects: Mapping[str, str],
+        names: bytes,
+        variables: Mapping[str, str],
+        ports: Sequence[str],
+    ) -> None:
+        self.aspects, self.names, self.variables = aspects, names, variables
+        self.ports = ports
 
 
 def remember(
@@ -51,19 +77,19 @@ def remember(
     `text` is the plan as it arrived. A memo that cannot be written is not an error.
     """
     try:
-        if not _is_plain(text, plan, node):
+        hooks = started.hooks() if _is_plain(text, plan, node) else None
+        if hooks is None:
             return
         names = b"" if _is_user_from_files() else _names()
-        wanted = _aspects(plan, libexec)
-        if started.hooks is not None:
-            wanted += started.hooks.aspects
-        aspects = {aspect: signature(aspect) for aspect in wanted}
+        aspects = {a: signature(a) for a in (*_aspects(plan, libexec), *hooks.aspects)}
         if not are_settled(aspects):
             return
-        if started.again() != started.specification:
+        found = _decided_again(started, hooks, node)
+        if found is None:
             return
         prefix = os.path.dirname(os.path.dirname(libexec))
-        fields = b"".join(_fields(text, plan, node, prefix, aspects, names, started))
+        conditions = _Conditions(aspects, names, *found)
+        fields = b"".join(_fields(text, plan, prefix, conditions, started, hooks.names))
         memo = memo_of(MAGIC, fields)
         if len(memo) <= _LONGEST:
             publish_private(
@@ -73,18 +99,43 @@ def remember(
         return
 
 
+def _decided_again(
+    started: Started, hooks: Repeatable, node: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]] | None:
+    """Return the step's variables that decide the start, and the places of its port in the texts.
+
+    The port of the step is none of those variables, since it is another one in each step. Return
+    None unless a second decision, with another port, has the same result but for the port. Raise
+    LaunchError, and ValueError or KeyError for a step without numbers.
+    """
+    texts = {"s": started.specification, "b": started.block, "r": started.records}
+    places = step_port.Places(texts, _PORT, hooks.port)
+    aside = step_port.next_step(node) if hooks.port else node
+    port = step_port.of_step(aside) if hooks.port else ""
+    expected = places.with_port(port)
+    variables = AskedVariables(node, aside)
+    specification, records, again = started.again(variables, expected["b"])
+    if (specification, records) != (expected["s"], expected["r"]) or variables.are_all:
+        return None
+    same = again is not None and (again.aspects, again.port) == (hooks.aspects, port)
+    if not same or any(name in variables.asked for name in _OF_LAUNCHER):
+        return None
+    return variables.asked, places.found
+
+
 def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
     """Check that a start with this plan depends only on what ce-node can check."""
     settings = plan["settings"]
     return (
         os.geteuid() != 0
         and settings.get("start") == "crun"
-        and not any(plan.get(key) for key in ("kept", "entrypoint", "startup", "devices"))
+        and not any(plan.get(key) for key in ("kept", "entrypoint", "startup"))
         and not any(settings.get(key) for key in ("tracking_tool", "hooks_dirs"))
         and "pid" not in settings.get("unshare", ())
         and not any(plan["image"].get(key) for key in ("on_nodes", "passing"))
         and not any(sign in text for sign in _NOT_AGAIN)
         and not any(name in node for name in _OF_STEPS)
+        and not any(is_of_kernel(str(device["name"])) for device in _plain_devices(plan))
         and SAVE not in plan.get("annotations", {})
         and not any(
             _is_of_kernel(mount["source"], "/dev/") or _is_of_kernel(mount["target"])
@@ -92,6 +143,10 @@ def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
         )
         and not may_be_secret(trace.mount_texts(plan), plan, {})
     )
+
+
+def _plain_devices(plan: LaunchPlan) -> list[Device]:
+    return [device for device in plan["devices"] if not device["cdi"]]
 
 
 def _is_of_kernel(path: object, *more: str) -> bool:
@@ -118,6 +173,7 @@ def _aspects(plan: LaunchPlan, libexec: str) -> list[str]:
         *(f"f{path}" for path in image_paths(plan)),
         *(f"f{source}" for kind, source in mounts if kind == "squashfs"),
         *(f"p{source}" for kind, source in mounts if kind == "bind"),
+        *(f"d{device['name']}" for device in _plain_devices(plan)),
         *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
         *(f"f{path}" for path in (*programs, *own, os.path.dirname(__file__))),
         *(f"f{path}" for path in site_rules.places(libexec)),
@@ -186,52 +242,43 @@ def _are_files_first() -> bool:
 # ---- the memo ---------------------------------------------------------------------------------
 
 
-def _variables(node: Mapping[str, str]) -> list[str]:
-    return [f"={node[name]}" if name in node else "-" for name in env.LAUNCHERS]
-
-
 def name_of(prefix: str, node: Mapping[str, str], text: str) -> str:
     """Return the file name of the memo.
 
     Two starts with the same name only cost time: the memo has the whole plan, which is compared.
     """
     plan = os.fsencode(text)
-    key = b"".join(os.fsencode(word) + b"\0" for word in (prefix, *_variables(node)))
+    values = (state_of(node, name) for name in env.LAUNCHERS)
+    key = b"".join(os.fsencode(word) + b"\0" for word in (prefix, *values))
     return f"{crc32(plan, crc32(key)):08x}.{len(plan)}"
 
 
 def _fields(
     text: str,
     plan: LaunchPlan,
-    node: Mapping[str, str],
     prefix: str,
-    aspects: Mapping[str, str],
-    names: bytes,
+    conditions: _Conditions,
     started: Started,
+    of_hooks: Sequence[str] | None,
 ) -> Iterator[bytes]:
-    # in a step with one of these variables a hook may apply, and that needs Python
-    conditions = [
-        word.partition("=")[0]
-        for hook in plan.get("hooks", ())
-        for word in hook.get("automatic_when") or ()
-    ]
     with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         boot = file.read().strip()
     # supplementary groups, too, decide which files the user may read
     ids = " ".join(map(str, (os.geteuid(), os.getegid(), *os.getgroups())))
     variables = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
-    if started.hooks is not None:
-        conditions += started.hooks.without
-        variables["hooks"] = [*started.hooks.names]
+    if of_hooks is not None:
+        variables["hooks"] = [*of_hooks]
     uses = filter(None, map(image_in_use.record_of, image_paths(plan)))
     yield from map(field, (__version__, prefix, os.uname().nodename, boot, ids))
-    yield data(names)
-    yield from table(_variables(node))
+    yield data(conditions.names)
+    yield from table([word for pair in conditions.variables.items() for word in pair], 2)
     yield field(text)
-    yield from table([word for pair in aspects.items() for word in pair], 2)
+    yield from table([word for pair in conditions.aspects.items() for word in pair], 2)
     yield from map(data, (started.specification, started.block, started.records))
     yield field(started.workdir)
     yield field(str(round(plan["settings"]["start_timeout_s"] * 1000)))
     yield from table([word for pair in uses for word in pair], 2)
-    yield from about_step(plan, conditions, variables)
+    yield from table(conditions.ports)
+    # that no further hook applies is among the variables
+    yield from about_step(plan, (), variables)
     yield field("end")

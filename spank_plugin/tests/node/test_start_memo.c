@@ -13,13 +13,14 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/io.h"
 #include "harness.h"
 #include "memo_text.h"
 
-#define MAGIC "container-engine start memo 2\n"
+#define MAGIC "container-engine start memo 3\n"
 
 /* A memo on the heap, in memory of exactly its size and a NUL. */
 struct text {
@@ -30,8 +31,8 @@ struct text {
 /* The fields of a memo, of which each test changes one. A member with a size has several fields. */
 struct fields {
 	const char *version, *prefix, *boot, *ids, *variables, *plan, *aspects, *specification, *workdir,
-		*timeout, *end, *names;
-	size_t names_size, variables_size, aspects_size, specification_size;
+		*timeout, *end, *names, *ports;
+	size_t names_size, ports_size, variables_size, aspects_size, specification_size;
 };
 #define FIELD(name, text) .name = text, .name##_size = sizeof text
 
@@ -55,7 +56,8 @@ static struct fields usual(void)
 	return (struct fields){
 		"test", "/p", boot, ids, .plan = "{}", FIELD(specification, "9\0dir\0001\0/t\0"),
 		.workdir = "/work", .timeout = "1000", .end = "end",
-		FIELD(names, "0\0"), FIELD(variables, "4\0-\0=1\0-\0="), FIELD(aspects, "0"),
+		FIELD(names, "0\0"), FIELD(variables, "3\0GONE\0-\0SLURM_NNODES\0=1\0EMPTY\0="),
+		FIELD(aspects, "0"), FIELD(ports, "0"),
 	};
 }
 
@@ -78,6 +80,7 @@ static struct text made_of(const struct fields *fields)
 	fwrite(fields->specification, 1, fields->specification_size, stream);
 	fwrite(middle, 1, sizeof middle, stream);
 	fprintf(stream, "%s%c%s%c0%c", fields->workdir, 0, fields->timeout, 0, 0);
+	fwrite(fields->ports, 1, fields->ports_size, stream);
 	fwrite(step, 1, sizeof step, stream);
 	fprintf(stream, "%s%c", fields->end, 0);
 	fclose(stream);
@@ -102,7 +105,7 @@ static int reads(const char *bytes, size_t size)
  * is set. */
 static int suits(const struct fields *fields)
 {
-	static const char entries[] = "SLURM_NNODES=1\0I_MPI_HYDRA_BOOTSTRAP=\0SLURM_JOB_ID=7";
+	static const char entries[] = "SLURM_NNODES=1\0EMPTY=\0SLURM_JOB_ID=7";
 	const struct ce_step_env env = { entries, sizeof entries };
 	const struct ce_start_wanted wanted = { "/p", "{}", "h", &env };
 	struct text text = made_of(fields);
@@ -205,13 +208,22 @@ TEST("a memo of another start is not used, whatever its checksum says")
 	CHECK(!WITH_TABLE(specification, "999999999999999999\0dir\0001\0/t\0"));
 	CHECK(!WITH(end, "END"));
 	CHECK(!WITH(end, ""));
-	CHECK(!WITH_TABLE(variables, "4\0=1\0=1\0-\0="));
-	CHECK(!WITH_TABLE(variables, "4\0-\0=2\0-\0="));
-	CHECK(!WITH_TABLE(variables, "4\0-\0-\0-\0="));
-	CHECK(!WITH_TABLE(variables, "4\0-\0=1\0-\0"));
-	CHECK(!WITH_TABLE(variables, "3\0-\0=1\0-"));
-	CHECK(!WITH_TABLE(variables, "5\0-\0=1\0-\0=\0-"));
-	CHECK(!WITH_TABLE(variables, "-4\0-\0=1\0-\0="));
+	CHECK(WITH_TABLE(variables, "0"));
+	CHECK(WITH_TABLE(variables, "1\0SLURM_JOB_ID\0=7"));
+	CHECK(WITH_TABLE(variables, "2\0SLURM_JOB_ID\0+\0EMPTY\0+"));
+	CHECK(!WITH_TABLE(variables, "1\0GONE\0+"));
+	CHECK(!WITH_TABLE(variables, "1\0SLURM_JOB_ID\0+7"));
+	CHECK(!WITH_TABLE(variables, "1\0SLURM_JOB_ID\0=8"));
+	CHECK(!WITH_TABLE(variables, "1\0SLURM_JOB_ID\0-"));
+	CHECK(!WITH_TABLE(variables, "1\0SLURM_JOB_ID\0007"));
+	CHECK(!WITH_TABLE(variables, "1\0SLURM_JOB_ID\0"));
+	CHECK(!WITH_TABLE(variables, "1\0SLURM_JOB\0="));
+	CHECK(!WITH_TABLE(variables, "1\0EMPTY\0-"));
+	CHECK(!WITH_TABLE(variables, "1\0GONE\0="));
+	CHECK(!WITH_TABLE(variables, "3\0GONE\0-\0SLURM_NNODES\0=2\0EMPTY\0="));
+	CHECK(!WITH_TABLE(variables, "4\0GONE\0-\0SLURM_NNODES\0=1\0EMPTY\0="));
+	CHECK(!WITH_TABLE(variables, "2\0GONE\0-\0SLURM_NNODES\0=1\0EMPTY\0="));
+	CHECK(!WITH_TABLE(variables, "-1\0GONE\0-"));
 	CHECK(!WITH_TABLE(variables, "999999999999999999\0-"));
 	CHECK(!WITH_TABLE(aspects, "1\0f/not/there"));
 	CHECK(!WITH_TABLE(aspects, "1\0x/not/there\0errno 2"));
@@ -220,6 +232,9 @@ TEST("a memo of another start is not used, whatever its checksum says")
 	CHECK(!WITH_TABLE(aspects, "1\0f/not/there\0"));
 	CHECK(!WITH_TABLE(aspects, "1\0f/not/there\0errno 13"));
 	CHECK(!WITH_TABLE(aspects, "1\0f/\0errno 2"));
+	CHECK(!WITH_TABLE(ports, "1"));
+	CHECK(!WITH_TABLE(ports, "x"));
+	CHECK(!WITH_TABLE(ports, "999999999999999999\0s1"));
 	CHECK(WITH_TABLE(aspects, "1\0f/not/there\0errno 2"));
 	CHECK(WITH_TABLE(aspects, "2\0e/not/there\0errno 2\0p/dev/null/x\0errno 20"));
 }
@@ -233,6 +248,54 @@ static int is_current(const char *aspect, const char *signature)
 	fields.aspects = table;
 	fields.aspects_size = (size_t)length + 1;
 	return suits(&fields);
+}
+
+/* Enter the port of a step into texts of 20 letters and digits; return the three after each other. */
+static const char *entered(const char *table, size_t size, const char *step)
+{
+	static char result[128];
+	char texts[3][21] = { "MASTER_PORT=20016...", "MASTER_PORT=20016...", "12345678901234567890" };
+	char variables[64];
+	struct ce_start_memo memo = {
+		.ports = { table, table + size, 0 },
+		.specification = texts[0],
+		.block = texts[1],
+		.records = texts[2],
+		.specification_size = 17,
+		.block_size = 17,
+		.records_size = 20,
+	};
+	int length = snprintf(variables, sizeof variables, "SLURM_JOB_ID=3%c%s", 0, step);
+	const struct ce_step_env env = { variables, (size_t)length + 1 };
+	int rc = ce_start_enter_port(&memo, &env);
+
+	snprintf(result, sizeof result, "%d %s %s %s", rc, texts[0], texts[1], texts[2]);
+	return result;
+}
+#define ENTERED(table, step) entered(table, sizeof table, step)
+#define AS_BEFORE " MASTER_PORT=20016... MASTER_PORT=20016... 12345678901234567890"
+
+TEST("the port of the step replaces that of the step before, and nothing else")
+{
+	CHECK_TEXT(ENTERED("0", "A=1"), "0" AS_BEFORE);
+	CHECK_TEXT(ENTERED("2\0s12\0b12", "SLURM_STEP_ID=5"),
+		   "0 MASTER_PORT=20053... MASTER_PORT=20053... 12345678901234567890");
+	CHECK_TEXT(ENTERED("2\0r0\0r15", "SLURM_STEP_ID=9990"),
+		   "0 MASTER_PORT=20016... MASTER_PORT=20016... 20038678901234520038");
+	/* not a number of the step, not an offset, not in the text, not a port */
+	CHECK_TEXT(ENTERED("1\0s12", "SLURM_STEP_ID="), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s12", "SLURM_STEP_ID=x"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s12", "SLURM_STEP_ID=1000000000000000"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s12", "A=1"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0x12", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s-1", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s13", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0r16", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0r999999999999", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0r9999999999999", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
+	CHECK_TEXT(ENTERED("1\0s11", "SLURM_STEP_ID=5"), "-1" AS_BEFORE);
 }
 
 TEST("what a start looked at has a signature for each kind of aspect")
@@ -262,6 +325,56 @@ TEST("what a start looked at has a signature for each kind of aspect")
 	CHECK(is_current(aspect, signature));
 	CHECK_INT(chmod(file, 0600), 0);
 	CHECK(!is_current(aspect, signature));
+	aspect[0] = 'o';
+	snprintf(signature, sizeof signature, "%u 100600", (unsigned)geteuid());
+	CHECK(is_current(aspect, signature));
+	CHECK_INT(chmod(file, 0620), 0);
+	CHECK(!is_current(aspect, signature));
+}
+
+TEST("a device has another signature if it is another one, or others may open it")
+{
+	const char *path = test_path(test_directory(), "device");
+	char aspect[512], signature[256];
+	struct stat found;
+
+	test_needs_root();
+	CHECK_INT(mknod(path, S_IFCHR | 0600, makedev(1, 3)), 0);
+	CHECK_INT(stat(path, &found), 0);
+	snprintf(aspect, sizeof aspect, "d%s", path);
+	snprintf(signature, sizeof signature, "%llu %llu 20600 259 1 1", (unsigned long long)found.st_dev,
+		 (unsigned long long)found.st_ino);
+	CHECK(is_current(aspect, signature));
+	CHECK_INT(chmod(path, 0606), 0);
+	CHECK(!is_current(aspect, signature));
+	CHECK_INT(unlink(path), 0);
+	CHECK(is_current(aspect, "errno 2"));
+	CHECK(!is_current(aspect, signature));
+}
+
+static void as_another(void)
+{
+	const char *path = test_path(test_directory(), "device");
+	char aspect[512], signature[256];
+	struct stat found;
+
+	CHECK_INT(mknod(path, S_IFCHR | 0604, makedev(1, 3)), 0);
+	CHECK_INT(stat(path, &found), 0);
+	CHECK_INT(chmod(test_directory(), 0755), 0);
+	CHECK_INT(setgroups(0, NULL), 0);
+	CHECK_INT(setresgid(54321, 54321, 54321), 0);
+	CHECK_INT(setresuid(54321, 54321, 54321), 0);
+	snprintf(aspect, sizeof aspect, "d%s", path);
+	snprintf(signature, sizeof signature, "%llu %llu 20604 259 1 0", (unsigned long long)found.st_dev,
+		 (unsigned long long)found.st_ino);
+	CHECK(is_current(aspect, signature));
+	_exit(0);
+}
+
+TEST("the signature of a device says what this user may do with it")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(as_another), 0);
 }
 
 TEST("a signature of the path of a file changes when the path leads to the file by another name")

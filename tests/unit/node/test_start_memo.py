@@ -111,6 +111,11 @@ class Changes:
         )
 
     @staticmethod
+    def hook_that_extends_a_variable_of_the_step(starts: StartStage) -> None:
+        starts.node["MY_PATH"] = "/own"
+        _apply(starts, prepend={"MY_PATH": ["/mine"]})
+
+    @staticmethod
     def site_without_rules(starts: StartStage) -> None:
         place = starts.prefix / "etc/container-engine/conf.d"
         place.mkdir(parents=True)
@@ -208,7 +213,7 @@ class Doubts:
 
     @staticmethod
     def another_format(starts: StartStage) -> None:
-        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"memo 2", b"memo 3", 1))
+        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"memo 3", b"memo 4", 1))
 
     @staticmethod
     def memo_of_all(starts: StartStage) -> None:
@@ -558,12 +563,8 @@ class Unusual:
         starts.plan["hooks"][0]["parameters"] = {"secret": "0" * 64}
 
     @staticmethod
-    def device(starts: StartStage) -> None:
-        starts.plan["devices"] = [{"name": "/dev/null", "cdi": False, "from": "e"}]
-
-    @staticmethod
     def hook_with_code(starts: StartStage) -> None:
-        _apply(starts, code="pytorch")
+        _apply(starts, code="slurm", parameters={"client_config": ""})
 
     @staticmethod
     def hook_that_names_the_job(starts: StartStage) -> None:
@@ -578,11 +579,6 @@ class Unusual:
     def hook_that_asks_for_a_group(starts: StartStage) -> None:
         check = {"kind": "group", "severity": "warn", "subject": "us", "hint": ""}
         _apply(starts, checks=[check])
-
-    @staticmethod
-    def hook_that_extends_a_variable_of_the_step(starts: StartStage) -> None:
-        starts.node["MY_PATH"] = "/own"
-        _apply(starts, prepend={"MY_PATH": ["/mine"]})
 
     @staticmethod
     def hooks_of_the_site(starts: StartStage) -> None:
@@ -664,7 +660,7 @@ def test_nothing_is_remembered_with(
     [
         {"startup": [{"line": "true", "from": "e"}]},
         {"entrypoint": ["/e"]},
-        {"devices": [{"name": "/dev/null", "cdi": False, "from": "e"}]},
+        {"devices": [{"name": "/dev/fd/0", "cdi": False, "from": "e"}]},
         {"image": {"on_nodes": True}},
         {"image": {"passing": "/store"}},
         {"annotations": {SAVE: "/x.sqsh"}},

@@ -2,6 +2,7 @@
 
 import pytest
 
+from container_engine.node import step_port
 from container_engine.node.container import environment
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks import code_pytorch
@@ -31,13 +32,16 @@ def test_the_first_node_of_the_step_is_the_master() -> None:
 
 def test_two_steps_and_two_jobs_get_other_ports() -> None:
     others = [STEP, {**STEP, "SLURM_STEP_ID": "3"}, {**STEP, "SLURM_JOB_ID": "18"}]
-    ports = {code_pytorch.port(step) for step in others}
+    ports = {step_port.of_step(step) for step in others}
     assert len(ports) == 3
     assert all(20000 <= int(port) < 30000 for port in ports)
+    made = edits(STEP)
+    assert made.env["MASTER_PORT"] == made.port == step_port.of_step(STEP)
 
 
 def test_a_port_that_the_user_chose_counts() -> None:
-    assert edits(STEP, port="4711").env["MASTER_PORT"] == "4711"
+    made = edits(STEP, port="4711")
+    assert (made.env["MASTER_PORT"], made.port) == ("4711", "")
 
 
 @pytest.mark.parametrize("name", ["pytorch", "pytorch_remap_vars"])

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from container_engine.node.asked_variables import AskedVariables
+from container_engine.node.container.description import NodeMount
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks.repeat import Repeatable, repeatable
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import image, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -58,9 +60,8 @@ def test_hooks_of_data_depend_on_what_their_patterns_looked_at(tmp_path: Path) -
     [
         {"services": [{}]},
         {"oci_hooks": [{}]},
-        {"cdi": {"a.com/b=c": "h"}},
-        {"cdi_if_there": {"a.com/b=c": "h"}},
-        {"per_task": {"A": "B"}},
+        {"asked": {"f/proc/devices": None}},
+        {"mounts": [NodeMount("bind", "/usr", "/sys/x", ())]},
         {"operations": [("note", [])]},
         {"warnings": ["w"]},
     ],
@@ -95,29 +96,32 @@ def test_a_hook_that_does_not_apply_is_remembered_with_its_condition() -> None:
     assert _judged(hook(code="hook.py", automatic_when=["A"])) is not None
 
 
-def _prepends(edits: HookEdits) -> None:
-    edits.prepend = {"V": ["/mine"]}
-
-
-def _looks(edits: HookEdits) -> None:
-    edits.tree = [{}]
-
-
-@pytest.mark.parametrize(("let", "name"), [(_prepends, "V"), (_looks, "LD_LIBRARY_PATH")])
-def test_a_variable_that_only_the_step_sets_must_be_absent(
-    let: Callable[[HookEdits], None], name: str
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        ({}, {"V": "-"}),
+        ({"node": {"V": "/own"}}, {"V": "=/own"}),
+        # what the image, a hook or the EDF sets does not depend on the step
+        ({"node": {"V": "/own"}, "image": {"V": "/i"}}, {}),
+        ({"node": {"V": "/own"}, "edf": {"V": "/e"}}, {}),
+        ({"node": {"V": "/own"}, "edf": {"V": None}}, {}),
+        ({"node": {"V": "/own"}, "hooks": {"V": "/h"}}, {}),
+    ],
+)
+def test_a_variable_that_only_the_step_sets_is_asked_for(
+    values: Mapping[str, Mapping[str, str]], asked: Mapping[str, str]
 ) -> None:
-    edits = _edits()
-    let(edits)
-    found = _judged(hook(), edits=edits)
+    edits = _edits(prepend={"V": ["/mine"]}, env={**values.get("hooks", {})})
+    node = AskedVariables(values.get("node", {}), {})
+    edits.settings(values.get("edf", {}), values.get("image", {}), node)
+    assert node.asked == asked
+
+
+def test_what_devices_depend_on_is_compared() -> None:
+    edits = _edits(asked={"d/dev/null": None}, cdi={"a.com/b=c": "h"}, per_task={"A": "B"})
+    found = _judged(hook(code="pytorch"), edits=edits)
     assert found is not None
-    assert found.without == [name]
-    assert _judged(hook(), edits=edits, node={name: "/own"}) is None
-    # if the EDF sets it, the step's variable does not count
-    settled = _judged(hook(), edits=edits, node={name: "/own"}, edf={name: "/edf"})
-    assert settled is not None
-    assert settled.without == []
-    assert _judged(hook(), edits=edits, node={name: "/own"}, variables={name: "/i"}) is not None
+    assert (found.aspects, found.port) == (["d/dev/null"], "")
 
 
 def test_variables_of_hooks_are_named_unless_the_environment_sets_them() -> None:
