@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from binascii import crc32
+from errno import EFBIG, EINVAL
 
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
 SETTLED_NS = 2_000_000_000
 _OTHERS, OTHERS_WRITE = 0o077, 0o022
 _CHECKSUM_AND_NUL = 9
+# must match MAX_RECORD in spank_plugin/node/join_memo.c
+_MOST = 16 << 20
 
 
 def own_directory(path: str, at: int | None = None) -> int:
@@ -89,6 +92,24 @@ def publish_private(directory: str, name: str, content: bytes, most: int) -> Non
         forget_oldest(at, most)
     finally:
         os.close(here)
+
+
+def read_regular(path: str) -> bytes:
+    """Return the content of a regular file of at most 16 MiB, which no link leads to.
+
+    Nothing is waited for. Raise OSError.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags), "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(EINVAL, "it is not a regular file", path)
+        if found.st_size > _MOST:
+            raise OSError(EFBIG, f"it is larger than {_MOST >> 20} MiB", path)
+        content = b""
+        while len(content) < found.st_size and (more := file.read(found.st_size - len(content))):
+            content += more
+        return content
 
 
 def write_private(directory: str, name: str, content: bytes) -> None:

@@ -7,7 +7,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 
 from container_engine.errors import LaunchError
 from container_engine.node.node_name import node_name
-from container_engine.private_files import is_own_directory
+from container_engine.private_files import is_own_directory, read_regular
 from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False
@@ -106,9 +106,8 @@ def names_here(directory: str, job: str, node: str) -> dict[str, str]:
         if _NAMELESS in key:
             continue
         try:
-            with open(f"{place}/{key}/name", encoding="utf-8") as file:
-                name = file.read()
-        except OSError:
+            name = read_regular(f"{place}/{key}/name").decode()
+        except (OSError, ValueError):
             continue
         if name:
             found[name] = f"{place}/{key}"

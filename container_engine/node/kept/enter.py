@@ -76,7 +76,7 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
 def _begin(kept: KeptOnNode, plan: LaunchPlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
     wanted, image, boot = kept.wanted, image_of(plan), _boot()
-    if kept.records.read("boot") != boot:
+    if kept.records.boot() != boot:
         _forget(kept)
     earlier = kept.records.read("image")
     if wanted["mode"] == "exec":

@@ -19,7 +19,7 @@ from container_engine.node.memo_fields import about_step, data, field, table
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
-from container_engine.private_files import memo_of, write_private
+from container_engine.private_files import memo_of, read_regular, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,5 +87,4 @@ def _fields(text: str, plan: LaunchPlan, directory: str, block: bytes) -> Iterat
 
 
 def _recorded(directory: str, name: str) -> str:
-    with open(f"{directory}/{name}", "rb") as file:
-        return os.fsdecode(file.read())
+    return os.fsdecode(read_regular(f"{directory}/{name}"))

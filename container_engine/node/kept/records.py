@@ -6,13 +6,14 @@ import os
 
 from container_engine.node.kept.directories import ROOM, refusal
 from container_engine.node.plan_json import image_paths, parse_json, to_json
-from container_engine.private_files import write_private
+from container_engine.private_files import read_regular, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.errors import LaunchError
     from container_engine.node.plan_types import KeptContainer, LaunchPlan
 
 # parts of a plan that a running container cannot change, and the key that names an entry
@@ -22,22 +23,31 @@ _OF_STEP = "com.ce.container_"
 
 
 class Records:
-    """Files in the directory of a container.
-
-    Methods raise LaunchError, but OSError if a file cannot be read.
-    """
+    """Files in the directory of a container. Methods raise LaunchError."""
 
     def __init__(self, directory: str, wanted: KeptContainer) -> None:
         self._directory, self._wanted = directory, wanted
 
     def read(self, name: str) -> str:
         """Return the content of the file `name`, "" if no step has written it yet."""
-        path = f"{self._directory}/{name}"
         try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                return file.read()
+            return os.fsdecode(read_regular(f"{self._directory}/{name}"))
         except FileNotFoundError:
             return ""
+        except OSError as error:
+            raise self._damaged(name, error.strerror or str(error)) from None
+
+    def boot(self) -> str:
+        """Return the ID of the boot of the node in which the container was made, "" if none was."""
+        # a loss of power may leave zeros in place of what was written last
+        found = self.read("boot").strip("\0")
+        if found.strip("0123456789abcdef-"):
+            raise self._damaged("boot", "it is not the ID of a boot")
+        return found
+
+    def _damaged(self, name: str, why: str) -> LaunchError:
+        reason = f"its record {self._directory}/{name} is damaged: {why}"
+        return refusal(reason, "choose another container name", self._wanted)
 
     def write(self, name: str, text: str) -> None:
         """Write the file `name`."""
@@ -71,7 +81,12 @@ class Records:
 
     def _files(self) -> dict[str, str]:
         """Return the recorded identities of images, by path."""
-        found: dict[str, str] = parse_json(self.read("files") or "{}")
+        try:
+            found: dict[str, str] = parse_json(self.read("files") or "{}")
+        except (ValueError, RecursionError):
+            raise self._damaged("files", "it is not a JSON document") from None
+        if not isinstance(found, dict):
+            raise self._damaged("files", "it is not a JSON object")
         return found
 
     def _identity(self, path: str) -> str:
@@ -106,13 +121,10 @@ def ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
     """
     if made == made_of(plan):
         return
-    try:
-        earlier: dict[str, Any] = parse_json(made)
-    except ValueError:
-        earlier = {}
+    earlier = _parsed(made)
     asked: Any = plan
     for key, name in _MADE_OF.items():
-        there = [_without_origin(one) for one in earlier.get(key) or ()]
+        there = [_without_origin(one) for one in earlier.get(key) or () if isinstance(one, dict)]
         for one in asked.get(key) or ():
             if _without_origin(one) not in there:
                 what = one.get(name)
@@ -120,10 +132,20 @@ def ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
     if plan.get("writable") and not earlier.get("writable"):
         yield f"{plan['writable_from']} (writable)"
     origins = plan.get("annotations_from", {})
-    lasting = earlier.get("annotations") or {}
+    lasting = earlier.get("annotations")
+    lasting = lasting if isinstance(lasting, dict) else {}
     for key, value in _lasting(plan).items():
         if lasting.get(key) != value:
             yield f"{origins.get(key, 'the environment')} ({key})"
+
+
+def _parsed(made: str) -> dict[str, Any]:
+    """Return the parts in a record, none of one that is damaged: only a warning depends on it."""
+    try:
+        found = parse_json(made)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _without_origin(entry: Mapping[str, Any]) -> dict[str, Any]:

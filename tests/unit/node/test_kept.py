@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_SH, flock
 from pathlib import Path
@@ -61,6 +61,67 @@ def test_the_first_step_makes_a_directory_that_only_its_user_can_enter(short: Pa
         assert directory.stat().st_mode & 0o777 == 0o700
 
 
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _huge(path: Path) -> None:
+    os.truncate(path, 1 << 40)
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("name", ["boot", "image", "files", "name"])
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (_fifo, "it is not a regular file"),
+        (_huge, "it is larger than 16 MiB"),
+        (_directory, "Is a directory"),
+        (lambda path: (path.unlink(), path.symlink_to("/dev/zero")), "Too many levels of symbolic"),
+    ],
+)
+def test_a_record_that_is_no_file_ends_the_step_at_once(
+    short: Path, name: str, damage: Callable[[Path], object], why: str
+) -> None:
+    image = short / "i.sqsh"
+    image.touch()
+    first = entered(short, image=str(image))
+    first.records.note([str(image)])
+    os.close(first.lock)
+    damage(place(short) / name)
+    if name == "name":  # only lists of names need it
+        assert names_here(str(short), "7", "n1") == {}
+        return
+    with pytest.raises(LaunchError) as refused:
+        entered(short, image=str(image))
+    assert f"its record {place(short)}/{name} is damaged: {why}" in refused.value.message
+    assert refused.value.see == "container-name"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("boot", b"\xff\x00\x01"),
+        *(("files", text) for text in (b"\xff\x00", b"{}x", b"[]", b"[" * 100_000, b'{"a')),
+    ],
+)
+def test_a_record_of_other_bytes_is_an_error_and_removes_nothing(
+    short: Path, name: str, text: bytes
+) -> None:
+    os.close(entered(short).lock)
+    written = place(short) / "precious"
+    written.touch()
+    (place(short) / name).write_bytes(text)
+    with pytest.raises(LaunchError, match=f"its record .*/{name} is damaged"):
+        entered(short)
+    assert written.exists()
+
+
 def test_a_later_step_goes_on_in_the_same_directory(short: Path) -> None:
     first = entered(short)
     os.close(first.lock)
@@ -79,7 +140,7 @@ def test_a_later_step_goes_on_in_the_same_directory(short: Path) -> None:
 
 
 # A loss of power may also leave a file without what was written last.
-@pytest.mark.parametrize("recorded", ["of another boot", ""])
+@pytest.mark.parametrize("recorded", ["0b1c9a52-1f0e-4f7c-9d0a-3c2b1a000000", "", "\0" * 36])
 def test_a_job_that_comes_back_to_a_node_after_a_reboot_begins_anew(
     short: Path, recorded: str
 ) -> None:
@@ -170,7 +231,9 @@ def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
     assert list(ignored(made_of(parse_plan(to_json(MADE))), parse_plan(to_json(asked)))) == lacks
 
 
-@pytest.mark.parametrize("made", ["", "{", to_json({**MADE, "writable": False})])
+@pytest.mark.parametrize(
+    "made", ["", "{", "[1]", "[" * 100_000, '{"mounts": [1]}', to_json({**MADE, "writable": False})]
+)
 def test_a_step_that_joins_a_read_only_container_is_warned(made: str) -> None:
     asked = {"writable": True, "writable_from": "--container-writable"}
     assert list(ignored(made, parse_plan(to_json(asked)))) == ["--container-writable (writable)"]
