@@ -20,7 +20,7 @@ LOCAL_REGISTRY = "localhost"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _ALSO = {"x86-64": "amd64", "": "", "unknown": ""}
 
-_FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, ".tar", ".tar.gz", ".tgz")
+_FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, *(f".tar{end}" for end in ("", ".gz", ".zst")), ".tgz")
 # prefixes that users commonly omit
 _UNSAID = ("docker.io/library/", "docker.io/")
 _SCHEME = "docker://"
@@ -90,18 +90,20 @@ class RegistryImage(NamedTuple):
 class LocalImage(NamedTuple):
     """An image on this host that is not a SquashFS file yet: an archive, a directory, Podman's.
 
-    `place` is an absolute path followed by any tag or name, or a name in Podman's storage.
-    `called` is the name in a store, in the form of RegistryImage.canonical. `made_of` is the
-    source of the image if `place` is temporary.
+    `place` is an absolute path, or a name in Podman's storage, and `chosen` the tag or name of one
+    of several images there. `called` is the name in a store, in the form of
+    RegistryImage.canonical. `made_of` is the source of the image if `place` is temporary. `ready`
+    is the name for skopeo of what has been made of it, "" if nothing had to be.
     """
 
     name: str
     transport: str
     place: str
     digest: str | None = None
-    archive: str | None = None  # path to which Podman's image has been saved
     called: str = ""
     made_of: str = ""
+    chosen: str = ""
+    ready: str = ""
 
     @property
     def origin(self) -> str:
@@ -115,7 +117,7 @@ class LocalImage(NamedTuple):
 
     @property
     def _place(self) -> str:
-        return f"{self.transport}:{self.place}"
+        return f"{self.transport}:{self.place}{f':{self.chosen}' if self.chosen else ''}"
 
     @property
     def canonical(self) -> str:
@@ -124,7 +126,7 @@ class LocalImage(NamedTuple):
     @property
     def source(self) -> str:
         """Return the name of the image for skopeo."""
-        return f"docker-archive:{self.archive}" if self.archive else self._place
+        return self.ready or self._place
 
 
 def plain_name(image: Imported) -> str:
@@ -147,8 +149,9 @@ def architecture_named(text: str) -> str:
 def parse_source(text: str, cwd: str) -> FileImage | Imported:
     """Parse an argument of `ce import` as `parse` does, or as an image that another tool made.
 
-    The latter are oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME], dir:DIR and
-    podman://NAME, which skopeo calls containers-storage:NAME. Raise UserError.
+    The latter are oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:NAME:TAG], dir:DIR
+    and podman://NAME, which skopeo calls containers-storage:NAME. Which part is a file is not
+    known here: all of it is the place. Raise UserError.
     """
     if text.startswith(_PODMAN):
         return LocalImage(text, PODMAN, text.removeprefix(_PODMAN))
@@ -178,12 +181,15 @@ def canonical_name(text: str) -> str:
 def local_name(image: FileImage | LocalImage) -> str:
     """Return the default name of an image from this host: localhost/ and its file's name.
 
-    An image in Podman's storage keeps its name. Raise UserError if no name can be derived.
+    An image in Podman's storage keeps its name, one that is chosen from an archive of Docker its
+    last part. Raise UserError if no name can be derived.
     """
     if isinstance(image, LocalImage) and image.transport == PODMAN:
         is_full = "." in image.place.partition("/")[0] or image.place.startswith(LOCAL_REGISTRY)
         return canonical_name(image.place if is_full else f"{LOCAL_REGISTRY}/{image.place}")
-    place = image.path if isinstance(image, FileImage) else without_tag(image.place)
+    if isinstance(image, LocalImage) and _has_name(image):
+        return canonical_name(f"{LOCAL_REGISTRY}/{image.chosen.rpartition('/')[2]}")
+    place = image.path if isinstance(image, FileImage) else image.place
     base = place.rstrip("/").rpartition("/")[2].lower()
     stem = next((base.removesuffix(end) for end in _FILE_SUFFIXES if base.endswith(end)), base)
     try:
@@ -197,10 +203,16 @@ def local_name(image: FileImage | LocalImage) -> str:
         ) from None
 
 
-def without_tag(place: str) -> str:
-    """Return the file or directory of a LocalImage, which may hold several images."""
-    path, colon, tag = place.rpartition(":")
-    return path if colon and "/" not in tag else place
+def _has_name(image: LocalImage) -> bool:
+    return image.transport == "docker-archive" and image.chosen[:1] not in {"", "@"}
+
+
+def same_name(one: str, other: str) -> bool:
+    """Check whether two names mean the same image, as ubuntu and docker.io/ubuntu:latest."""
+    try:
+        return canonical_name(one) == canonical_name(other)
+    except UserError:
+        return one == other
 
 
 def parse(text: str, cwd: str) -> Reference:

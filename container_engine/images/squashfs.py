@@ -23,13 +23,16 @@ _COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 _HEAD = 512
 _MAX_LISTED = 10_000  # names among which a similar one is searched
 
+_CONVERTED = (
+    "ce import -o IMAGE.sqsh FILE makes one of an archive of images, or of a root file system"
+)
 # (offset, bytes) -> the kind of a file that is not an image, and a hint
 _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
     (0, b"sqsh", "a big-endian SquashFS, made on another kind of machine", "make it again"),
     (0, b"version https://git-lfs", "a git-lfs pointer, not the file itself", "git lfs pull"),
-    (257, b"ustar", "a tar archive", "sqfstar IMAGE.sqsh < ARCHIVE converts it"),
-    (0, b"\x1f\x8b", "a gzip file", "sqfstar IMAGE.sqsh converts an unpacked tar archive"),
-    (0, b"\x28\xb5\x2f\xfd", "a zstd file", None),
+    (257, b"ustar", "a tar archive", _CONVERTED),
+    (0, b"\x1f\x8b", "a gzip file", _CONVERTED),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd file", _CONVERTED),
     (0, b"\xfd7zXZ", "an xz file", None),
     (0, b"PK\x03\x04", "a zip archive", None),
     (32, b"SIF_MAGIC", "an Apptainer or Singularity image (SIF)", "import it from its registry"),

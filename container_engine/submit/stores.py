@@ -80,7 +80,8 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
     from container_engine.images.importing.adopt import Adopter
 
     listener = _listener(context, quiet=quiet)
-    return Adopter(context.env, owner(context.uid), settings.import_timeout_s, listener)
+    limit, budget = settings.import_timeout_s, rules(context, settings).budget()
+    return Adopter(context.env, owner(context.uid), limit, listener, budget)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import pytest
 from tests.installed import require_current
 from tests.integration.engine import ALICE, ROOT, Engine, Person
 from tests.integration.engine import person as who
+from tests.integration.importing import Importing as User
 from tests.integration.leftovers import Leftovers
 from tests.integration.libraries import Place, place_in
 from tests.integration.registry import Person as Importing
@@ -113,3 +114,18 @@ def podman(need_tool: Callable[[str], str], registry: Registry) -> Iterator[Podm
 @pytest.fixture(scope="module")
 def server(prepared: Path) -> str:
     return str(prepared / "prefix/libexec/container-engine/ce-image")
+
+
+@pytest.fixture
+def me(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    need_tool: Callable[[str], str],
+) -> User:
+    for tool in ("mksquashfs", "unsquashfs", "skopeo"):
+        need_tool(tool)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return User(tmp_path, capsys)

@@ -5,13 +5,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli.main import main
 from tests.integration.engine import ALICE, Engine
+from tests.integration.importing import Importing
 from tests.integration.leftovers import command_line, processes, until
 from tests.integration.registry import RUN, listing
 from tests.unit import squashfs
@@ -27,52 +27,6 @@ RUN mkdir -p /data && echo $TEXT > /data/f && chown 1234:1234 /data/f && chgrp 4
 ENV MADE=here
 WORKDIR /data
 """
-
-
-class Importing:
-    """A user who runs `ce` in this process, with a store of their own."""
-
-    def __init__(self, root: Path, printed: pytest.CaptureFixture[str]) -> None:
-        self.root, self._printed = root, printed
-        self.store = root / "store"
-
-    def path(self, *words: str) -> str:
-        code = main(words)
-        said = self._printed.readouterr()
-        assert code == 0, said.err
-        return said.out.strip()
-
-    def refusal(self, *words: str) -> str:
-        code = main(words)
-        said = self._printed.readouterr()
-        assert code == 1, said.out
-        return said.err.removeprefix("ce: error: ")
-
-    def said(self) -> str:
-        said = self._printed.readouterr()
-        return said.out + said.err
-
-    def launched(self, image: str, *words: str) -> dict[str, object]:
-        edf = self.root / "e.toml"
-        edf.write_text(f'image = "{image}"\n')
-        plan = json.loads(self.path("plan", "--json", *words, str(edf)))
-        found: dict[str, object] = plan["image"]
-        return found
-
-
-@pytest.fixture
-def me(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    need_tool: Callable[[str], str],
-) -> Importing:
-    for tool in ("mksquashfs", "unsquashfs", "skopeo"):
-        need_tool(tool)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    return Importing(tmp_path, capsys)
 
 
 def make_tree(root: Path) -> Path:

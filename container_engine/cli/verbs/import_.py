@@ -11,6 +11,7 @@ from container_engine import process
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
 from container_engine.images.importing.adopt import to_file
+from container_engine.images.importing.archives import Archives, located
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     PODMAN,
@@ -20,7 +21,6 @@ from container_engine.images.reference import (
     canonical_name,
     local_name,
     parse_source,
-    without_tag,
 )
 from container_engine.images.store.store import architecture
 from container_engine.submit.short_name import meant
@@ -36,16 +36,15 @@ if TYPE_CHECKING:
     from container_engine.submit.context import Context
 
 # endings of files that newcomers name without ./
-_ARCHIVES = (".tar", ".tar.gz", ".tgz")
-_FILES = (*_ARCHIVES, ".sqsh", ".sif")
+_FILES = (".tar", ".tar.gz", ".tgz", ".sqsh", ".sif")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "image",
         metavar="SOURCE",
-        help="as in an environment; ./FILE.sqsh, ./DIRECTORY, oci:DIR, oci-archive:FILE, "
-        "docker-archive:FILE, dir:DIR, podman://NAME",
+        help="as in an environment; ./FILE.sqsh, ./DIRECTORY, ./FILE.tar, oci:DIR[:TAG], "
+        "oci-archive:FILE[:TAG], docker-archive:FILE[:NAME:TAG], dir:DIR, podman://NAME",
     )
     parser.add_argument(
         "name",
@@ -63,8 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     image = parse_source(arguments.image, context.cwd)
-    if isinstance(image, RegistryImage | FileImage):
-        _refuse_archive(arguments.image, context.cwd)
     if isinstance(image, RegistryImage) and os.path.exists(
         os.path.join(context.cwd, arguments.image)
     ):
@@ -83,7 +80,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         what = "-o FILE" if arguments.output else "an image of a registry"
         raise UserError(f"import: {what} and a NAME do not go together", "leave NAME out")
     if isinstance(image, LocalImage) and image.transport != PODMAN:
-        _check_there(image)
+        image = located(image)
     settings = site_config(context)
     wanted = rules(context, settings)
     if isinstance(image, RegistryImage):
@@ -103,28 +100,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _refuse_archive(given: str, cwd: str) -> None:
-    """Raise UserError for a tar archive that is given without its kind."""
-    path = os.path.join(cwd, given)
-    if not given.endswith(_ARCHIVES) or not os.path.isfile(path):
-        return
-    file = given if given.startswith(("/", ".")) else f"./{given}"
-    hint = (
-        f"from docker save: ce import docker-archive:{file};"
-        f" in OCI's format: ce import oci-archive:{file}"
-    )
-    raise UserError("the format of the archive is missing", hint, name=given)
-
-
-def _check_there(image: LocalImage) -> None:
-    """Raise UserError if there is no such file.
-
-    Otherwise skopeo would be retried, as if a registry were unreachable.
-    """
-    if not any(map(os.path.lexists, (image.place, without_tag(image.place)))):
-        raise UserError("no such file or directory", name=image.name)
-
-
 def _to_store(
     image: FileImage | Imported,
     called: str,
@@ -132,14 +107,14 @@ def _to_store(
     context: Context,
     settings: SiteConfig,
 ) -> str:
-    if isinstance(image, FileImage):
-        store = own_store(context, settings, arguments.arch)
-        return adopter(context, settings, quiet=arguments.quiet).adopt(image.path, called, store)
-    if isinstance(image, LocalImage):
-        image = image._replace(called=called)
-    source = importer(context, settings, quiet=arguments.quiet)
-    with _saved(image, context, settings) as ready:
-        return source.obtain(ready, stores(context, settings, arguments.arch), Pull.ALWAYS).path
+    with _ready(image, arguments, context, settings) as ready:
+        if isinstance(ready, FileImage):
+            store = own_store(context, settings, arguments.arch)
+            adopting = adopter(context, settings, quiet=arguments.quiet)
+            return adopting.adopt(ready.path, called, store)
+        named = ready._replace(called=called) if isinstance(ready, LocalImage) else ready
+        source = importer(context, settings, quiet=arguments.quiet)
+        return source.obtain(named, stores(context, settings, arguments.arch), Pull.ALWAYS).path
 
 
 def _to_file(
@@ -152,29 +127,48 @@ def _to_file(
     if os.path.lexists(path) and not arguments.force:
         raise UserError("exists", "--force replaces it", name=arguments.output)
     arch = architecture(arguments.arch or settings.image_architecture)
-    if isinstance(image, FileImage):
-        to_file(image.path, path, arch, adopter(context, settings, quiet=arguments.quiet))
-        return path
-    with _saved(image, context, settings) as ready:
-        importer(context, settings, quiet=arguments.quiet).to_file(ready, path, arch)
+    with _ready(image, arguments, context, settings) as ready:
+        if isinstance(ready, FileImage):
+            to_file(ready.path, path, arch, adopter(context, settings, quiet=arguments.quiet))
+        else:
+            importer(context, settings, quiet=arguments.quiet).to_file(ready, path, arch)
     return path
 
 
 @contextlib.contextmanager
-def _saved(image: Imported, context: Context, settings: SiteConfig) -> Iterator[Imported]:
-    """Yield the image, after saving one from Podman's storage to a temporary archive.
+def _ready(
+    image: FileImage | Imported,
+    arguments: argparse.Namespace,
+    context: Context,
+    settings: SiteConfig,
+) -> Iterator[FileImage | Imported]:
+    """Yield what is to be imported: what skopeo can read, or a file or directory to adopt.
 
-    Podman saves it, because Podman knows the user namespace of its storage.
+    Podman saves an image of its storage, because Podman knows the user namespace of that.
     """
-    if not isinstance(image, LocalImage) or image.transport != PODMAN:
+    if isinstance(image, RegistryImage):
         yield image
         return
     with tempfile.TemporaryDirectory(prefix="ce-import-") as work:
-        archive = os.path.join(work, "archive")
-        save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
+        if isinstance(image, LocalImage) and image.transport == PODMAN:
+            yield image._replace(ready=_saved(image, work, context, settings))
+            return
+        arch = architecture(arguments.arch or settings.image_architecture)
+        budget = rules(context, settings).budget()
         try:
-            process.output([*save, image.place], context.env, settings.import_timeout_s)
-        except process.CommandError as error:
-            hint = "podman images lists yours"
-            raise UserError(error.complaint, hint, name=image.name) from None
-        yield image._replace(archive=archive)
+            ready = Archives(work, arch, context.tools_env, budget).ready(image)
+        except OSError as error:
+            raise UserError(process.reason(error), see="image-format", name=image.name) from None
+        yield ready
+
+
+def _saved(image: LocalImage, work: str, context: Context, settings: SiteConfig) -> str:
+    """Return the name for skopeo of an archive with an image of Podman's storage."""
+    archive = os.path.join(work, "archive")
+    save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
+    try:
+        process.output([*save, image.place], context.env, settings.import_timeout_s)
+    except process.CommandError as error:
+        hint = "podman images lists yours"
+        raise UserError(error.complaint, hint, name=image.name) from None
+    return f"docker-archive:{archive}"

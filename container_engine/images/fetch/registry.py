@@ -12,7 +12,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
@@ -126,8 +126,17 @@ class _Platform(Excerpt):
         return self.os or "linux"
 
 
-class _Listed(_Blob):
+class Listed(_Blob):
+    """An entry of an index; `kind` is its media type."""
+
     platform: _Platform | None = None
+    annotations: dict[str, str] | None = None
+    kind: str = field(name="mediaType", default="")
+
+    @property
+    def tag(self) -> str:
+        """Return the name in a layout, "" for none."""
+        return (self.annotations or {}).get("org.opencontainers.image.ref.name", "")
 
     @property
     def place(self) -> _Platform:
@@ -139,12 +148,18 @@ class _Listed(_Blob):
         return self.place.architecture != "unknown"
 
 
+class Index(Excerpt):
+    """An index, of which layouts have one, too."""
+
+    manifests: tuple[Listed, ...] = ()
+
+
 class _Document(Excerpt):
     """The fields of manifests and indexes, of OCI and Docker (schema 2), that are used here."""
 
     config: _Blob | None = None
     layers: tuple[_Blob, ...] = ()
-    manifests: tuple[_Listed, ...] | None = None
+    manifests: tuple[Listed, ...] | None = None
 
 
 class Skopeo(NamedTuple):
@@ -164,7 +179,7 @@ class Skopeo(NamedTuple):
         document = _parse(image, text)
         source = image.source
         if document.manifests is not None and isinstance(image, RegistryImage):
-            chosen = _choose(image, document.manifests, arch)
+            chosen = choose(image, document.manifests, arch).digest
             source, index = image.at(chosen), text
             text = self._shown(image, source, chosen)
             document = _parse(image, text)
@@ -319,7 +334,8 @@ def _size_of(path: str) -> int:
         return 0
 
 
-def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str:
+def choose(image: Imported, listed: tuple[Listed, ...], arch: str) -> Listed:
+    """Return the entry of an index for Linux on this architecture. Raise UserError for none."""
     linux = [one for one in listed if one.is_image and one.place.system == "linux"]
     fitting = [one for one in linux if one.place.named == arch]
     if not fitting:
@@ -331,7 +347,7 @@ def _choose(image: RegistryImage, listed: tuple[_Listed, ...], arch: str) -> str
             raise UserError(message, see="image-architecture", name=image.name)
         fitting = unsaid
     # the base variant runs on every machine of the architecture
-    return min(fitting, key=lambda one: (one.place.variant or "") not in {"", "v8"}).digest
+    return min(fitting, key=lambda one: (one.place.variant or "") not in {"", "v8"})
 
 
 def _check_sizes(image: Imported, remote: Remote, directory: str) -> None:

@@ -1,4 +1,4 @@
-"""Add a SquashFS file or a directory of this host to a store as an image."""
+"""Add a SquashFS file, a directory or a root file system's archive to a store as an image."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from container_engine import process
 from container_engine.errors import UserError
 from container_engine.files import fresh_directory, sha256
 from container_engine.images import free_space, image_config, squashfs
+from container_engine.images.budget import UNLIMITED, Budget
 from container_engine.images.fetch.registry import check_platform, doubt
 from container_engine.images.files_beside import read as read_beside
+from container_engine.images.importing.archives import is_tar
 from container_engine.images.importing.importer import Waiting
 from container_engine.images.pack.directory import pack
+from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.lease import held
@@ -36,15 +39,19 @@ _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 
 
 class Adopter(NamedTuple):
-    """An importer of files and directories. `env` is for its tools, `user` is shown to waiters."""
+    """An importer of files and directories. `env` is for its tools, `user` is shown to waiters.
+
+    `budget` limits what archives of root file systems unpack to.
+    """
 
     env: Mapping[str, str]
     user: str
     timeout_s: float
     listener: Listener
+    budget: Budget = UNLIMITED
 
     def adopt(self, path: str, called: str, store: Store) -> str:
-        """Add the file or directory `path` as the image `called`; return its file in the store.
+        """Add a file, archive or directory as the image `called`; return its file in the store.
 
         Raise CeError; then nothing has changed.
         """
@@ -76,6 +83,9 @@ class Adopter(NamedTuple):
         if os.path.isdir(path):
             pack(path, made, Packer(self.env, self.timeout_s), self.listener)
             return _document(image_config.from_files(made, self.env), arch)
+        if is_tar(path):
+            self._pack_archive(path, made)
+            return _document(image_config.from_files(made, self.env), arch)
         squashfs.check(path)
         _check_tables(path, self.env)
         self._copy(path, made)
@@ -92,6 +102,17 @@ class Adopter(NamedTuple):
             check_platform(image, text, arch)
         return text
 
+    def _pack_archive(self, path: str, made: str) -> None:
+        total, done = os.path.getsize(path), 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done += size
+            self.listener.far(path, "packing", done, total)
+
+        packer = Packer(self.env, self.timeout_s, self.budget)
+        packer.pack_files(LayerFile(path), total, made, on_read)
+
     def _copy(self, path: str, made: str) -> None:
         total, done = os.path.getsize(path), 0
         free_space.check(os.path.dirname(made), total)
@@ -102,8 +123,11 @@ class Adopter(NamedTuple):
 
 
 def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
-    """Write `path`, and the configuration beside it, from a directory. Raise CeError."""
-    if not os.path.isdir(source):
+    """Write `path`, and the configuration beside it, from a directory or a tar archive.
+
+    Raise CeError.
+    """
+    if not os.path.isdir(source) and not is_tar(source):
         squashfs.check(source)
         raise UserError(
             "a SquashFS file already",

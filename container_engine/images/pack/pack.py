@@ -70,15 +70,7 @@ class Packer:
             [one.path for one in stack if isinstance(one, layers.LayerFile)]
         )
         try:
-            try:
-                account = self._budget.account(size)
-                self._feed(target, lambda out: self._merge(stack, out, on_read, account))
-            except merge_stream.UnusualError:
-                files = [layers.LayerFile(layer.whole(), layer.content) for layer in stack]
-                again = self._budget.account(size)
-                self._feed(
-                    target, lambda out: merge_seek.write_merged(files, out, self._env, again)
-                )
+            self._merged(stack, size, target, on_read)
         except CeError:
             check.finish()  # a layer with a wrong digest explains all other errors
             raise
@@ -86,6 +78,13 @@ class Packer:
             check.stop()
             raise
         check.finish()
+        return squashfs.check(target)
+
+    def pack_files(
+        self, archive: layers.Layer, size: int, target: str, on_read: Callable[[int], None]
+    ) -> squashfs.Superblock:
+        """Pack the files of a tar archive of `size` bytes, whose name is no digest."""
+        self._merged([archive], size, target, on_read)
         return squashfs.check(target)
 
     def pack_directory(
@@ -117,6 +116,21 @@ class Packer:
             except process.CommandError:
                 _check_space(os.path.dirname(target))  # tar2sqfs reports only "I/O error"
                 raise
+
+    def _merged(
+        self,
+        stack: Sequence[layers.Layer],
+        size: int,
+        target: str,
+        on_read: Callable[[int], None],
+    ) -> None:
+        try:
+            account = self._budget.account(size)
+            self._feed(target, lambda out: self._merge(stack, out, on_read, account))
+        except merge_stream.UnusualError:
+            files = [layers.LayerFile(layer.whole(), layer.content) for layer in stack]
+            again = self._budget.account(size)
+            self._feed(target, lambda out: merge_seek.write_merged(files, out, self._env, again))
 
     def _of_archive(self, target: str) -> list[str]:
         if shutil.which("tar2sqfs", path=self._env.get("PATH")) is None:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ def layout(
     return _tagged(where, _image(where, layers, run, compressor, arch, stated))
 
 
-def layout_of_several(where: Path, layers: dict[str, Sequence[Sequence[Member]]]) -> Path:
+def layout_of_several(where: Path, layers: Mapping[str, Sequence[Sequence[Member]]]) -> Path:
     """Write an OCI layout with an index of images by architecture; "" is this machine's."""
     images = []
     for name, stack in layers.items():
@@ -94,6 +94,32 @@ def layout_of_several(where: Path, layers: dict[str, Sequence[Sequence[Member]]]
     kind = "application/vnd.oci.image.index.v1+json"
     index = {"schemaVersion": 2, "mediaType": kind, "manifests": images}
     return _tagged(where, _blob(where, _json(index), kind))
+
+
+def docker_save(where: Path, images: Sequence[tuple[Sequence[str], Sequence[Member]]]) -> Path:
+    """Write an archive as `docker save` does, of images with their names and one layer each."""
+    listed = []
+    with tarfile.open(where, "w") as archive:
+        for names, members in images:
+            tar = layer(members)
+            rootfs = {"type": "layers", "diff_ids": [f"sha256:{_digest(tar)}"]}
+            config = _json({"architecture": _architecture(), "os": "linux", "rootfs": rootfs})
+            described: dict[str, Any] = {
+                "Config": f"{_digest(config)}.json",
+                "RepoTags": list(names) or None,
+                "Layers": [f"{_digest(tar)}/layer.tar"],
+            }
+            _add(archive, described["Config"], config)
+            _add(archive, described["Layers"][0], tar)
+            listed.append(described)
+        _add(archive, "manifest.json", _json(listed))
+    return where
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    archive.addfile(info, io.BytesIO(content))
 
 
 def _architecture() -> str:

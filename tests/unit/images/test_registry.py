@@ -12,12 +12,12 @@ from container_engine.errors import CeError, UserError
 from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
 from container_engine.images.fetch.registry import (
+    Listed,
     Remote,
     Skopeo,
     Wanted,
-    _choose,
-    _Listed,
     check_platform,
+    choose,
     doubt,
     small_blob,
 )
@@ -176,12 +176,12 @@ def test_of_an_index_the_image_is_chosen_by_platform(
         {"digest": f"sha256:{number}", "size": 1, "platform": platform}
         for number, platform in enumerate(platforms)
     ]
-    listed = tuple(_Listed.of_json(json.dumps(one).encode()) for one in described)
+    listed = tuple(Listed.of_json(json.dumps(one).encode()) for one in described)
     if isinstance(chosen, str):
         with pytest.raises(UserError, match=chosen):
-            _choose(image(), listed, "amd64")
+            choose(image(), listed, "amd64")
     else:
-        assert _choose(image(), listed, "amd64") == f"sha256:{chosen}"
+        assert choose(image(), listed, "amd64").digest == f"sha256:{chosen}"
 
 
 def test_a_blob_that_is_not_what_its_name_says_is_removed(tmp_path: Path) -> None:

@@ -1,0 +1,382 @@
+"""Find out what archives and layouts of other tools hold, and make it ready for skopeo.
+
+skopeo knows neither archives of Docker that are compressed, nor names with a colon, nor the
+images of a layout that have no tag, and of an index it takes the image for this host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tarfile
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
+
+from container_engine.errors import UserError
+from container_engine.images.fetch.registry import Index, choose
+from container_engine.images.files_beside import MOST
+from container_engine.images.pack import layers
+from container_engine.images.reference import FileImage, LocalImage, same_name
+from container_engine.model import Excerpt, MisfitError
+from container_engine.process import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from container_engine.images.budget import Budget
+    from container_engine.images.fetch.registry import Listed
+    from container_engine.images.pack.chunks import Stream
+
+DOCKERS, OCIS = "docker-archive", "oci-archive"
+_LAYOUT = "oci"
+_GZIP, _ZSTD, _OTHERS = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", {b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
+_MOST_LOOKED_AT = 10_000  # members; an archive of images has some for each layer
+_TAG = "org.opencontainers.image.ref.name"
+_NUMBER = re.compile(r"@([0-9]+)")
+_OF_IMAGES = re.compile(r"(?:[0-9a-f]{64}(?:\.json|\.tar|/.*)|blobs/.*|repositories)", re.DOTALL)
+_OF_LAYOUT = re.compile(r"oci-layout|index\.json|blobs/[a-z0-9]+/[0-9a-f]+")
+_PIECE = 1 << 20
+
+
+class _Saved(Excerpt):
+    """An image in manifest.json, as `docker save` writes it."""
+
+    names: tuple[str, ...] | None = None
+
+
+class Contents(NamedTuple):
+    """What an archive holds: the names of each image of Docker's, a layout, or neither."""
+
+    saved: tuple[tuple[str, ...], ...] = ()
+    is_layout: bool = False
+    is_broken: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return the transport of skopeo for it, "" for a root file system."""
+        return DOCKERS if self.saved else OCIS if self.is_layout else ""
+
+
+class _FoundError(Exception):
+    """The end of a look into a stream, whose rest need not be read. It has no message."""
+
+
+def located(image: LocalImage) -> LocalImage:
+    """Return a source whose place is an existing file or directory, and what is chosen of it.
+
+    Both may have colons: the place is the longest beginning that exists. Raise UserError.
+    """
+    ends = [len(image.place), *(m.start() for m in re.finditer(":", image.place))]
+    for end in sorted(ends, reverse=True):
+        if os.path.lexists(image.place[:end]):
+            return image._replace(place=image.place[:end], chosen=image.place[end + 1 :])
+    raise UserError("no such file or directory", name=image.name)
+
+
+class Archives(NamedTuple):
+    """What makes sources ready in the directory `work`, for `arch`. `env` is for zstd.
+
+    `budget` limits what they unpack to. All methods raise UserError or OSError.
+    """
+
+    work: str
+    arch: str
+    env: Mapping[str, str]
+    budget: Budget
+
+    def ready(self, image: FileImage | LocalImage) -> FileImage | LocalImage:
+        """Return what is to be imported: the image itself if nothing needs to be done for it.
+
+        An archive that is given as a file is taken for what it holds; a root file system stays one.
+        """
+        if isinstance(image, FileImage):
+            if not is_tar(image.path):
+                return image
+            found = self._contents(image.path, image.name)
+            if found.is_broken and not found.kind:
+                raise _incomplete(image.name)
+            if not found.kind:
+                return image
+            image = LocalImage(image.name, found.kind, image.path)
+        if image.transport == _LAYOUT:
+            return self._of_layout(image, image.place)
+        if image.transport not in {DOCKERS, OCIS}:
+            return image
+        found = self._contents(image.place, image.name)
+        _check_kind(image, found)
+        return self._saved(image, found) if image.transport == DOCKERS else self._archived(image)
+
+    def _contents(self, path: str, name: str) -> Contents:
+        if os.path.isdir(path):
+            raise UserError("a directory, not an archive", _DIRECTORY, _NO_IMAGE, name=name)
+        found: list[Contents] = []
+
+        def look(archive: tarfile.TarFile) -> None:
+            found.append(_looked_at(archive))
+            raise _FoundError
+
+        try:
+            self._opened(path, name, look)
+        except _FoundError:
+            return found[0]
+        raise AssertionError
+
+    def _opened(self, path: str, name: str, use: Callable[[tarfile.TarFile], None]) -> None:
+        try:
+            if not _is_compressed(path, name):
+                with tarfile.open(path, "r:") as archive:
+                    use(archive)
+                return
+            with self._plain(path) as made:
+                file = cast("IO[bytes]", _Readable(made))
+                with tarfile.open(fileobj=file, mode="r|") as archive:
+                    use(archive)
+        except tarfile.TarError as error:
+            message = f"not a complete tar archive: {error}"
+            hint = "if it should be one, write or copy it again"
+            raise UserError(message, hint, _NO_IMAGE, name=name) from None
+
+    def _plain(self, path: str) -> AbstractContextManager[Stream]:
+        account = self.budget.account(os.path.getsize(path))
+        return layers.plain(layers.LayerFile(path), self.env, _ignore, account.take)
+
+    def _saved(self, image: LocalImage, found: Contents) -> LocalImage:
+        number = _number_of(image, found.saved)
+        if image.chosen == "" and not _is_compressed(image.place, image.name):
+            return image if ":" not in image.place else self._linked(image, number)
+        if _is_compressed(image.place, image.name):
+            plain = os.path.join(self.work, "archive")
+            with open(plain, "wb") as out, self._plain(image.place) as stream:
+                while piece := stream.some(_PIECE):
+                    out.write(piece)
+            return image._replace(ready=f"{DOCKERS}:{plain}:@{number}")
+        return self._linked(image, number)
+
+    def _linked(self, image: LocalImage, number: int) -> LocalImage:
+        """Return an image whose file has a name without colons."""
+        plain = os.path.join(self.work, "archive")
+        os.symlink(image.place, plain)
+        return image._replace(ready=f"{DOCKERS}:{plain}:@{number}")
+
+    def _archived(self, image: LocalImage) -> LocalImage:
+        layout = os.path.join(self.work, "archived")
+        self._opened(image.place, image.name, lambda archive: _unpack(archive, layout))
+        return self._of_layout(image, layout)
+
+    def _of_layout(self, image: LocalImage, layout: str) -> LocalImage:
+        """Return the image for the architecture, in a layout of its own if it must be chosen."""
+        text = _index(image, layout)
+        index = _parsed(image, text)
+        listed = _of_tag(image, index.manifests)
+        one = choose(image, listed, self.arch) if len(listed) > 1 else listed[0]
+        # skopeo knows an image by a tag that no other entry has, or as the only one
+        same = [other for other in index.manifests if image.chosen in {"", other.tag}]
+        is_chosen = len(same) != 1 or ":" in layout
+        described = json.loads(text)["manifests"][index.manifests.index(one)]
+        while "index" in one.kind or "manifest.list" in one.kind:
+            is_chosen, text = True, _blob(image, layout, one)
+            inner = _parsed(image, text)
+            one = choose(image, inner.manifests, self.arch)
+            described = json.loads(text)["manifests"][inner.manifests.index(one)]
+        if layout == image.place and not is_chosen:
+            return image
+        described.pop("annotations", None)
+        own = os.path.join(self.work, "layout")
+        os.mkdir(own)
+        os.symlink(os.path.join(layout, "blobs"), os.path.join(own, "blobs"))
+        for name, document in (
+            ("oci-layout", {"imageLayoutVersion": "1.0.0"}),
+            ("index.json", {"schemaVersion": 2, "manifests": [described]}),
+        ):
+            with open(os.path.join(own, name), "w", encoding="utf-8") as file:
+                json.dump(document, file)
+        return image._replace(ready=f"{_LAYOUT}:{own}")
+
+
+_NO_IMAGE = "image-format"
+_DIRECTORY = "a layout is oci:DIR; ce import ./DIR makes an image of a root file system"
+
+
+class _Readable:
+    """A stream as a file for tarfile."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.read = stream.take
+
+
+def is_tar(path: str) -> bool:
+    """Check whether a file is a tar archive or could be a compressed one. Raise OSError."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        head = file.read(tarfile.BLOCKSIZE)
+    if head.startswith((_GZIP, _ZSTD, *_OTHERS)):
+        return True
+    try:
+        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def _is_compressed(path: str, name: str) -> bool:
+    with open(path, "rb") as file:
+        head = file.read(8)
+    for magic, program in _OTHERS.items():
+        if head.startswith(magic):
+            hint = f"{program} -d unpacks it; archives may be compressed with gzip or zstd"
+            raise UserError(f"compressed with {program}", hint, _NO_IMAGE, name=name)
+    return head.startswith((_GZIP, _ZSTD))
+
+
+def _ignore(_size: int) -> None:
+    pass
+
+
+def _looked_at(archive: tarfile.TarFile) -> Contents:
+    found = Contents()
+    for number, member in enumerate(archive):
+        name = os.path.normpath(member.name).lstrip("/")
+        if name == "manifest.json" and member.isreg() and member.size <= MOST:
+            file = archive.extractfile(member)
+            saved = _names(file.read() if file else b"")
+            if saved:
+                return found._replace(saved=saved)
+        found = found._replace(
+            is_layout=found.is_layout or (name == "oci-layout" and member.isreg()),
+            is_broken=found.is_broken or _OF_IMAGES.fullmatch(name) is not None,
+        )
+        if number > _MOST_LOOKED_AT:
+            break
+    return found
+
+
+def _names(text: bytes) -> tuple[tuple[str, ...], ...]:
+    """Return the names of each image in Docker's manifest.json, () if it is another file."""
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        return ()
+    if not isinstance(listed, list) or not all(
+        isinstance(one, dict) and {"Config", "Layers"} <= one.keys() for one in listed
+    ):
+        return ()
+    try:
+        return tuple(_Saved.of({"names": one.get("RepoTags")}).names or () for one in listed)
+    except MisfitError:
+        return ()
+
+
+def _check_kind(image: LocalImage, found: Contents) -> None:
+    """Raise UserError if an archive is not of the kind that its user has named."""
+    path = image.place
+    if (found.saved and image.transport == DOCKERS) or (
+        found.is_layout and image.transport == OCIS
+    ):
+        return
+    if found.kind:
+        what = "an archive of docker save" if found.saved else "an archive in OCI's format"
+        raise UserError(what, f"ce import {found.kind}:{path}", _NO_IMAGE, name=image.name)
+    if found.is_broken:
+        raise _incomplete(image.name)
+    raise UserError(
+        "no archive of images: it has neither manifest.json nor oci-layout",
+        f"ce import {path} makes an image of a root file system, as docker export writes it",
+        _NO_IMAGE,
+        name=image.name,
+    )
+
+
+def _incomplete(name: str) -> UserError:
+    message = "an incomplete archive of images: it has neither manifest.json nor oci-layout"
+    return UserError(message, "write or copy it again", "image-damaged", name=name)
+
+
+def _number_of(image: LocalImage, saved: Sequence[Sequence[str]]) -> int:
+    """Return which image of Docker's archive is meant. Raise UserError with those there are."""
+    names = [list(names) or [f"@{number}"] for number, names in enumerate(saved)]
+    if not image.chosen:
+        if len(saved) == 1:
+            return 0
+        raise _which(image, f"it has {len(saved)} images", names)
+    number = _NUMBER.fullmatch(image.chosen)
+    if number and int(number[1]) < len(saved):
+        return int(number[1])
+    for is_it in (same_name, lambda name, wanted: name.endswith(f"/{wanted}")):
+        fitting = [n for n, one in enumerate(saved) if any(is_it(x, image.chosen) for x in one)]
+        if len(fitting) == 1:
+            return fitting[0]
+    raise _which(image, f"it has no image '{image.chosen}'", names)
+
+
+def _of_tag(image: LocalImage, listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
+    """Return the entries of an index for the chosen tag. Raise UserError with those there are."""
+    number = _NUMBER.fullmatch(image.chosen)
+    if number and int(number[1]) < len(listed):
+        return (listed[int(number[1])],)
+    images = [one for one in listed if one.is_image]
+    tags = list(dict.fromkeys(one.tag for one in images))
+    fitting = tuple(one for one in images if image.chosen in {"", one.tag})
+    is_platform_said = any(one.place.named for one in images)
+    if not image.chosen and (len(tags) > 1 or (len(images) > 1 and not is_platform_said)):
+        raise _which(image, f"it has {len(images)} images", _shown(listed))
+    if not fitting:
+        what = f"it has no image '{image.chosen}'" if image.chosen else "it has no image"
+        raise _which(image, what, _shown(listed))
+    return fitting
+
+
+def _shown(listed: Sequence[Listed]) -> list[list[str]]:
+    return [[one.tag or f"@{number}"] for number, one in enumerate(listed) if one.is_image]
+
+
+def _which(image: LocalImage, what: str, names: Sequence[Sequence[str]]) -> UserError:
+    shown = ", ".join(dict.fromkeys(name for one in names for name in one))
+    if not shown:
+        return UserError(what, see=_NO_IMAGE, name=image.name)
+    hint = f"choose one: ce import {image.transport}:{image.place}:{names[-1][0]}"
+    message = f"{what}, but {shown}" if image.chosen else f"{what}: {shown}"
+    return UserError(message, hint, _NO_IMAGE, name=image.name)
+
+
+def _index(image: LocalImage, layout: str) -> bytes:
+    path = os.path.join(layout, "index.json")
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST)
+    except (FileNotFoundError, NotADirectoryError):
+        hint = _DIRECTORY if os.path.isdir(layout) else f"ce import {layout} looks into the file"
+        message = "no layout of OCI's: it has no index.json"
+        raise UserError(message, hint, _NO_IMAGE, name=image.name) from None
+
+
+def _blob(image: LocalImage, layout: str, one: Listed) -> bytes:
+    path = os.path.join(layout, "blobs", *one.digest.split(":", 1))
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST)
+    except OSError as error:
+        message = f"its index is not there: {path}: {reason(error)}"
+        raise UserError(message, see="image-damaged", name=image.name) from None
+
+
+def _parsed(image: LocalImage, text: bytes) -> Index:
+    try:
+        return Index.of_json(text)
+    except MisfitError as error:
+        raise UserError(f"its index: {error}", see=_NO_IMAGE, name=image.name) from None
+
+
+def _unpack(archive: tarfile.TarFile, layout: str) -> None:
+    """Write the files of a layout; whatever else an archive has is left out."""
+    for member in archive:
+        name = os.path.normpath(member.name).lstrip("/")
+        file = archive.extractfile(member) if member.isreg() else None
+        if file is None or not _OF_LAYOUT.fullmatch(name):
+            continue
+        path = os.path.join(layout, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            shutil.copyfileobj(file, out, _PIECE)

@@ -1,0 +1,235 @@
+"""Archives and layouts as people keep them: compressed, with several images, with odd names."""
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.importing import Importing
+from tests.integration.registry import listing
+from tests.unit.images import oci
+from tests.unit.images.oci import Member, directory, hard_link, link
+
+ONE, TWO = (["one:1"], [Member("1")]), (["localhost/two:1", "x/two:2"], [Member("2")])
+ROOT = [directory("bin"), Member("bin/tool", b"x", mode=0o755), link("sh", "bin/tool")]
+COMPRESSORS = ["none", "gzip", "zstd"]
+
+
+def packed(file: Path, compressor: str) -> Path:
+    file.write_bytes(oci.COMPRESSORS[compressor][1](file.read_bytes()))
+    return file
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("prefix", ["docker-archive:", ""])
+def test_what_docker_saved_is_imported_compressed_or_not(
+    me: Importing, compressor: str, prefix: str
+) -> None:
+    file = packed(oci.docker_save(me.root / "my:x.tar", [ONE]), compressor)
+    assert listing(me.path("import", f"{prefix}{file}", "n:1")) == {"/1"}
+    assert list(me.root.glob("ce-import-*")) == []
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize(
+    ("chosen", "name", "file"),
+    [
+        ("one:1", "localhost/one:1", "/1"),
+        ("docker.io/library/one:1", "localhost/one:1", "/1"),
+        ("two:1", "localhost/two:1", "/2"),
+        ("localhost/two:1", "localhost/two:1", "/2"),
+        ("x/two:2", "localhost/two:2", "/2"),
+        ("@1", "localhost/a:latest", "/2"),
+    ],
+)
+def test_one_of_several_images_is_chosen_by_its_name(
+    me: Importing, compressor: str, chosen: str, name: str, file: str
+) -> None:
+    archive = packed(oci.docker_save(me.root / "a.tar", [ONE, TWO]), compressor)
+    path = me.path("import", f"docker-archive:{archive}:{chosen}")
+    assert listing(path) == {file}
+    assert me.launched(name)["path"] == path
+
+
+@pytest.mark.parametrize("prefix", ["docker-archive:", ""])
+def test_of_several_images_it_is_said_which_there_are(me: Importing, prefix: str) -> None:
+    file = oci.docker_save(me.root / "a.tar", [ONE, TWO, ([], [Member("3")])])
+    names = "one:1, localhost/two:1, x/two:2, @2"
+    said = me.refusal("import", f"{prefix}{file}")
+    assert f"'{prefix}{file}': it has 3 images: {names}\n" in said
+    assert f"ce: hint: choose one: ce import docker-archive:{file}:@2\n" in said
+    absent = f"docker-archive:{file}:three:1"
+    said = f"'{absent}': it has no image 'three:1', but {names}\n"
+    assert said in me.refusal("import", absent)
+    assert f"no image '@3', but {names}\n" in me.refusal("import", f"docker-archive:{file}:@3")
+    assert listing(me.path("import", f"docker-archive:{file}:@2")) == {"/3"}
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("output", [(), ("-o", "made.sqsh")])
+def test_a_root_file_system_as_an_archive_is_imported_as_a_directory_is(
+    me: Importing, compressor: str, output: tuple[str, ...]
+) -> None:
+    file = me.root / "exported.tar"
+    file.write_bytes(oci.layer([*ROOT, hard_link("again", "bin/tool")]))
+    path = me.path("import", *output, str(packed(file, compressor)))
+    assert listing(path) - {"->", "bin/tool"} == {"/again", "/bin", "/bin/tool", "/sh"}
+    assert file.exists()  # its name is no digest
+    if not output:
+        assert me.launched("localhost/exported")["path"] == path
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("prefix", ["oci-archive:", ""])
+def test_an_archive_of_a_layout_is_imported_compressed_or_not(
+    me: Importing, compressor: str, prefix: str
+) -> None:
+    where = oci.layout(me.root / "i", [[Member("a")]])
+    file = me.root / "l:1.tar"
+    with tarfile.open(file, "w") as archive:
+        archive.add(where, ".")
+    assert listing(me.path("import", f"{prefix}{packed(file, compressor)}", "n:1")) == {"/a"}
+    if prefix:
+        assert listing(me.path("import", f"{prefix}{file}:latest", "n:2")) == {"/a"}
+        assert "no image 'x', but latest" in me.refusal("import", f"{prefix}{file}:x")
+
+
+def flat(where: Path, change: Callable[[list[dict[str, object]]], object]) -> Path:
+    """Write a layout whose index.json lists an image for each of two architectures; change it."""
+    layers = {"": [[Member("here")]], "s390x": [[Member("other")]]}
+    oci.layout_of_several(where, layers)
+    outer = json.loads((where / "index.json").read_text())
+    nested = outer["manifests"][0]["digest"].removeprefix("sha256:")
+    index = json.loads((where / "blobs/sha256" / nested).read_text())
+    change(index["manifests"])
+    (where / "index.json").write_text(json.dumps(index))
+    return where
+
+
+def attested(listed: list[dict[str, object]]) -> None:
+    platform = {"architecture": "unknown", "os": "unknown"}
+    listed.append({**listed[0], "platform": platform})
+
+
+def attested_alone(listed: list[dict[str, object]]) -> None:
+    attested(listed)
+    del listed[1]
+
+
+def tagged(*tags: str) -> Callable[[list[dict[str, object]]], object]:
+    def change(listed: list[dict[str, object]]) -> None:
+        for one, tag in zip(listed, tags, strict=True):
+            one["annotations"] = {"org.opencontainers.image.ref.name": tag}
+
+    return change
+
+
+def without_platforms(listed: list[dict[str, object]]) -> None:
+    for one in listed:
+        del one["platform"]
+
+
+@pytest.mark.parametrize(
+    ("change", "chosen", "words", "file"),
+    [
+        (lambda _listed: None, "", (), "/here"),
+        (lambda _listed: None, "", ("--arch", "s390x"), "/other"),
+        (attested, "", (), "/here"),
+        (attested_alone, "", (), "/here"),
+        (tagged("a", "a"), "", (), "/here"),
+        (tagged("a", "a"), ":a", ("--arch", "s390x"), "/other"),
+        (tagged("a", "b"), ":a", (), "/here"),
+        (tagged("a", "b"), ":@0", (), "/here"),
+        (without_platforms, ":@0", (), "/here"),
+    ],
+)
+def test_of_a_layout_the_image_is_chosen_by_platform_or_tag(
+    me: Importing,
+    change: Callable[[list[dict[str, object]]], object],
+    chosen: str,
+    words: tuple[str, ...],
+    file: str,
+) -> None:
+    where = flat(me.root / "my:i", change)
+    assert listing(me.path("import", *words, f"oci:{where}{chosen}", "n:1")) == {file}
+
+
+def test_of_an_index_in_a_layout_the_wanted_architecture_is_taken(me: Importing) -> None:
+    where = me.root / "i"
+    where.mkdir()
+    oci.layout_of_several(where, {"": [[Member("here")]], "s390x": [[Member("other")]]})
+    assert listing(me.path("import", f"oci:{where}", "n:1")) == {"/here"}
+    found = me.path("import", "--arch=s390x", f"oci:{where}:latest", "n:1")
+    assert listing(found) == {"/other"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (tagged("a", "b"), "it has 2 images: a, b"),
+        (without_platforms, "it has 2 images: @0, @1"),
+        (lambda listed: listed.clear(), "it has no image"),
+        (lambda listed: listed.pop(0), "made for s390x, "),
+    ],
+)
+def test_what_a_layout_has_is_said(
+    me: Importing, change: Callable[[list[dict[str, object]]], object], message: str
+) -> None:
+    assert message in me.refusal("import", f"oci:{flat(me.root / 'i', change)}")
+
+
+def test_hints_lead_to_what_works(me: Importing) -> None:
+    docker = oci.docker_save(me.root / "docker.tar", [ONE])
+    where = oci.layout(me.root / "i", [[Member("a")]])
+    layout = me.root / "layout.tar"
+    with tarfile.open(layout, "w") as archive:
+        archive.add(where, ".")
+    root = me.root / "root.tar"
+    root.write_bytes(oci.layer(ROOT))
+    for wrong in (
+        *(f"docker-archive:{file}" for file in (layout, root)),
+        *(f"oci-archive:{file}" for file in (docker, root)),
+        *(f"oci:{file}" for file in (docker, layout, root)),
+        f"docker-archive:{root}:x:1",
+    ):
+        said = me.refusal("import", wrong)
+        command = said.partition("ce import ")[2].split()[0]
+        assert listing(me.path("import", command, "n:1")), wrong
+    tree = me.root / "tree"
+    tree.mkdir()
+    for wrong in (f"docker-archive:{tree}", f"oci-archive:{tree}", f"oci:{tree}"):
+        assert "ce import ./DIR" in me.refusal("import", wrong)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xfd7zXZ\0" + b"x" * 600, "compressed with xz"),
+        (b"BZh9" + b"x" * 600, "compressed with bzip2"),
+        (gzip.compress(b"no archive" * 100), "not a complete tar archive: "),
+        (gzip.compress(oci.layer(ROOT))[:-100], "damaged: "),
+        (oci.layer(ROOT)[:1500], "unexpected end of data"),
+    ],
+)
+def test_what_is_no_archive_is_said(me: Importing, content: bytes, message: str) -> None:
+    file = me.root / "a.tar.x"
+    file.write_bytes(content)
+    assert message in me.refusal("import", str(file))
+    assert file.read_bytes() == content
+    assert not list(me.store.glob("images/*"))
+
+
+def test_an_incomplete_archive_of_docker_is_no_root_file_system(me: Importing) -> None:
+    whole = oci.docker_save(me.root / "a.tar", [ONE])
+    part = io.BytesIO()
+    with tarfile.open(whole) as source, tarfile.open(fileobj=part, mode="w") as target:
+        for member in source:
+            if member.name != "manifest.json":
+                target.addfile(member, source.extractfile(member))
+    whole.write_bytes(part.getvalue())
+    for name in (f"docker-archive:{whole}", str(whole)):
+        assert ": an incomplete archive of images: it has" in me.refusal("import", name)
