@@ -37,8 +37,9 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
+##@ First steps
 help: ## show this text
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-23s%s\n", $$1, $$2 }' Makefile
 
 demo: ## install what is missing, start a two-node cluster, run a job in a container
 	@sandbox/demo
@@ -64,6 +65,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.build
 	@$(PIP) install -qq $(call requirements,docs)
 	@touch $@
 
+##@ Install
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
 	@rm -f $(ROOT)/.sources
 	@$(INTERPRETER) -IB docs/manual.py $(ROOT)/share/man
@@ -140,6 +142,7 @@ sandbox-engine: packages
 		$(MAKE) -s install PREFIX=$(CE_SANDBOX_DIR)/prefix; \
 		echo "$$sources" > $(CE_SANDBOX_DIR)/prefix/.sources
 
+##@ Parts of the checks
 format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
 
@@ -189,6 +192,7 @@ sandbox-images: sandbox-engine
 test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and launcher, in about a minute
 	@$(PYTEST) $$(grep -v '^#' tests/systems/core)
 
+##@ Benchmarks
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
 	@sandbox/packages charliecloud
 	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
@@ -204,6 +208,7 @@ bench-tree: $(VENV)/.dev packages ## make what bench-images packs, once; needs t
 	@sandbox/packages mmdebstrap umoci
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.tree
 
+##@ Other tools and systems
 # Nothing of it is kept here. Images are stand-ins, made once with a mirror of Debian and an index of Python packages.
 check-pyxis: $(VENV)/.dev sandbox-engine ## pyxis's own tests against this engine; PYXIS_SUITE=DIR is a checkout of pyxis
 	@[ -n "$(PYXIS_SUITE)" ] || { echo "check-pyxis: PYXIS_SUITE=DIR is missing, a checkout of NVIDIA/pyxis" >&2; exit 2; }
@@ -256,6 +261,7 @@ vm-up: vm-packages ## start those two machines, with the engine of the working t
 vm-down: ## stop them and forget what is on their disks
 	@$(PYTHON) -m tests.vm down
 
+##@ Packages and archives
 gpu-bundle: sandbox-engine ## an archive for a machine with NVIDIA's GPUs, in build/: unpack it there and start ce-gpu/run
 	@tests/gpu/bundle $(CE_SANDBOX_DIR)/prefix build/ce-gpu-$$(uname -m).tar.gz
 
@@ -268,6 +274,7 @@ rpm: ## build an RPM for this release, in build/
 check-packages: ## build and install the packages in clean systems of Debian 12 and 13
 	@tests/systems/packages
 
+##@ Longer than CI
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
 	@$(PYTEST) tests/fuzz
 	@sandbox/packages clang libclang-rt-dev
@@ -288,6 +295,7 @@ check-sanitizers-core: $(VENV)/.dev sandbox-engine ## its core, and random input
 	@sandbox/packages clang libclang-rt-dev
 	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=20
 
+##@ Clean up
 clean: ## remove what was built (not the virtual environment)
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .hypothesis
 
