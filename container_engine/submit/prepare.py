@@ -58,7 +58,8 @@ class Prepared(NamedTuple):
         """Return the output of a planner before the plan: facts for the plugin, and a keyword."""
         if self.plan is None:
             return HOST
-        facts = {IMAGE: self.plan.image.digest or self.plan.image.path}
+        # the audit has "?" for such a byte
+        facts = {IMAGE: (self.plan.image.digest or self.plan.image.path).replace("\n", "?")}
         if (self.plan.image.passing or "").startswith("/"):
             facts[VOID_STORE] = self.plan.image.passing or ""
         if self.plan.kept is not None:

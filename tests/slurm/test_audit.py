@@ -50,6 +50,18 @@ def test_each_step_with_a_container_has_one_line_of_roots(
     assert (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
 
 
+def test_a_line_names_an_image_whatever_its_path(cluster: Cluster, audit: Path) -> None:
+    odd = cluster.scratch / "a\nb\t c é.sqsh"
+    odd.symlink_to(cluster.image("demo"))
+    for _anew_and_remembered in range(2):
+        done = cluster.srun("-w", "n2", f"--container-image={odd}", "true")
+        assert done.returncode == 0, done.stderr
+    lines = audit.read_text().splitlines()
+    assert [line.partition(" user-says-image=")[2] for line in lines] == [
+        f"{cluster.scratch}/a?b??c???.sqsh"
+    ] * 2
+
+
 def test_an_audit_that_cannot_be_written_is_in_slurmds_log_and_stops_nobody(
     cluster: Cluster, demo: str, audit: Path
 ) -> None:
