@@ -79,7 +79,7 @@ TEST("a variable of pyxis that asks for no container changes nothing")
 {
 	install("exit 1");
 	setenv("PYXIS_CONTAINER_MOUNTS", "/a", 1);
-	setenv("PYXIS_CONTAINER_IMAGE", "", 1);
+	setenv("PYXIS_CONTAINER_WORKDIR", "", 1);
 	submit(S_CTX_LOCAL);
 	CHECK(planned() == NULL);
 }
