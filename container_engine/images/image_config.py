@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MADE_SO = "the image was made so: another import does not help, its maker has to mend it"
+_BESIDE = "this file must be the OCI image configuration of the image beside it"
+_NO_IMAGE = "image-format"
 _READ_TIMEOUT_S = 60
 _MOST_BYTES = 1 << 20
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
@@ -57,26 +60,53 @@ class _Document(Excerpt):
     config: _Run | None = None
 
 
+class _WholeRun(_Run):
+    cmd: tuple[str, ...] | None = field(name="Cmd", default=None)
+
+
+class _WholeDocument(Excerpt):
+    """What an import judges: other tools read more of the configuration that it keeps."""
+
+    config: _WholeRun | None = None
+
+
 def beside(image_path: str) -> str:
     """Return the path of an image file's configuration."""
     return f"{image_path}.json"
 
 
-def from_document(text: bytes, source: str) -> ImageConfig:
+def judge(text: bytes, name: str) -> None:
+    """Raise UserError for a configuration with which no container could start.
+
+    Otherwise it would be refused later, for everybody who launches the image `name`.
+    """
+    try:
+        run = _WholeDocument.of_json(text).config or _WholeRun()
+    except MisfitError as error:
+        raise UserError(f"its configuration: {error}", MADE_SO, _NO_IMAGE, name=name) from None
+    _refuse_nul(name, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
+    entrypoint = _entrypoint(run)
+    if entrypoint and not entrypoint[0]:
+        message = "its configuration: config.Entrypoint[0]: must be a program, not an empty string"
+        raise UserError(message, MADE_SO, _NO_IMAGE, name=name)
+
+
+def _entrypoint(run: _Run) -> tuple[str, ...]:
+    """Return the entrypoint; a single empty string means none, as Docker takes it."""
+    entrypoint = run.entrypoint or ()
+    return () if entrypoint == ("",) else entrypoint
+
+
+def from_document(text: bytes, source: str, hint: str = _BESIDE) -> ImageConfig:
     """Parse an OCI image configuration. Raise UserError that names `source`."""
     try:
         run = _Document.of_json(text).config or _Run()
     except MisfitError as error:
-        raise UserError(
-            str(error),
-            "this file must be the OCI image configuration of the image beside it",
-            "image-format",
-            where=source,
-        ) from None
+        raise UserError(str(error), hint, _NO_IMAGE, where=source) from None
     _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
     pairs = (entry.partition("=") for entry in run.env or ())
     env = {name: value for name, _equals, value in pairs if name}
-    return _config(env, run.entrypoint or (), run.workdir or None, source)
+    return _config(env, _entrypoint(run), run.workdir or None, source)
 
 
 def from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:

@@ -217,7 +217,8 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
 
     check_platform(image, document, _architecture(settings))
     rules(context, settings).admit_size(image.name, remote.size)
-    facts = image_config.from_document(document, f"{image.name}, its registry")
+    source = f"{image.name}, its registry"
+    facts = image_config.from_document(document, source, image_config.MADE_SO)
     known = Image(
         path=NOT_KEPT,
         name=image.name,

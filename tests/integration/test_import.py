@@ -1,5 +1,6 @@
 """Images from a real registry, by skopeo and mksquashfs, as `ce import` and `ce plan` get them."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -271,6 +272,39 @@ def test_a_digest_names_the_same_image_as_its_tag(
     stored = person.importer.obtain(registry.image(name), Stores(person.store, ()))
     pinned = registry.image(f"{registry.address}#both:9@{stored.digest}")
     assert person.get(pinned) == stored.path
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"Entrypoint": "/bin/echo hi"}, "config.Entrypoint: must be an array"),
+        ({"Env": "PATH=/bin"}, "config.Env: must be an array"),
+        ({"Env": ["A=1", 2]}, "config.Env[1]: must be a string"),
+        ({"Cmd": "sh"}, "config.Cmd: must be an array"),
+        ({"WorkingDir": ["/"]}, "config.WorkingDir: must be a string"),
+        ({"Entrypoint": ["", "x"]}, "config.Entrypoint[0]: must be a program, not an empty string"),
+        ({"Env": ["A=\0"]}, "a NUL character in a variable"),
+    ],
+)
+def test_a_configuration_that_could_not_start_is_refused_by_the_import(
+    registry: Registry, person: Person, tmp_path: Path, run: dict[str, object], said: str
+) -> None:
+    where = oci.layout(tmp_path, [[Member("a")]], run)
+    pushed = f"{registry.address}/unfit:{hashlib.sha256(said.encode()).hexdigest()[:9]}"
+    copy = ["skopeo", "copy", "-q", f"oci:{where}:latest", f"docker://{pushed}"]
+    subprocess.run(copy, env=registry.env, check=True)
+    local = parse_source(f"oci:{where}:latest", "/")
+    assert isinstance(local, LocalImage)
+    imports: tuple[Callable[[], str], ...] = (
+        lambda: person.get(registry.image(pushed)),
+        lambda: person.importer.to_file(local, str(tmp_path / "x.sqsh"), architecture()),
+    )
+    for import_it in imports:
+        with pytest.raises(UserError) as caught:
+            import_it()
+        assert said in str(caught.value)
+    assert not [name for name in person.files() if name.startswith(("images/", "refs/"))]
+    assert not list(tmp_path.glob("x.sqsh*"))
 
 
 @pytest.mark.parametrize(

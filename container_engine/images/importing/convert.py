@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.errors import CeError, UserError
+from container_engine.images import image_config
 from container_engine.images.fetch.registry import check_platform, small_blob
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack import layers
@@ -149,8 +150,10 @@ class Maker(NamedTuple):
 def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
     """Return the digests that a configuration states for its layers' uncompressed content.
 
-    They are empty if it states none at all. Raise UserError unless they are `count`.
+    They are empty if it states none at all. Raise UserError unless they are `count`, and for a
+    configuration with which no container could start.
     """
+    image_config.judge(config, image.name)
     try:
         rootfs = _Configuration.of_json(config).rootfs
     except MisfitError as error:
@@ -161,7 +164,7 @@ def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
     if len(stated) != count:
         raise UserError(
             f"its manifest lists {count} layers, and its configuration {len(stated)}",
-            "the image was made so: another import does not help, its maker has to mend it",
+            image_config.MADE_SO,
             "image-damaged",
             name=image.name,
         )

@@ -13,6 +13,7 @@ from container_engine.errors import UserError
 from container_engine.images.image_config import (
     DEFAULT_PATH,
     from_document,
+    judge,
     parse_environment,
     parse_rc,
 )
@@ -207,3 +208,9 @@ def test_other_variables_are_an_images(image: Path, name: str) -> None:
 def test_a_variable_without_a_name_is_no_instruction_to_the_plugin() -> None:
     text = json.dumps({"config": {"Env": ["=SLURM_PROCID=SLURM_JOB_ID", "A=1"]}}).encode()
     assert from_document(text, "i").env == {"A": "1", "PATH": DEFAULT_PATH}
+
+
+def test_an_entrypoint_of_one_empty_string_is_none() -> None:
+    text = json.dumps({"config": {"Entrypoint": [""], "Cmd": ["sh"]}}).encode()
+    judge(text, "i")
+    assert from_document(text, "i").entrypoint == ()
