@@ -2,11 +2,13 @@
 
 import contextlib
 import http.client
+import json
 import re
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -34,12 +36,18 @@ class Fault:
 
 @dataclass
 class Front:
-    """The server's address and faults; `asked` are its requests in order."""
+    """The server's address and faults; `asked` are its requests in order.
+
+    With `token_s` every request needs a token of its token service, which lives so many seconds.
+    `pace` limits each answer to so many bytes a second.
+    """
 
     address: str
     faults: list[Fault]
     asked: list[str]
     over: threading.Event
+    token_s: float = 0
+    pace: int = 0
     counting: threading.Lock = field(default_factory=threading.Lock)  # requests are concurrent
 
     def fault(self, path: str) -> Fault | None:
@@ -86,15 +94,34 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.front.asked.append(self.path)
+        if self.front.token_s and not self._has_token():
+            return
         fault = self.front.fault(self.path) or Fault("", after=None)
         if fault.status:
-            self.send_response(fault.status)
-            for name, value in {**fault.headers, "Content-Length": "0"}.items():
-                self.send_header(name, value)
-            self.end_headers()
+            self._answer(fault.status, fault.headers, b"")
             return
         with contextlib.closing(http.client.HTTPConnection(self.behind)) as connection:
             self._ask(connection, fault)
+
+    def _has_token(self) -> bool:
+        """Return whether the request has a token that lives; answer it otherwise."""
+        now = time.monotonic()
+        if self.path.startswith("/token"):
+            self._answer(200, {}, json.dumps({"token": str(now), "expires_in": 1}).encode())
+            return False
+        _, _, token = self.headers.get("Authorization", "").partition("Bearer ")
+        if token and now - float(token) < self.front.token_s:
+            return True
+        realm = f'Bearer realm="http://{self.front.address}/token",service="test"'
+        self._answer(401, {"WWW-Authenticate": realm}, b'{"errors":[{"code":"UNAUTHORIZED"}]}')
+        return False
+
+    def _answer(self, status: int, headers: Mapping[str, str], text: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(text))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text if self.command == "GET" else b"")
 
     def _ask(self, connection: http.client.HTTPConnection, fault: Fault) -> None:
         path = fault.instead or self.path
@@ -122,6 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return
         while piece := answer.read(_PIECE):
             self.wfile.write(piece)
+            if self.front.pace:
+                time.sleep(len(piece) / self.front.pace)
 
     def _reset(self) -> None:
         """Reset the connection."""

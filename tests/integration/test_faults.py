@@ -68,6 +68,20 @@ def test_what_passes_is_tried_again(
     assert fault.times == 0
 
 
+@pytest.mark.parametrize("faults", [[], [Fault(BLOBS, 1, after=100)]], ids=["streamed", "copied"])
+def test_a_pull_may_last_longer_than_the_registrys_tokens_live(
+    registry: Registry, person: Person, between: Front, tmp_path: Path, faults: list[Fault]
+) -> None:
+    """skopeo believes that each token lives for a minute at least, as Docker's protocol says."""
+    layers = [[Member(f"f{number}", os.urandom(240_000))] for number in range(24)]
+    registry.push(tmp_path / "i", "tokens:1", *layers)
+    between.token_s, between.pace = 2, 200_000
+    between.faults += faults
+    began = time.monotonic()
+    assert len(listing(person.get(registry.image(f"{between.address}/tokens:1")))) == 24
+    assert time.monotonic() - began > 2 * between.token_s
+
+
 @pytest.fixture
 def liar(registry: Registry, tmp_path: Path) -> tuple[str, str, str]:
     """Return the digests of an index, of the image that it lists, and of another image.

@@ -41,6 +41,8 @@ _FINAL = re.compile(
     r"|unsupported|image rejected|is blocked in",
     re.IGNORECASE,
 )
+# what an expired token leads to; skopeo renews none that is younger than a minute
+_EXPIRED = re.compile(r"unauthorized|authentication required|\b401\b", re.IGNORECASE)
 _REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
 _CODES = tuple(
     (re.compile(words, re.IGNORECASE), code)
@@ -231,15 +233,16 @@ class Skopeo(NamedTuple):
         os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
-        watch = _Arrival(layout, os.path.join(blobs, "sha256"), remote, on_bytes, self.look_up_s)
+        kept = os.path.join(blobs, "sha256")
+        watch = _Arrival(layout, kept, remote, on_bytes, self.look_up_s)
         ends = time.monotonic() + self.copy_s  # the limit of all tries together
 
         def attempt() -> None:
             process.watched(argv, self.env, max(ends - time.monotonic(), 1), watch.look)
 
-        self._run(image, attempt)
+        self._run(image, attempt, watch.has_gained)
         if isinstance(image, RegistryImage):
-            _check_sizes(image, remote, os.path.join(blobs, "sha256"))
+            _check_sizes(image, remote, kept)
         return _read(image, layout, blobs)
 
     def _skopeo(self, image: Imported) -> list[str]:
@@ -279,16 +282,29 @@ class Skopeo(NamedTuple):
                 message, see="registry-unreachable", details=error.details, name=image.name
             ) from None
 
-    def _run(self, image: Imported, program: Callable[[], _Result]) -> _Result:
-        """Run a program, again if that may help: skopeo 1.9 gives up at an HTTP error 500."""
-        for pause in (*_PAUSES, None):
+    def _run(
+        self,
+        image: Imported,
+        program: Callable[[], _Result],
+        has_gained: Callable[[], bool] = lambda: False,
+    ) -> _Result:
+        """Run a program, again if that may help: skopeo 1.9 gives up at an HTTP error 500.
+
+        `has_gained` says whether blobs were completed since it was asked last: then the next try
+        begins where this one ended, with a new token, and is as good as the first.
+        """
+        pauses = list(_PAUSES)
+        while True:
             try:
                 return program()
             except process.CommandError as error:
-                if pause is None or _FINAL.search(error.stderr):
+                if has_gained():
+                    pauses = list(_PAUSES)
+                    if _EXPIRED.search(error.stderr):
+                        continue
+                if not pauses or _FINAL.search(error.stderr):
                     raise _refusal(image, error, self.policy) from None
-            time.sleep(pause)
-        raise AssertionError
+            time.sleep(pauses.pop(0))
 
 
 class _Arrival:
@@ -307,6 +323,15 @@ class _Arrival:
         # the sizes are as announced, unless skopeo compresses an image from this host again
         self._most = remote.size + _SPARE if remote.source.startswith("docker://") else None
         self._last, self._since = -1, time.monotonic()
+        self._whole = self._count()
+
+    def has_gained(self) -> bool:
+        """Return whether blobs were completed since the last call."""
+        before, self._whole = self._whole, self._count()
+        return self._whole > before
+
+    def _count(self) -> int:
+        return sum(map(os.path.exists, self._paths))
 
     def look(self) -> None:
         size = sum(map(_size_of, self._paths)) + self._drafts()

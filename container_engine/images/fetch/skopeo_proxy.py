@@ -26,6 +26,10 @@ class ProxyError(Exception):
     """A failed or missing answer of the proxy. It has no message for users."""
 
 
+class RefusedError(ProxyError):
+    """A blob of which not one byte came, maybe because the registry's token has expired."""
+
+
 class _Answer(NamedTuple):
     value: object
     pipeid: int
@@ -58,10 +62,13 @@ class Proxy:
     def blob(self, name: str, size: int) -> Iterator[int]:
         """Yield a descriptor from which to read the blob up to its end.
 
-        Raise ProxyError if the blob was incomplete. `FinishPipe` is sent first, because only then
-        does the proxy close its end of the pipe.
+        Raise RefusedError if there is none, ProxyError if it was incomplete. `FinishPipe` is sent
+        first, because only then does the proxy close its end of the pipe.
         """
-        answer = self._ask("GetBlob", self._image, f"sha256:{name}", size)
+        try:
+            answer = self._ask("GetBlob", self._image, f"sha256:{name}", size)
+        except ProxyError:
+            raise RefusedError from None
         try:
             self._send("FinishPipe", answer.pipeid)
             yield answer.fds[0]

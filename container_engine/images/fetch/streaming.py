@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from container_engine import process
 from container_engine.errors import CeError
-from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError
+from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError, RefusedError
 from container_engine.images.free_space import FULL
 
 if TYPE_CHECKING:
@@ -105,11 +105,29 @@ class Arrival:
 
     def _run(self) -> None:
         try:
-            with Proxy(self._source, self._env, self._silence_s) as proxy:
-                while (wanted := self._next()) is not None:
-                    self._fetch(proxy, wanted)
+            wanted = self._next()
+            while wanted is not None:
+                with Proxy(self._source, self._env, self._silence_s) as proxy:
+                    wanted = self._fetch_from(wanted, proxy)
         except (ProxyError, BrokenOffError, CeError, OSError):
             self._end()
+
+    def _fetch_from(self, first: Wanted, proxy: Proxy) -> Wanted | None:
+        """Fetch blobs through `proxy`; return the one for which another is needed, None at the end.
+
+        skopeo uses a registry's token for a minute at least, and does not ask for another one when
+        it is refused: a new process does.
+        """
+        wanted: Wanted | None = first
+        while wanted is not None:
+            try:
+                self._fetch(proxy, wanted)
+            except RefusedError:
+                if wanted is first:
+                    raise
+                return wanted
+            wanted = self._next()
+        return None
 
     def _next(self) -> Wanted | None:
         with self._changed:
