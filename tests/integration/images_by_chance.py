@@ -64,7 +64,8 @@ def image(seed: int, base: bytes, arch: str) -> Image:
     tree: dict[str, _Node] = {}
     story: list[str] = []
     layers = [_Layer(chance, tree, story).archive() for _ in range(chance.randint(1, 4))]
-    if chance.random() < 0.1:
+    # Podman does not find what it has left out of a layer when it wants the layer once more.
+    if chance.random() < 0.1 and _AUFS_FILE.encode() not in layers[-1]:
         layers.append(layers[-1])  # the same content twice is one blob
         story.append("the last layer once more")
     layers.append(base)

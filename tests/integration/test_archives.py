@@ -3,7 +3,10 @@
 import gzip
 import io
 import json
+import os
+import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -233,3 +236,22 @@ def test_an_incomplete_archive_of_docker_is_no_root_file_system(me: Importing) -
     whole.write_bytes(part.getvalue())
     for name in (f"docker-archive:{whole}", str(whole)):
         assert ": an incomplete archive of images: it has" in me.refusal("import", name)
+
+
+def test_an_archive_for_which_there_is_no_room_to_unpack_is_said(
+    me: Importing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    names, members = ONE
+    file = oci.docker_save(me.root / "a.tar", [(names, [*members, Member("big", bytes(9 << 20))])])
+    small = me.root / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], check=True)
+    try:
+        monkeypatch.setattr(tempfile, "tempdir", str(small))
+        said = me.refusal("import", str(packed(file, "gzip")))
+        assert "no space left on device\nce: hint: TMPDIR=DIR names a directory with more" in said
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

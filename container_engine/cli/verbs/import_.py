@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from container_engine import process
 from container_engine.cli.printing import messages, output
 from container_engine.errors import UserError
+from container_engine.images import free_space
 from container_engine.images.importing.adopt import to_file
 from container_engine.images.importing.archives import Archives, located
+from container_engine.images.listener import Quiet
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     PODMAN,
@@ -155,10 +157,14 @@ def _ready(
             return
         arch = architecture(arguments.arch or settings.image_architecture)
         budget = rules(context, settings).budget()
+        listener = Quiet() if arguments.quiet else context.listener()
         try:
-            ready = Archives(work, arch, context.tools_env, budget).ready(image)
+            ready = Archives(work, arch, context.tools_env, budget, listener).ready(image)
         except OSError as error:
-            raise UserError(process.reason(error), see="image-format", name=image.name) from None
+            is_full = error.errno in free_space.FULL
+            hint = "TMPDIR=DIR names a directory with more room" if is_full else None
+            see, name = ("store-full", work) if is_full else ("image-format", image.name)
+            raise UserError(process.reason(error), hint, see, name=name) from None
         yield ready
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.budget import Budget
     from container_engine.images.fetch.registry import Listed
+    from container_engine.images.listener import Listener
     from container_engine.images.pack.chunks import Stream
 
 DOCKERS, OCIS = "docker-archive", "oci-archive"
@@ -78,13 +79,15 @@ def located(image: LocalImage) -> LocalImage:
 class Archives(NamedTuple):
     """What makes sources ready in the directory `work`, for `arch`. `env` is for zstd.
 
-    `budget` limits what they unpack to. All methods raise UserError or OSError.
+    `budget` limits what they unpack to, `listener` is told how far that is. All methods raise
+    UserError or OSError.
     """
 
     work: str
     arch: str
     env: Mapping[str, str]
     budget: Budget
+    listener: Listener
 
     def ready(self, image: FileImage | LocalImage) -> FileImage | LocalImage:
         """Return what is to be imported: the image itself if nothing needs to be done for it.
@@ -139,8 +142,15 @@ class Archives(NamedTuple):
             raise UserError(message, hint, _NO_IMAGE, name=name) from None
 
     def _plain(self, path: str) -> AbstractContextManager[Stream]:
-        account = self.budget.account(os.path.getsize(path))
-        return layers.plain(layers.LayerFile(path), self.env, _ignore, account.take)
+        total, done = os.path.getsize(path), 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done += size
+            self.listener.far(path, "unpacking", done, total)
+
+        account = self.budget.account(total)
+        return layers.plain(layers.LayerFile(path), self.env, on_read, account.take)
 
     def _saved(self, image: LocalImage, found: Contents) -> LocalImage:
         number = _number_of(image, found.saved)
@@ -229,10 +239,6 @@ def _is_compressed(path: str, name: str) -> bool:
             hint = f"{program} -d unpacks it; archives may be compressed with gzip or zstd"
             raise UserError(f"compressed with {program}", hint, _NO_IMAGE, name=name)
     return head.startswith((_GZIP, _ZSTD))
-
-
-def _ignore(_size: int) -> None:
-    pass
 
 
 def _looked_at(archive: tarfile.TarFile) -> Contents:
