@@ -163,7 +163,7 @@ int ce_plugin_submit(const struct ce_config *config, spank_context_t context, st
 		return ce_fail_below(err, ce_start_help(unknown),
 				     "cannot find out whether the job has an environment: %s",
 				     strerror(unknown));
-	if (context == S_CTX_LOCAL && ce_submit_check_line(err) < 0)
+	if (ce_submit_check_line(err) < 0)
 		return -1;
 	/* Slurm calls this once for each component of a heterogeneous job or step */
 	if (ce_options_end_component(err) < 0)

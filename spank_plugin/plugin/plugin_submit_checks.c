@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "plugin_submit_checks.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <slurm/spank.h>
 #include <stdio.h>
@@ -9,9 +10,14 @@
 #include <unistd.h>
 
 #include "common/help.h"
+#include "common/io.h"
 #include "common/program.h"
 #include "common/say.h"
 #include "common/word_list.h"
+#include "pyxis_options.h"
+
+/* A script that is larger is not looked at. */
+enum { MOST_OF_SCRIPT = 4 << 20 };
 
 /* Return whether the line has words for several commands: components of a heterogeneous step, or a program
  * with an option --environment of its own. */
@@ -26,16 +32,103 @@ static int has_other_commands(const struct ce_line *line)
 	return 0;
 }
 
-/* Return --environment=NAME if it follows the command, else NULL. */
+/* Return whether the word is an option that asks for a container, or says something about it. */
+static int is_ours(const char *word)
+{
+	static const char *const own[] = { "--environment", "--edf" };
+
+	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+		size_t size = strlen(own[i]);
+		if (strncmp(word, own[i], size) == 0 && (word[size] == '\0' || word[size] == '='))
+			return 1;
+	}
+	return ce_pyxis_is_option(word);
+}
+
+/* Return the first such option that follows the command, or the script of sbatch, else NULL. */
 static const char *late_option(const struct ce_line *line)
 {
 	const char *word = has_other_commands(line) ? NULL : ce_srun_command(line);
 
-	for (; word != NULL && word < line->text + line->size; word += strlen(word) + 1) {
-		if (strncmp(word, "--environment=", 14) == 0 || strncmp(word, "--edf=", 6) == 0)
-			return word;
+	while (word != NULL && word < line->text + line->size && !is_ours(word))
+		word += strlen(word) + 1;
+	return word != NULL && word < line->text + line->size ? word : NULL;
+}
+
+/* Return the length of the line at `text`, without its newline. */
+static size_t line_length(const char *text)
+{
+	return strcspn(text, "\n");
+}
+
+/* Return whether sbatch stops reading options at this line: anything but a comment or nothing. */
+static int is_command(const char *line)
+{
+	size_t blanks = strspn(line, " \t\r\v\f");
+
+	return line[blanks] != '#' && line[blanks] != '\n' && line[blanks] != '\0';
+}
+
+/* Copy the first such option of a line #SBATCH into `option`. Return whether there is one. */
+static int directive_option(const char *line, char *option, size_t size)
+{
+	size_t length = line_length(line), at = strlen("#SBATCH");
+
+	if (strncmp(line, "#SBATCH", at) != 0)
+		return 0;
+	while (at < length) {
+		at += strspn(line + at, " \t");
+		size_t word = strcspn(line + at, " \t\n");
+		if (word == 0 || line[at] == '#') /* sbatch takes the rest for a comment, too */
+			return 0;
+		snprintf(option, size, "%.*s", (int)word, line + at);
+		if (is_ours(option))
+			return 1;
+		at += word;
 	}
-	return NULL;
+	return 0;
+}
+
+/* Return the number of the first line #SBATCH with such an option that sbatch does not read, as a command
+ * comes before it, with the option; 0 for none. A document in the script, which may be another script, ends
+ * the search. */
+static int late_directive(const char *script, char *option, size_t size)
+{
+	int number = 1, commands = 0;
+
+	while (*script != '\0') {
+		const char *document = strstr(script, "<<");
+		size_t length = line_length(script);
+		commands |= is_command(script);
+		if (commands && directive_option(script, option, size))
+			return number;
+		if (document != NULL && document < script + length)
+			return 0;
+		script += length + (script[length] == '\n');
+		number++;
+	}
+	return 0;
+}
+
+/* Check the script of sbatch. Return whether there is a note. */
+static int check_script(const struct ce_line *line, char note[CE_NOTE_SIZE])
+{
+	const char *path = ce_is_called(line->text, "sbatch") ? ce_srun_command(line) : NULL;
+	char option[128];
+
+	if (path != NULL && strcmp(path, "--") == 0)
+		path += strlen(path) + 1;
+	CE_AUTO_FREE char *script =
+		path != NULL && path < line->text + line->size ?
+			ce_read_path(AT_FDCWD, path, 0, MOST_OF_SCRIPT, NULL) :
+			NULL;
+	int number = script != NULL ? late_directive(script, option, sizeof option) : 0;
+	if (number > 0)
+		snprintf(note, CE_NOTE_SIZE,
+			 "%.200s:%d: '#SBATCH %s' comes after the first command, where sbatch reads no more "
+			 "options: it selects no container (move the line up)",
+			 path, number, option);
+	return number > 0;
 }
 
 static int is_bundle(const char *directory)
@@ -68,11 +161,13 @@ enum ce_note ce_check_misplaced(const struct ce_line *line, char note[CE_NOTE_SI
 		return is_environment(container) ? CE_NOTE_REFUSAL : CE_NOTE_WARNING;
 	}
 	if (late == NULL)
-		return CE_NOTE_NONE;
+		return check_script(line, note) ? CE_NOTE_WARNING : CE_NOTE_NONE;
+	const char *program = ce_base_name(line->text);
+	const char *before = ce_is_called(program, "sbatch") ? "script" : "command";
 	snprintf(note, CE_NOTE_SIZE,
-		 "%.200s comes after the command and is passed to it: it selects no container (options of "
-		 "srun go before the command)",
-		 late);
+		 "%.200s comes after the %s and is passed to it: it selects no container (options of %.16s "
+		 "go before the %s)",
+		 late, before, program, before);
 	return CE_NOTE_WARNING;
 }
 

@@ -96,6 +96,17 @@ char *ce_pyxis_word(int index, const char *argument)
 		       : word;
 }
 
+int ce_pyxis_is_option(const char *word)
+{
+	for (int i = 0; i < COUNT && strncmp(word, "--", 2) == 0; i++) {
+		size_t size = strlen(known[i].name);
+		if (strncmp(word + 2, known[i].name, size) == 0 &&
+		    (word[2 + size] == '\0' || word[2 + size] == '='))
+			return 1;
+	}
+	return 0;
+}
+
 int ce_pyxis_has_variables(void)
 {
 	for (char **entry = environ; *entry != NULL; entry++) {

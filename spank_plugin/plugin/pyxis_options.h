@@ -22,6 +22,9 @@ int ce_pyxis_register(spank_t spank, spank_opt_cb_f take);
 /* Return the option with this index as the planner takes it, --NAME or --NAME=ARGUMENT, on the heap. */
 char *ce_pyxis_word(int index, const char *argument);
 
+/* Return whether the word is one of the options, with or without its value. */
+int ce_pyxis_is_option(const char *word);
+
 /* Return whether a variable of pyxis has a value. */
 int ce_pyxis_has_variables(void);
 

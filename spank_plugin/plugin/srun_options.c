@@ -7,6 +7,7 @@
 
 #include "carry.h"
 #include "common/io.h"
+#include "common/program.h"
 #include "common/word_list.h"
 #include "multi_prog.h"
 
@@ -68,20 +69,24 @@ int ce_srun_broadcasts(void)
 	return getenv("SLURM_BCAST") != NULL || has_word(&line, "--bc");
 }
 
-/* Return whether the word is an option that never has the next word as its value. The list has those that
- * users often give. */
-static int is_flag(const char *word)
+/* Return whether the word is an option of this command that never has the next word as its value. The lists
+ * have those that users often give. */
+static int is_flag(const struct ce_line *line, const char *word)
 {
 	return ce_is_in(" -E -H -O -Q -X -k -l -s -u -v --bcast --contiguous --exact --exclusive --hold "
 			"--label --multi-prog --no-kill --overcommit --overlap --oversubscribe --pty --quiet "
 			"--spread-job --unbuffered --verbose ",
-			word);
+			word) ||
+	       (ce_is_in(" salloc sbatch ", ce_base_name(line->text)) &&
+		ce_is_in(" -W --bell --get-user-env --ignore-pbs --no-bell --no-requeue --no-shell "
+			 "--parsable --reboot --requeue --test-only --wait ",
+			 word));
 }
 
 /* Return whether the next word may be the value of this one: "-n" or "--nodes", not "-n2" or "--nodes=2". */
-static int may_take_next(const char *word)
+static int may_take_next(const struct ce_line *line, const char *word)
 {
-	return word[0] == '-' && !is_flag(word) &&
+	return word[0] == '-' && !is_flag(line, word) &&
 	       (word[1] == '-' ? strchr(word, '=') == NULL : strlen(word) == 2);
 }
 
@@ -91,7 +96,7 @@ static const char *word_after(const struct ce_line *line, const char *option)
 {
 	const char *word = next_word(line, option);
 
-	if (word != NULL && word[0] != '-' && option != line->text && may_take_next(option))
+	if (word != NULL && word[0] != '-' && option != line->text && may_take_next(line, option))
 		word = next_word(line, word);
 	return word;
 }

@@ -1,4 +1,4 @@
-/* Options of srun for which SPANK has no item, found on its command line. In srun, as the user. */
+/* Options for which SPANK has no item, found on the command line of srun, salloc or sbatch. As the user. */
 #ifndef CE_SRUN_OPTIONS_H
 #define CE_SRUN_OPTIONS_H
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.slurm.cluster import ALICE, Cluster, Completed, causes
 from tests.slurm.error_block import ErrorBlock
+from tests.slurm.job import batch
 from tests.slurm.slurm_configurations import own_planner
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -53,6 +54,52 @@ def _fails_on_the_node(cluster: Cluster, edf: str, shared: Path, *options: str) 
     assert not marker.exists()
     assert not Path("/dev/shm/ce-ran").exists()
     return done
+
+
+# ---- options in the wrong place ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--environment=NAME", "--environment NAME", "--edf NAME"])
+@pytest.mark.parametrize("program", ["srun", "salloc", "sbatch"])
+def test_an_environment_after_the_command_is_reported(
+    cluster: Cluster, shared: Path, demo: str, program: str, option: str
+) -> None:
+    words = option.replace("NAME", demo).split(" ")
+    script = cluster.write("#!/bin/sh\ntrue\n", mode=0o755)
+    output = [f"--output={shared}/out"] if program == "sbatch" else []
+    done = cluster.run([program, "-N1", *output, str(script), *words])
+    assert done.returncode == 0, done.stderr
+    before = "script" if program == "sbatch" else "command"
+    said = f"{words[0]} comes after the {before} and is passed to it: it selects no container"
+    assert done.stderr.count(f": {said} (options of {program} go before") == 1
+    done = cluster.run([program, "-N1", *output, *words, "/bin/true"])
+    assert "comes after" not in done.stderr
+
+
+def test_an_image_after_the_command_is_reported(cluster: Cluster) -> None:
+    image = str(cluster.image("demo"))
+    for words in ([f"--container-image={image}"], ["--container-image", image]):
+        done = cluster.srun("true", *words)
+        assert f": {words[0]} comes after the command" in done.stderr
+        assert cluster.srun(*words, "true").stderr == ""
+
+
+def test_an_environment_in_a_script_below_its_first_command_is_reported(
+    cluster: Cluster, shared: Path, demo: str
+) -> None:
+    directive = f"#SBATCH --environment={demo}\n"
+    body = "srun sh -c 'echo ${CE_IMAGE:+inside}'\n"
+    for text, is_inside, is_late in (
+        (f"#!/bin/sh\n\n# note\n{directive}{body}", True, False),
+        (f"#!/bin/sh\nset -e\n{directive}{body}", False, True),
+        (f"#!/bin/sh\n{body}cat >/dev/null <<END\n{directive}END\n", False, False),
+    ):
+        script, out = cluster.write(text, mode=0o755), shared / "out"
+        done = batch(cluster, f"--output={out}", str(script))
+        assert done.returncode == 0, done.stderr
+        late = f"{script}:3: '#SBATCH --environment={demo}' comes after the first command"
+        assert (late in done.stderr) == is_late, done.stderr
+        assert ("inside" in out.read_text().splitlines()) == is_inside
 
 
 # ---- limits of the shell -------------------------------------------------------------------------

@@ -43,6 +43,52 @@ TEST("--environment after the command is reported to choose no container")
 	CHECK_TEXT(said_of("srun"), "");
 }
 
+TEST("it is with the name as a word of its own, in sbatch and salloc, and with the options of pyxis")
+{
+	CHECK_CONTAINS(said_of("srun hostname --environment demo"), "--environment comes after the command");
+	CHECK_CONTAINS(said_of("srun hostname --edf demo"), "--edf comes after the command");
+	CHECK_CONTAINS(said_of("srun -- hostname --environment demo"), "--environment comes after");
+	CHECK_CONTAINS(said_of("srun hostname --container-image=x"), "--container-image=x comes after");
+	CHECK_CONTAINS(said_of("srun hostname --container-image x"), "--container-image comes after");
+	CHECK_CONTAINS(said_of("srun hostname --no-container-mount-home"), "comes after the command");
+	CHECK_CONTAINS(said_of("salloc -N1 hostname --environment=demo"), "(options of salloc go before");
+	CHECK_CONTAINS(said_of("/usr/bin/sbatch -N1 none.sh --environment=demo"),
+		       "--environment=demo comes after the script and is passed to it: it selects no "
+		       "container (options of sbatch go before the script)");
+	CHECK_CONTAINS(said_of("sbatch --parsable none.sh --edf demo"), "--edf comes after the script");
+	CHECK_CONTAINS(said_of("sbatch -W --requeue none.sh --container-name=k"), "comes after the script");
+	CHECK_TEXT(said_of("srun -W 5 --environment=demo hostname"), "");
+	CHECK_TEXT(said_of("sbatch --environment demo none.sh"), "");
+	CHECK_TEXT(said_of("sbatch --wrap x --container-image=x"), "");
+	CHECK_TEXT(said_of("srun podman --environmental --container-imagery=x --container --env=A"), "");
+}
+
+/* Return the note for a batch script with this text. */
+static const char *said_of_script(const char *text)
+{
+	CHECK_INT(chdir(test_directory()), 0);
+	test_file(test_directory(), "job.sh", text, 0644);
+	return said_of("sbatch -N1 job.sh");
+}
+
+TEST("a line #SBATCH below the first command, which sbatch does not read, is reported")
+{
+	CHECK_CONTAINS(said_of_script("#!/bin/sh\n#SBATCH -N1\n\nset -e\n#SBATCH --environment=demo\n"),
+		       "job.sh:5: '#SBATCH --environment=demo' comes after the first command, where sbatch "
+		       "reads no more options: it selects no container (move the line up)");
+	CHECK_INT(kind, CE_NOTE_WARNING);
+	CHECK_CONTAINS(said_of_script("#!/bin/sh\necho\n#SBATCH -N1\t--container-image x"), "job.sh:3: ");
+	CHECK_CONTAINS(said_of_script("#!/bin/sh\n  \n # note\necho\n#SBATCH --edf demo\n"), "--edf'");
+	CHECK_CONTAINS(said_of("sbatch -- job.sh"), "job.sh:5: ");
+	CHECK_TEXT(said_of("salloc job.sh"), "");
+	CHECK_TEXT(said_of_script("#!/bin/sh\n\n# note\n#SBATCH --environment=demo\nsrun x\n"), "");
+	CHECK_TEXT(said_of_script("#!/bin/sh\necho\n#SBATCH -N1 # --environment=demo\n"), "");
+	CHECK_TEXT(said_of_script("#!/bin/sh\necho\n##SBATCH --environment=demo\n#SBATCH\n"), "");
+	/* a script that writes another one */
+	CHECK_TEXT(said_of_script("#!/bin/sh\ncat >b <<E\n#!/bin/sh\n#SBATCH --environment=demo\nE\n"), "");
+	CHECK_TEXT(said_of_script(""), "");
+}
+
 TEST("Slurm's own option for OCI bundles is reported unless it names a bundle")
 {
 	CHECK_INT(chdir(test_directory()), 0);
