@@ -33,7 +33,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-podman test-packaging sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -180,6 +180,11 @@ test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4: test-slurm-%: $(VENV)/.dev
 PACKAGING := tests/integration/test_package.py
 test-podman: $(VENV)/.dev
 	@tests/apart podman $(PYTEST) $(SLOW) --ignore $(PACKAGING) tests/integration
+
+# They need sandbox-images, too.
+test-clones: $(VENV)/.dev ## a choice of the tests in clones at unusual places, with a hostile environment
+	@tests/apart clone-private tests/clones private
+	@tests/apart clone-second tests/clones second
 
 test-packaging: $(VENV)/.dev
 	@$(PYTEST) $(SLOW) $(PACKAGING)

@@ -321,13 +321,49 @@ static int in_ci(void)
 	return ci != NULL && (strcmp(ci, "true") == 0 || strcmp(ci, "1") == 0);
 }
 
+/* Leave all tests the same environment: most variables of the caller decide what some program does. */
+static void leave_out_settings(void)
+{
+	static const char *const names[] = { "PATH", "HOME", "CC", "CI", "CE_TEST_SECONDS", "ASAN_OPTIONS",
+					     "UBSAN_OPTIONS", "LSAN_OPTIONS" };
+	enum { COUNT = sizeof names / sizeof *names };
+	char *values[COUNT];
+
+	for (size_t i = 0; i < COUNT; i++) {
+		const char *value = getenv(names[i]);
+		values[i] = value != NULL ? strdup(value) : NULL;
+	}
+	clearenv();
+	setenv("LANG", "C.UTF-8", 1);
+	for (size_t i = 0; i < COUNT; i++) {
+		if (values[i] != NULL)
+			setenv(names[i], values[i], 1);
+		free(values[i]);
+	}
+}
+
+/* Be started by a long name: fake_command_line puts words of other programs in its place. */
+static void take_room(char **argv)
+{
+	static char name[128];
+
+	if (strlen(argv[0]) >= sizeof name - 1)
+		return;
+	snprintf(name, sizeof name, "%-*s", (int)sizeof name - 1, argv[0]);
+	argv[0] = name;
+	execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv)
 {
 	int passed = 0, failed = 0, skipped = 0;
 
+	take_room(argv);
+
 	signal(SIGPIPE, SIG_DFL);
 	/* directories that tests make for other users are theirs to enter, whatever the caller's umask */
 	umask(022);
+	leave_out_settings();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* some tests count descriptors, so close those that were inherited by accident */
 	close_range(3, ~0U, 0);

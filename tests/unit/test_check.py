@@ -1,6 +1,7 @@
 """`make check`, with a fake `make`: only what is known to have passed passes."""
 
 import os
+import pwd
 import re
 import shlex
 import signal
@@ -14,7 +15,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TARGETS = (
     *("deps", "lint", "docs", "sandbox-images", "test-slurm-1", "test-slurm-2"),
-    *("test-slurm-3", "test-slurm-4", "test-podman", "unit", "c-tests", "test-packaging"),
+    *(
+        "test-slurm-3",
+        "test-slurm-4",
+        "test-podman",
+        "unit",
+        "c-tests",
+        "test-packaging",
+        "test-clones",
+    ),
 )
 Completed = subprocess.CompletedProcess[str]
 Check = Callable[..., Completed]
@@ -34,7 +43,14 @@ def check(tmp_path: Path) -> Check:
         make.chmod(0o755)
         room = tmp_path / "room"
         room.mkdir(exist_ok=True)
-        usual = {"PATH": f"{make.parent}:{os.environ['PATH']}", "TMPDIR": str(room)}
+        # others may use this machine's sandbox meanwhile
+        sandbox = tmp_path / "sandbox"
+        sandbox.mkdir(exist_ok=True)
+        usual = {
+            "PATH": f"{make.parent}:{os.environ['PATH']}",
+            "TMPDIR": str(room),
+            "CE_SANDBOX_DIR": str(sandbox),
+        }
         return subprocess.run(
             [str(ROOT / "tests" / "check"), *steps],
             stdin=subprocess.DEVNULL,
@@ -114,6 +130,17 @@ def test_a_killed_row_is_a_failure_and_nothing_of_it_runs_on(check: Check, tmp_p
     assert summary(done)["test-podman"].startswith("ok")
 
 
+def test_what_is_left_is_named_and_fails_the_check(check: Check, tmp_path: Path) -> None:
+    left = tmp_path / "sandbox.unit"
+    begin = f"setsid sleep 1234 >/dev/null 2>&1 & echo $! >{tmp_path}/pid; mkdir {left}"
+    done = check({"unit": begin})
+    shown = done.stdout.partition("== left on this machine, and not there before\n")[2]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert shown.startswith(f"process of user {user}: sleep 1234 \nfile {left}\n\n== make check")
+    assert (done.returncode, summary(done)["unit"].split()[0]) == (1, "ok")
+    assert has_ended((tmp_path / "pid").read_text().strip())
+
+
 def test_a_killed_make_is_a_failure(check: Check) -> None:
     done = check({"test-podman": "kill -9 $$"})
     assert done.returncode == 1
@@ -144,7 +171,11 @@ def test_a_row_may_set_the_terminal_that_the_check_was_started_from(tmp_path: Pa
     make.chmod(0o755)
     done = subprocess.run(
         ["script", "-qec", shlex.quote(f"{ROOT}/tests/check"), "/dev/null"],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "CHECK_LIMIT_S": "20"},
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "CHECK_LIMIT_S": "20",
+            "CE_SANDBOX_DIR": str(tmp_path),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -61,10 +61,14 @@ class Node:
         return said
 
     def _take_modules_from_the_package(self) -> None:
-        """Let modules that are imported later be those of a copy, which the user can read."""
+        """Let modules be files of a copy, which the user can read, and so those imported later."""
         for name, module in [*sys.modules.items()]:
-            if name.partition(".")[0] == "container_engine" and hasattr(module, "__path__"):
-                module.__path__ = [str(self.package.joinpath(*name.split(".")))]
+            if name.partition(".")[0] == "container_engine":
+                place = self.package.joinpath(*name.split("."))
+                if hasattr(module, "__path__"):
+                    module.__path__, module.__file__ = [str(place)], f"{place}/__init__.py"
+                else:
+                    module.__file__ = f"{place}.py"
 
     def _check_as_user(self, path: object) -> str:
         self._take_modules_from_the_package()
