@@ -6,6 +6,7 @@ Their values are literal: the shell has expanded them. Reads no file.
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -42,6 +43,7 @@ _NAMESPACES = ("net", "ipc", "uts", "pid")
 _SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 _INSTEAD = " CE_INHERIT=no srun COMMAND runs on the host"
+_TORN = r"a colon inside a path is written '\:', a comma '\,'"
 # what selects a container, so that a variable for it that is set to nothing is a mistake, too
 _SELECT = ("container-image", "container-name")
 
@@ -65,8 +67,7 @@ class _Unmount(NamedTuple):
     may_fail: bool
 
     @classmethod
-    def parse(cls, text: str, origin: Origin) -> _Unmount:
-        target, _colon, flags = text.partition(":")
+    def parse(cls, target: str, flags: str, origin: Origin) -> _Unmount:
         for flag in filter(None, flags.split("+")):
             if flag not in ("nofail", "x-detach"):
                 raise UserError(f"unknown flag '{flag}'", "umount knows nofail")
@@ -315,16 +316,19 @@ class _Reader:
         mounts: dict[Text, Mount] = {}
         unmounted: list[_Unmount] = []
         for one in given:
-            for text in filter(None, one.value.split(",")):
-                first, _colon, rest = text.partition(":")
+            for text in filter(None, _split(one.value, ",")):
+                first, *rest = map(_unescaped, _split(text, ":"))
                 try:
-                    if first == "umount" and rest:
-                        unmounted.append(_Unmount.parse(rest, one.origin))
+                    if first == "umount" and any(rest):
+                        flags = ":".join(rest[1:])
+                        unmounted.append(_Unmount.parse(rest[0], flags, one.origin))
                         continue
-                    _check_target(rest.partition(":")[0] or (first if first[0] == "." else ""))
-                    mount = parse_mount(_pieces(text), self._cwd, one.origin)
+                    _check_target("".join(rest[:1]) or (first if first.startswith(".") else ""))
+                    mount = parse_mount(_pieces(first, rest), self._cwd, one.origin)
                 except UserError as error:
-                    self._error(one.origin, f"'{text}': {error.message}", error.hint)
+                    is_torn = len(rest) > 1 and "/" in rest[1]
+                    hint = _TORN if is_torn or len(rest) > 2 else error.hint
+                    self._error(one.origin, f"'{text}': {error.message}", hint)
                 else:
                     add_mount(mounts, mount, self.problems)
         return mounts, unmounted
@@ -371,12 +375,20 @@ def _check_target(target: str) -> None:
         )
 
 
-def _pieces(text: str) -> list[Piece]:
-    """Return SRC[:DST[:FLAGS]] with relative paths as pyxis reads them, split at each colon.
+def _split(text: str, at: str) -> list[str]:
+    r"""Split at each `at` without a backslash before it. Escapes stay: `\:`, `\,` and `\\`."""
+    return re.findall(rf"(?:\A|{at})((?:\\.|[^{at}\\]|\\\Z)*)", text, re.DOTALL)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([:,\\])", r"\1", text)
+
+
+def _pieces(source: str, others: list[str]) -> list[Piece]:
+    """Return SRC[:DST[:FLAGS]] with relative paths as pyxis reads them, from its fields.
 
     A relative path alone is a source in the user's directory and a destination below the root.
     """
-    source, *others = text.split(":")
     if source not in ("", "tmpfs") and not source.startswith(("/", ".")):
         source = f"./{source}"
     if not others and source.startswith("."):

@@ -135,6 +135,22 @@ def test_a_source_that_a_node_lacks_is_reported_unless_it_may_be_missing(cluster
     assert "ce: error" not in done.stderr
 
 
+def test_a_source_with_a_colon_and_a_comma_in_its_path_is_mounted(
+    cluster: Cluster, shared: Path
+) -> None:
+    place = shared / "a:b,c"
+    place.mkdir()
+    (place / "f").write_text("in it\n")
+    mounts = f"{shared}/a\\:b\\,c:/x\\:y:ro,{shared}:/z"
+    script = "cat /x:y/f; ls -d /z/a:b,c"
+    for words, env in (
+        ([image_of(cluster), f"--container-mounts={mounts}"], {}),
+        ([image_of(cluster)], {"PYXIS_CONTAINER_MOUNTS": mounts}),
+    ):
+        done = srun(cluster, "-N1", *words, "sh", "-c", script, env=env)
+        assert done.stdout == "in it\n/z/a:b,c\n", done.stderr
+
+
 def test_variables_of_pyxis_ask_for_a_container(cluster: Cluster) -> None:
     env = {
         "PYXIS_CONTAINER_IMAGE": str(cluster.image("demo")),

@@ -98,7 +98,7 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
     options = [
         *(
             "--container-image=./i.sqsh",
-            "--container-mounts=./d:./e:ro,/a$b",
+            r"--container-mounts=./d:./e:ro,/a$b,/c\:\,d:/f",
             "--container-env=TOKEN",
         ),
         *("--container-mount-home", "--container-entrypoint", "--container-remap-root"),
@@ -118,6 +118,7 @@ def test_a_file_says_the_same_as_options(installed: Installed) -> None:
         '  "${HOME}:/root",\n'
         f'  "{installed.home}/d:/e:ro",\n'
         '  "/a$$b:/a$$b",\n'
+        '  "/c\\\\:,d:/f",\n'
         "]\n"
         'workdir = "/w"\n'
         "writable = false\n"

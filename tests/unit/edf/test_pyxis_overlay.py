@@ -93,6 +93,40 @@ def test_a_dollar_or_a_backslash_in_a_path_is_not_expanded() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (r"/a\:b:/c", "/a:b /c"),
+        (r"/a\,b:/c\:d:ro", "/a,b /c:d ro"),
+        (r"./a\:b,/x", "/work/a:b /a:b;/x /x"),
+        (r"\:a", "/work/:a /:a"),
+        (r"/a\\:/b", "/a\\ /b"),
+        (r"/a\\\:b", r"/a\:b /a\:b"),
+        ("/a\\", "/a\\ /a\\"),
+        (r"tmpfs:/t\:u:size=1g", "tmpfs /t:u size=1g"),
+    ],
+)
+def test_a_backslash_keeps_a_colon_or_a_comma_in_a_path(given: str, found: str) -> None:
+    over = overlay("--container-mounts=" + given)
+    assert said(over) == ""
+    assert [one.rpartition(" <")[0] for one in mounts(over)] == found.split(";")
+    over = overlay(VARIABLES_COUNT, "--container-image=x", env={"PYXIS_CONTAINER_MOUNTS": given})
+    assert [one.rpartition(" <")[0] for one in mounts(over)] == found.split(";")
+
+
+def test_a_mount_with_a_colon_in_its_path_can_be_taken_away() -> None:
+    lower = Layer(mounts={"/a:b": Mount("bind", "/a:b", "/a:b", (), FILE)})
+    over = overlay(r"--container-mounts=umount:/a\:b")
+    assert (mounts(over, lower), said(over, lower)) == ([], "")
+
+
+@pytest.mark.parametrize("given", ["/t/c:d:/opt/s", "/t/c:/d:/opt/s", "/t:c:d:/opt/s:ro"])
+def test_a_path_that_a_colon_tears_gets_a_hint_about_backslashes(given: str) -> None:
+    assert said(overlay(f"--container-mounts={given}")).endswith(
+        "ce: hint: a colon inside a path is written '\\:', a comma '\\,'\n"
+    )
+
+
 def test_lists_given_twice_add_up_and_other_options_replace_each_other() -> None:
     over = overlay(
         *("--container-env=TOKEN", "--container-unshare=net", "--container-env=HOME"),
