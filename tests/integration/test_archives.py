@@ -101,6 +101,30 @@ def test_an_archive_of_a_layout_is_imported_compressed_or_not(
         assert "no image 'x', but latest" in me.refusal("import", f"{prefix}{file}:x")
 
 
+@pytest.mark.parametrize(
+    "source", ["docker-archive:{}", "docker-archive:{}:d:1", "oci-archive:{}", "{}"]
+)
+@pytest.mark.parametrize("compressor", ["none", "gzip"])
+def test_an_archive_may_be_both_as_docker_writes_it_today(
+    me: Importing, source: str, compressor: str
+) -> None:
+    where = oci.layout(me.root, [[Member("a")]], compressor="none")
+    digest = json.loads((where / "index.json").read_text())["manifests"][0]["digest"]
+    manifest = json.loads((where / "blobs/sha256" / digest.removeprefix("sha256:")).read_text())
+
+    def blob(described: dict[str, str]) -> str:
+        return f"blobs/sha256/{described['digest'].removeprefix('sha256:')}"
+
+    layers = list(map(blob, manifest["layers"]))
+    saved = {"Config": blob(manifest["config"]), "RepoTags": ["d:1"], "Layers": layers}
+    (where / "manifest.json").write_text(json.dumps([saved]))
+    file = me.root / "d.tar"
+    with tarfile.open(file, "w") as archive:
+        for name in ("blobs", "index.json", "manifest.json", "oci-layout"):
+            archive.add(where / name, name)
+    assert listing(me.path("import", source.format(packed(file, compressor)), "n:1")) == {"/a"}
+
+
 def flat(where: Path, change: Callable[[list[dict[str, object]]], object]) -> Path:
     """Write a layout whose index.json lists an image for each of two architectures; change it."""
     layers = {"": [[Member("here")]], "s390x": [[Member("other")]]}
@@ -168,6 +192,20 @@ def test_of_an_index_in_a_layout_the_wanted_architecture_is_taken(me: Importing)
     assert listing(me.path("import", f"oci:{where}", "n:1")) == {"/here"}
     found = me.path("import", "--arch=s390x", f"oci:{where}:latest", "n:1")
     assert listing(found) == {"/other"}
+
+
+def test_an_index_in_a_layout_is_what_its_digest_says(me: Importing) -> None:
+    where = me.root / "i"
+    where.mkdir()
+    oci.layout_of_several(where, {"": [[Member("here")]], "s390x": [[Member("other")]]})
+    index = json.loads((where / "index.json").read_text())
+    digest = index["manifests"][0]["digest"].removeprefix("sha256:")
+    # an index that leads to itself would never end
+    (where / "blobs/sha256" / digest).write_text(json.dumps(index))
+    assert "its index does not match its digest" in me.refusal("import", f"oci:{where}")
+    index["manifests"][0]["digest"] = "sha256:../../x"
+    (where / "index.json").write_text(json.dumps(index))
+    assert "is not a SHA-256 digest" in me.refusal("import", f"oci:{where}")
 
 
 @pytest.mark.parametrize(

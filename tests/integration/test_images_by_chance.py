@@ -107,7 +107,11 @@ class Judged(NamedTuple):
         limits = ["--ulimit", "nofile=512:512", "--ulimit", "nproc=4096:4096", "--cgroups=disabled"]
         who = ["--rm", "--network=none", f"--user={user.uid}:{user.gid}"]
         command = [f"--entrypoint={_START[0]}", theirs[seed], *_START[1:]]
-        there = self.podman.tried("run", *limits, *who, *command)
+        for _ in range(5):
+            there = self.podman.tried("run", *limits, *who, *command)
+            # Podman may lose what a container says that ends while it begins to listen
+            if there.returncode or there.stdout:
+                break
         if here.returncode or there.returncode:
             both = here.returncode and there.returncode
             said = f"starts only once: {here.stderr}; with Podman: {there.stderr}"

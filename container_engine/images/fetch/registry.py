@@ -145,6 +145,10 @@ class Listed(_Blob):
         return self.platform or _Platform()
 
     @property
+    def is_index(self) -> bool:
+        return "index" in self.kind or "manifest.list" in self.kind
+
+    @property
     def is_image(self) -> bool:
         """Whether it can be an image: attestations have the architecture `unknown`."""
         return self.place.architecture != "unknown"

@@ -6,6 +6,7 @@ images of a layout that have no tag, and of an index it takes the image for this
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from container_engine.errors import UserError
 from container_engine.images.fetch.registry import Index, choose
 from container_engine.images.files_beside import MOST
 from container_engine.images.pack import layers
-from container_engine.images.reference import FileImage, LocalImage, same_name
+from container_engine.images.reference import DIGEST, FileImage, LocalImage, same_name
 from container_engine.model import Excerpt, MisfitError
 from container_engine.process import reason
 
@@ -34,7 +35,6 @@ DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT = "oci"
 _GZIP, _ZSTD, _OTHERS = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", {b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
 _MOST_LOOKED_AT = 10_000  # members; an archive of images has some for each layer
-_TAG = "org.opencontainers.image.ref.name"
 _NUMBER = re.compile(r"@([0-9]+)")
 _OF_IMAGES = re.compile(r"(?:[0-9a-f]{64}(?:\.json|\.tar|/.*)|blobs/.*|repositories)", re.DOTALL)
 _OF_LAYOUT = re.compile(r"oci-layout|index\.json|blobs/[a-z0-9]+/[0-9a-f]+")
@@ -48,10 +48,14 @@ class _Saved(Excerpt):
 
 
 class Contents(NamedTuple):
-    """What an archive holds: the names of each image of Docker's, a layout, or neither."""
+    """What an archive holds: the names of each image of Docker's, a layout, or neither.
+
+    `listed` is the index.json of a layout.
+    """
 
     saved: tuple[tuple[str, ...], ...] = ()
     is_layout: bool = False
+    listed: bytes = b""
     is_broken: bool = False
 
     @property
@@ -107,17 +111,19 @@ class Archives(NamedTuple):
             return self._of_layout(image, image.place)
         if image.transport not in {DOCKERS, OCIS}:
             return image
-        found = self._contents(image.place, image.name)
+        found = self._contents(image.place, image.name, image.transport)
         _check_kind(image, found)
-        return self._saved(image, found) if image.transport == DOCKERS else self._archived(image)
+        if image.transport == DOCKERS:
+            return self._saved(image, found)
+        return self._archived(image, found.listed)
 
-    def _contents(self, path: str, name: str) -> Contents:
+    def _contents(self, path: str, name: str, wanted: str = DOCKERS) -> Contents:
         if os.path.isdir(path):
             raise UserError("a directory, not an archive", _DIRECTORY, _NO_IMAGE, name=name)
         found: list[Contents] = []
 
         def look(archive: tarfile.TarFile) -> None:
-            found.append(_looked_at(archive))
+            found.append(_looked_at(archive, wanted))
             raise _FoundError
 
         try:
@@ -170,7 +176,10 @@ class Archives(NamedTuple):
         os.symlink(image.place, plain)
         return image._replace(ready=f"{DOCKERS}:{plain}:@{number}")
 
-    def _archived(self, image: LocalImage) -> LocalImage:
+    def _archived(self, image: LocalImage, index: bytes) -> LocalImage:
+        # what skopeo can read is left to it: a site's policy may admit this transport alone
+        if ":" not in image.place and _is_plain(image, _parsed(image, index)):
+            return image
         layout = os.path.join(self.work, "archived")
         self._opened(image.place, image.name, lambda archive: _unpack(archive, layout))
         return self._of_layout(image, layout)
@@ -180,18 +189,15 @@ class Archives(NamedTuple):
         text = _index(image, layout)
         index = _parsed(image, text)
         listed = _of_tag(image, index.manifests)
+        if layout == image.place and ":" not in layout and _is_plain(image, index):
+            return image
         one = choose(image, listed, self.arch) if len(listed) > 1 else listed[0]
-        # skopeo knows an image by a tag that no other entry has, or as the only one
-        same = [other for other in index.manifests if image.chosen in {"", other.tag}]
-        is_chosen = len(same) != 1 or ":" in layout
         described = json.loads(text)["manifests"][index.manifests.index(one)]
-        while "index" in one.kind or "manifest.list" in one.kind:
-            is_chosen, text = True, _blob(image, layout, one)
+        while one.is_index:
+            text = _blob(image, layout, one)
             inner = _parsed(image, text)
             one = choose(image, inner.manifests, self.arch)
             described = json.loads(text)["manifests"][inner.manifests.index(one)]
-        if layout == image.place and not is_chosen:
-            return image
         described.pop("annotations", None)
         own = os.path.join(self.work, "layout")
         os.mkdir(own)
@@ -241,20 +247,23 @@ def _is_compressed(path: str, name: str) -> bool:
     return head.startswith((_GZIP, _ZSTD))
 
 
-def _looked_at(archive: tarfile.TarFile) -> Contents:
+def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
+    """Return what an archive holds, which may be both; no more is read once `wanted` is found."""
     found = Contents()
     for number, member in enumerate(archive):
         name = os.path.normpath(member.name).lstrip("/")
         if name == "manifest.json" and member.isreg() and member.size <= MOST:
             file = archive.extractfile(member)
-            saved = _names(file.read() if file else b"")
-            if saved:
-                return found._replace(saved=saved)
+            found = found._replace(saved=_names(file.read() if file else b""))
+        if name == "index.json" and member.isreg() and member.size <= MOST:
+            file = archive.extractfile(member)
+            found = found._replace(listed=file.read() if file else b"")
         found = found._replace(
             is_layout=found.is_layout or (name == "oci-layout" and member.isreg()),
             is_broken=found.is_broken or _OF_IMAGES.fullmatch(name) is not None,
         )
-        if number > _MOST_LOOKED_AT:
+        is_found = found.saved if wanted == DOCKERS else found.is_layout and found.listed
+        if is_found or number > _MOST_LOOKED_AT:
             break
     return found
 
@@ -334,6 +343,12 @@ def _of_tag(image: LocalImage, listed: tuple[Listed, ...]) -> tuple[Listed, ...]
     return fitting
 
 
+def _is_plain(image: LocalImage, index: Index) -> bool:
+    """Check whether skopeo finds the image: by a tag of its own, or as the only one."""
+    same = [one for one in index.manifests if image.chosen in {"", one.tag}]
+    return len(same) == 1 and not same[0].is_index
+
+
 def _shown(listed: Sequence[Listed]) -> list[list[str]]:
     return [[one.tag or f"@{number}"] for number, one in enumerate(listed) if one.is_image]
 
@@ -359,13 +374,20 @@ def _index(image: LocalImage, layout: str) -> bytes:
 
 
 def _blob(image: LocalImage, layout: str, one: Listed) -> bytes:
-    path = os.path.join(layout, "blobs", *one.digest.split(":", 1))
+    name = one.digest.removeprefix("sha256:")
+    if not DIGEST.fullmatch(one.digest):
+        raise UserError(f"'{one.digest}' is not a SHA-256 digest", see=_NO_IMAGE, name=image.name)
+    path = os.path.join(layout, "blobs", "sha256", name)
     try:
         with open(path, "rb") as file:
-            return file.read(MOST)
+            text = file.read(MOST)
     except OSError as error:
         message = f"its index is not there: {path}: {reason(error)}"
         raise UserError(message, see="image-damaged", name=image.name) from None
+    if hashlib.sha256(text).hexdigest() != name:
+        message = f"its index does not match its digest {one.digest}"
+        raise UserError(message, "copy or make it again", "image-damaged", name=image.name)
+    return text
 
 
 def _parsed(image: LocalImage, text: bytes) -> Index:
@@ -379,7 +401,8 @@ def _unpack(archive: tarfile.TarFile, layout: str) -> None:
     """Write the files of a layout; whatever else an archive has is left out."""
     for member in archive:
         name = os.path.normpath(member.name).lstrip("/")
-        file = archive.extractfile(member) if member.isreg() else None
+        is_stored = member.isreg() and not member.issparse()
+        file = archive.extractfile(member) if is_stored else None
         if file is None or not _OF_LAYOUT.fullmatch(name):
             continue
         path = os.path.join(layout, name)
