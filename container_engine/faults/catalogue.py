@@ -257,6 +257,11 @@ FAULTS = {
         YOU,
         "choose a destination other than /, /proc, /sys and /dev",
     ),
+    "image-path": Fault(
+        "a file or a link of the image is in the way of a directory or file that containers need",
+        YOU,
+        "correct the file or link in the image; for HOME, set another path below [env]",
+    ),
     "mount-policy": Fault(
         "the site's policy does not allow this mount",
         SITE,

@@ -11,6 +11,7 @@
  * guard_session.c  operations: the session's directory and its contents
  * guard_image.c    operations: the image and its writable view
  * guard_root.c     operations: files inside the image's root that a start requires
+ * guard_walk.c     paths inside the image's root, found or made
  * guard_bind.c     operations: bind mounts with flags
  * guard_inspect.c  operations: a program inspects the image and adds operations, or notes for the launcher
  * guard_container.c operations: the container's creation and its first process

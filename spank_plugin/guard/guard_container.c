@@ -16,6 +16,7 @@
 #include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
+#include "guard_walk.h"
 
 #define NAME_OF_COPY "crun"
 
@@ -124,6 +125,19 @@ static int wait_for_init(struct guard *guard, int process_dir, const char *name)
 	}
 }
 
+/* Check that the tasks' working directory exists in the container. Whatever else may be wrong with it, the
+ * tasks find out. */
+static int check_workdir(struct guard *guard, int process_dir, const char *path)
+{
+	CE_AUTO_FD root = openat(process_dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CE_AUTO_FD dir = root < 0 ? -1 : guard_open_in_root(root, path, O_PATH | O_DIRECTORY, 0);
+
+	if (root < 0 || dir >= 0 || (errno != ENOENT && errno != ENOTDIR))
+		return 0;
+	guard->stage = "workdir";
+	return guard_fail(guard, "workdir '%s'", path);
+}
+
 int guard_op_container(struct guard *guard, char **args)
 {
 	char path[64];
@@ -142,6 +156,8 @@ int guard_op_container(struct guard *guard, char **args)
 		return guard_fail(guard, "the container's init process ended");
 	if (wait_for_init(guard, process_dir, args[1]) < 0)
 		return -1;
-	guard->has_pids = args[2] != NULL;
+	if (args[2] != NULL && check_workdir(guard, process_dir, args[2]) < 0)
+		return -1;
+	guard->has_pids = args[2] != NULL && args[3] != NULL;
 	return guard_report_ready(guard, process_dir);
 }

@@ -22,6 +22,7 @@ static const struct operation {
 	{ "overlay", 4, guard_op_overlay },
 	{ "served", 1, guard_op_served },
 	{ "root-dir", 2, guard_op_root_dir },
+	{ "root-place", 3, guard_op_root_place },
 	{ "root-entry", 4, guard_op_root_entry },
 	{ "root-bind", 3, guard_op_root_bind },
 	{ "root-first", 3, guard_op_root_first },

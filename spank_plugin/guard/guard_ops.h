@@ -41,6 +41,10 @@ guard_operation guard_op_served;
 /* root-dir ROOT PATH: create a directory of the image and its parents, unless they exist. */
 guard_operation guard_op_root_dir;
 
+/* root-place ROOT PATH SOURCE: make PATH of the image for a mount of SOURCE, a directory or an empty file,
+ * unless it exists. The image's symlinks are followed, also those whose target is missing. */
+guard_operation guard_op_root_place;
+
 /* root-entry ROOT PATH ID LINE: add a line for this id to a file of the image such as /etc/passwd, unless it
  * has one. The file and /etc are created if they do not exist. */
 guard_operation guard_op_root_entry;
@@ -101,8 +105,8 @@ guard_operation guard_op_note;
 /* crun PROGRAM ARG…, podman PROGRAM ARG…: run what creates the container, and wait for it. */
 guard_operation guard_op_create;
 
-/* container PIDFILE NAME [pid]: wait until the container's init is the program NAME, then report; with `pid`,
- * tasks enter its PID namespace. */
+/* container PIDFILE NAME [WORKDIR [pid]]: wait until the container's init is the program NAME, check that it
+ * has the directory WORKDIR, then report; with `pid`, tasks enter its PID namespace. */
 guard_operation guard_op_container;
 
 #endif

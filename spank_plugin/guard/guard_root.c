@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -12,56 +11,9 @@
 
 #include "common/io.h"
 #include "guard_ops.h"
+#include "guard_walk.h"
 
-enum { MAX_FILE = 16 << 20, MAX_TRIES = 100000 };
-
-/* Open `path` as a process whose root is `root` would: symlinks of the image, even absolute ones and those
- * with too many `..`, stay inside. */
-static int open_in_root(int root, const char *path, int flags, mode_t mode)
-{
-	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC,
-				.mode = (flags & O_CREAT) != 0 ? mode : 0,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-
-	/* While anything on the machine is renamed or mounted, the kernel cannot guarantee that a `..` stays
-	 * inside, and returns EAGAIN: on a busy node that is frequent. */
-	for (int tries = 1;; tries++) {
-		int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-		if (fd >= 0 || errno != EAGAIN || tries == MAX_TRIES)
-			return fd;
-	}
-}
-
-static int make_one(int root, const char *parent, const char *name)
-{
-	CE_AUTO_FD dir = open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
-
-	if (dir < 0)
-		return -1;
-	return mkdirat(dir, name, 0755) < 0 && errno != EEXIST ? -1 : 0;
-}
-
-static int make_path(int root, const char *path)
-{
-	CE_AUTO_FREE char *copy = strdup(path);
-
-	if (copy == NULL)
-		return -1;
-	for (char *slash = copy; slash != NULL;) {
-		char *name = slash + 1;
-		char *next = strchr(name, '/');
-		*slash = '\0';
-		if (next != NULL)
-			*next = '\0';
-		if (*name != '\0' && make_one(root, copy, name) < 0)
-			return -1;
-		*slash = '/';
-		if (next != NULL)
-			*next = '/';
-		slash = next;
-	}
-	return 0;
-}
+enum { MAX_FILE = 16 << 20 };
 
 static int open_root(const char *path)
 {
@@ -71,39 +23,49 @@ static int open_root(const char *path)
 int guard_op_root_dir(struct guard *guard, char **args)
 {
 	const char *path = args[1];
+	struct guard_link link = { 0 };
 	CE_AUTO_FD root = open_root(args[0]);
+	CE_AUTO_FD made = root >= 0 && path[0] == '/' ? guard_make(root, path, 1, &link) : -1;
 
-	if (root < 0 || path[0] != '/' || make_path(root, path) < 0)
-		return guard_fail(guard, "cannot make the directory '%s' in the image", path);
-	return 0;
+	return made >= 0 ? 0 : guard_fail_at(guard, "cannot make the directory", path, &link);
 }
 
-/* Open the directory of `path`; with `is_made`, make it if it is missing. Return -1 with errno. */
-static int open_parent(int root, const char *path, int is_made)
+int guard_op_root_place(struct guard *guard, char **args)
+{
+	const char *path = args[1];
+	struct guard_link link = { 0 };
+	struct stat st, at;
+
+	/* the runtime says what is wrong with the source */
+	if (stat(args[2], &st) < 0)
+		return 0;
+	int is_dir = S_ISDIR(st.st_mode) != 0;
+	CE_AUTO_FD root = open_root(args[0]);
+	CE_AUTO_FD place = root >= 0 ? guard_make(root, path, is_dir, &link) : -1;
+	if (place < 0 || fstat(place, &at) < 0)
+		return guard_fail_at(guard, "cannot make", path, &link);
+	if ((S_ISDIR(at.st_mode) != 0) == is_dir)
+		return 0;
+	/* the runtime refuses this, but does not know by which link the path came there */
+	CE_AUTO_FD again = guard_walk(root, path, is_dir, &link);
+	if (again < 0 || link.path[0] == '\0')
+		return 0;
+	errno = is_dir ? ENOTDIR : EISDIR;
+	return guard_fail_at(guard, "cannot mount anything on", path, &link);
+}
+
+/* Open the directory of `path`; with `link`, make it if it is missing. Return -1 with errno and *link. */
+static int open_parent(int root, const char *path, struct guard_link *link)
 {
 	const char *slash = strrchr(path, '/');
 	CE_AUTO_FREE char *parent = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
 
 	if (slash == NULL)
 		errno = EINVAL;
-	if (parent == NULL || (is_made && make_path(root, parent) < 0))
+	if (parent == NULL)
 		return -1;
-	return open_in_root(root, parent[0] != '\0' ? parent : "/", O_PATH | O_DIRECTORY, 0);
-}
-
-/* Open PATH of the image to bind over it; create an empty file or directory if there is none. */
-static int open_place(int root, const char *path, int is_dir)
-{
-	int place = open_in_root(root, path, O_PATH, 0);
-
-	if (place >= 0 || errno != ENOENT)
-		return place;
-	if (is_dir)
-		return make_path(root, path) < 0 ? -1 : open_in_root(root, path, O_PATH, 0);
-	CE_AUTO_FD parent = open_parent(root, path, 1);
-	CE_AUTO_FD file = parent < 0 ? -1
-				     : open_in_root(root, path, O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
-	return file < 0 ? -1 : open_in_root(root, path, O_PATH, 0);
+	return link != NULL ? guard_make(root, parent, 1, link) :
+			      guard_open_in_root(root, parent, O_PATH | O_DIRECTORY, 0);
 }
 
 int guard_op_root_bind(struct guard *guard, char **args)
@@ -111,20 +73,21 @@ int guard_op_root_bind(struct guard *guard, char **args)
 	const char *source = args[0], *path = args[2];
 	struct mount_attr change = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
 						 MOUNT_ATTR_NODEV };
+	struct guard_link link = { 0 };
 	char target[32];
 	struct stat st;
 	CE_AUTO_FD root = open_root(args[1]);
 
 	if (root < 0 || stat(source, &st) < 0)
 		return guard_fail(guard, "cannot put '%s' into the image", source);
-	CE_AUTO_FD place = open_place(root, path, S_ISDIR(st.st_mode));
+	CE_AUTO_FD place = guard_make(root, path, S_ISDIR(st.st_mode), &link);
 	if (place < 0)
-		return guard_fail(guard, "cannot make '%s' in the image", path);
+		return guard_fail_at(guard, "cannot make", path, &link);
 	/* the descriptor was resolved inside the image; its name is not resolved again */
 	snprintf(target, sizeof target, "/proc/self/fd/%d", place);
 	if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return guard_fail(guard, "cannot put '%s' over '%s' of the image", source, path);
-	CE_AUTO_FD mounted = open_in_root(root, path, O_PATH, 0);
+	CE_AUTO_FD mounted = guard_open_in_root(root, path, O_PATH, 0);
 	if (mounted < 0 || syscall(SYS_mount_setattr, mounted, "", AT_EMPTY_PATH | AT_RECURSIVE,
 				   &change, sizeof change) < 0)
 		return guard_fail(guard, "cannot make '%s' of the image read-only", path);
@@ -134,24 +97,27 @@ int guard_op_root_bind(struct guard *guard, char **args)
 int guard_op_root_link(struct guard *guard, char **args)
 {
 	const char *path = args[1];
+	struct guard_link link = { 0 };
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 1) : -1;
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, &link) : -1;
 
 	if (dir < 0 || (symlinkat(args[2], dir, strrchr(path, '/') + 1) < 0 && errno != EEXIST))
-		return guard_fail(guard, "cannot make the link '%s' in the image", path);
+		return guard_fail_at(guard, "cannot make the link", path, &link);
 	return 0;
 }
 
-/* Open a regular file of the image for reading and writing, and create it if there is none. Return the
- * descriptor, or -1 after guard_fail. */
+/* Open a regular file of the image for reading and writing, and make it, and what leads to it, if there is
+ * none. Return the descriptor, or -1 after guard_fail. */
 static int open_regular(struct guard *guard, int root, const char *path, int flags)
 {
+	struct guard_link link = { 0 };
 	struct stat st;
+	CE_AUTO_FD made = root >= 0 ? guard_make(root, path, 0, &link) : -1;
 	/* opening a FIFO would block, and meanwhile this thread would not watch the session */
-	int file = open_in_root(root, path, O_RDWR | O_CREAT | O_NONBLOCK | flags, 0644);
+	int file = made < 0 ? -1 : guard_open_in_root(root, path, O_RDWR | O_NONBLOCK | flags, 0);
 
 	if (file < 0 || fstat(file, &st) < 0) {
-		guard_fail(guard, "cannot open '%s' in the image", path);
+		guard_fail_at(guard, "cannot open", path, &link);
 	} else if (!S_ISREG(st.st_mode)) {
 		errno = 0;
 		guard_fail(guard, "'%s' in the image is not a regular file", path);
@@ -167,11 +133,8 @@ int guard_op_root_first(struct guard *guard, char **args)
 	const char *path = args[1], *line = args[2];
 	size_t size = 0;
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 1) : -1;
-
-	if (dir < 0)
-		return guard_fail(guard, "cannot open '%s' in the image", path);
 	CE_AUTO_FD file = open_regular(guard, root, path, 0);
+
 	if (file < 0)
 		return -1;
 	CE_AUTO_FREE char *text = ce_read_all(file, MAX_FILE, &size);
@@ -192,7 +155,7 @@ int guard_op_root_setting(struct guard *guard, char **args)
 
 	if (root < 0)
 		return guard_fail(guard, "cannot make '%s' in the image", path);
-	CE_AUTO_FD dir = open_parent(root, path, 0);
+	CE_AUTO_FD dir = open_parent(root, path, NULL);
 	if (dir < 0 && (errno == ENOMEM || errno == EINVAL))
 		return guard_fail(guard, "cannot make '%s' in the image", path);
 	if (dir < 0)
@@ -227,8 +190,9 @@ int guard_op_root_copy(struct guard *guard, char **args)
 
 	if (content == NULL)
 		return guard_fail(guard, "cannot read '%s'", source);
+	struct guard_link link = { 0 };
 	CE_AUTO_FD root = open_root(args[1]);
-	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 1) : -1;
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, &link) : -1;
 	if (dir < 0 || replace_file(dir, strrchr(path, '/') + 1, content, size) < 0)
 		return guard_fail(guard, "cannot write '%s' in the image", path);
 	return 0;
@@ -238,7 +202,7 @@ int guard_op_root_remove(struct guard *guard, char **args)
 {
 	const char *path = args[1];
 	CE_AUTO_FD root = open_root(args[0]);
-	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, 0) : -1;
+	CE_AUTO_FD dir = root >= 0 ? open_parent(root, path, NULL) : -1;
 
 	if (dir < 0 || unlinkat(dir, strrchr(path, '/') + 1, 0) < 0)
 		return guard_fail(guard, "cannot remove '%s' from the image", path);
@@ -270,10 +234,8 @@ int guard_op_root_entry(struct guard *guard, char **args)
 	const char *path = args[1], *id = args[2], *line = args[3];
 	size_t size = 0;
 	CE_AUTO_FD root = open_root(args[0]);
-
-	if (root < 0 || make_path(root, "/etc") < 0)
-		return guard_fail(guard, "cannot make '/etc' in the image");
 	CE_AUTO_FD file = open_regular(guard, root, path, O_APPEND);
+
 	if (file < 0)
 		return -1;
 	CE_AUTO_FREE char *text = ce_read_all(file, MAX_FILE, &size);

@@ -183,8 +183,9 @@ static int prepare(struct start *start, const char *kept)
 {
 	struct ce_wanted wanted;
 
-	if (!has_name(start) || ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0 ||
-	    read_plan(start) < 0)
+	/* Python gives HOME to a step that has none */
+	if (!has_name(start) || ce_step_variable(&start->env, "HOME") == NULL ||
+	    ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0 || read_plan(start) < 0)
 		return -1;
 	return find_memo(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
 }

@@ -11,6 +11,7 @@ import pytest
 from tests.installed import require_current
 from tests.slurm.cluster import Cluster, sandbox
 from tests.slurm.error_block import Provoked, differing
+from tests.slurm.forge import Forge
 from tests.slurm.leftovers import assert_nothing_left, foreign, records
 from tests.slurm.site import Site, site_on
 
@@ -57,6 +58,11 @@ def shared(cluster: Cluster) -> Path:
     directory = Path(tempfile.mkdtemp(prefix="shared-", dir=cluster.scratch))
     directory.chmod(0o777)
     return directory
+
+
+@pytest.fixture
+def forge(cluster: Cluster, shared: Path) -> Forge:
+    return Forge(cluster, shared)
 
 
 @pytest.fixture

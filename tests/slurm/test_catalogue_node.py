@@ -11,6 +11,7 @@ import pytest
 from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, sandbox
 from tests.slurm.error_block import ErrorBlock, Provoked, changed_on, mounted_on
+from tests.slurm.forge import Forge
 from tests.slurm.job import started
 from tests.slurm.polling import until
 from tests.slurm.slurm_configurations import disturbing, line_of, own_stack, plugins_on
@@ -431,7 +432,7 @@ _TEXTS = [
     ("in /proc", 'mounts = ["/tmp:/proc/x"]\n', "mount-destination", ("only the kernel", ":2")),
     ("below a file", 'mounts = ["/tmp:/etc/passwd/x"]\n', "mount-destination", ("below a file",)),
     ("on another kind", 'mounts = ["/etc/passwd:/tmp"]\n', "mount-destination", ("crun", "`tmp`")),
-    ("a workdir", 'workdir = "/nowhere"\n', "workdir-missing", ("'/nowhere'",)),
+    ("a workdir", 'workdir = "/nowhere"\n', "workdir-missing", (":2: workdir '/nowhere'",)),
     ("too little space", '[annotations]\n"com.ce.tmpfs_size" = "4k"\n', "container-space", ()),
     (
         "a start-up step",
@@ -465,7 +466,14 @@ def test_an_image_whose_etc_is_a_file(provoked: Provoked, tmp_path: Path) -> Non
     image = provoked.shared / "x.sqsh"
     subprocess.run(["mksquashfs", tmp_path, image, "-quiet", "-no-progress"], check=True)
     done = provoked.srun(provoked.edf(f'image = "{image}"\n', None))
-    ErrorBlock(done, "container-setup", "'/etc/passwd' in the image: Not a directory")
+    ErrorBlock(done, "image-path", "'/etc/passwd' in the image: Not a directory")
+
+
+def test_an_image_whose_passwd_is_a_pipe(forge: Forge) -> None:
+    (forge.root / "etc/passwd").unlink()
+    os.mkfifo(forge.root / "etc/passwd")
+    words = "'/etc/passwd' in the image is not a regular file"
+    ErrorBlock(forge.srun(forge.image(), "true"), "image-path", words)
 
 
 def test_variables_that_are_too_much_for_one_process(provoked: Provoked) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 
 from container_engine.node.container.description import (
+    CONTAINERENV,
     PATH,
+    READ_ONLY_TMPFS,
     SHORT_SESSION,
     TMPFS_HUGE,
     TMPFS_SETTINGS,
@@ -42,15 +44,11 @@ _CAPABILITIES = [
         *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
     )
 ]
-# directories that get a tmpfs in a read-only container, unless something else is mounted there
-_WRITABLE = ("/run", "/tmp", "/var/tmp")
 _TMPFS = ("rw", "rprivate", "nosuid", "nodev", "tmpcopyup")
 _NAME = "ce"
 # OCI's names of namespaces; a PID namespace is missing here, since each container has one
 _UNSHARED = {"net": "network", "ipc": "ipc", "uts": "uts"}
-# the file by which programs recognize that they are in a container
 _CONTAINERENV = ".containerenv"
-_CONTAINERENV_PATH = f"/run/{_CONTAINERENV}"
 
 
 def creation(
@@ -142,7 +140,7 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
         *_system(container),
         *_shared_memory(container),
         *_processes(container),
-        *([] if container.writable else (_tmpfs(path) for path in _WRITABLE)),
+        *([] if container.writable else (_tmpfs(path) for path in READ_ONLY_TMPFS)),
         *map(_translated, system_mounts(paths, container)),
         *map(_translated, names(paths, container)),
         *map(_translated, container.mounts),
@@ -151,8 +149,8 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     last = {mount["destination"]: mount for mount in given}
     # if /run is a directory of the host, the mount point would be created in it, and stay
     if "/run" not in last or last["/run"]["type"] == "tmpfs":
-        last[_CONTAINERENV_PATH] = _mount(
-            "bind", paths.at(_CONTAINERENV), _CONTAINERENV_PATH, "rprivate", "bind"
+        last[CONTAINERENV] = _mount(
+            "bind", paths.at(_CONTAINERENV), CONTAINERENV, "rprivate", "bind"
         )
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 

@@ -50,6 +50,10 @@ _PROPAGATIONS = frozenset(
 TMPFS_SETTINGS = ("size=", "mode=")
 # a further setting, huge pages, which only crun passes on
 TMPFS_HUGE = "huge="
+# directories that get a tmpfs in a read-only container, unless something else is mounted there
+READ_ONLY_TMPFS = ("/run", "/tmp", "/var/tmp")
+# the file by which programs recognize that they are in a container
+CONTAINERENV = "/run/.containerenv"
 _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
 
 
@@ -122,7 +126,7 @@ class NodeMount:
 class Person:
     """The user on this host: IDs, lines for the container's /etc/passwd and /etc/group, home.
 
-    `host` is this host's name.
+    `home` is that of the user database, `host` this host's name.
     """
 
     def __init__(
@@ -136,8 +140,8 @@ class Person:
         self.host = host
 
 
-def person_of(edf: Mapping[str, str | None]) -> Person:
-    """Return this process's user. A HOME of `edf`, the variables of the EDF, is the home."""
+def person_of_process() -> Person:
+    """Return this process's user."""
     uid, gid = os.getuid(), os.getgid()
     try:
         entry = pwd.getpwuid(uid)
@@ -149,7 +153,7 @@ def person_of(edf: Mapping[str, str | None]) -> Person:
     # the user starts would refuse every login
     line = f"{name}:*:{uid}:{gid}:{gecos}:{home}:{shell or '/bin/sh'}"
     group = f"{_group_name(gid, name)}:x:{gid}:"
-    return Person(uid, gid, line, group, edf.get("HOME") or home, os.uname().nodename)
+    return Person(uid, gid, line, group, home, os.uname().nodename)
 
 
 def _group_name(gid: int, otherwise: str) -> str:
@@ -176,12 +180,15 @@ class Container:
         annotations: Mapping[str, str],
         oci_hooks: Sequence[Mapping[str, Any]] = (),
         unshared: Sequence[str] = (),
+        directories: Sequence[str] = (),
+        begin: str = "/",
     ) -> None:
         self.uid, self.gid = ids
         self.writable = writable
         self.entrypoint = entrypoint
-        # where the image wants its entrypoint to start; tasks have one of their own
+        # where the image wants its entrypoint to start, and where tasks start
         self.workdir = workdir
+        self.begin = begin
         self.mounts = mounts
         self.devices = devices
         self.annotations = annotations
@@ -190,6 +197,8 @@ class Container:
         )
         # "net", "ipc", "uts", "pid": namespaces of its own
         self.unshared = unshared
+        # paths at which tasks expect a directory: HOME, the image's WORKDIR
+        self.directories = directories
         # definitions as in oci-hooks(5), of hooks that apply, in the order in which they run
         self.oci_hooks = oci_hooks
 

@@ -140,6 +140,28 @@ def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
     return {name: "fork" for name in launchers if node.get(name, "slurm") == "slurm"}
 
 
+def home_of_tasks(
+    plan: LaunchPlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
+) -> str:
+    """Return the HOME that tasks have unless an entrypoint changes it, "" if the EDF removes it.
+
+    `edf` are the variables of EDF and hooks, `own` is the home of the user database.
+    """
+    given: Sequence[Mapping[str, str | None]] = (edf, plan["image"]["env"], node)
+    found = next((values for values in given if "HOME" in values), {"HOME": own})
+    return found["HOME"] or ""
+
+
+def missing_home(
+    changes: Mapping[str, str | None], node: Mapping[str, str], own: str
+) -> dict[str, str | None]:
+    """Return HOME for tasks to which neither the job nor the container gives one.
+
+    srun --export=NONE leaves it unset, and programs rely on it.
+    """
+    return {} if "HOME" in node or "HOME" in changes else {"HOME": own}
+
+
 def _about(plan: LaunchPlan) -> dict[str, str | None]:
     """Return variables that identify this container; an outer container's values never remain."""
     images = (plan["image"], *plan["image"].get("above", ()))

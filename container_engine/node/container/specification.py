@@ -8,11 +8,19 @@ arguments.
 from __future__ import annotations
 
 from container_engine.errors import LaunchError
-from container_engine.node.container.description import HOSTS_FILES, INIT_NAME, NodeMount
+from container_engine.node.container.description import (
+    CONTAINERENV,
+    HOSTS_FILES,
+    INIT_NAME,
+    READ_ONLY_TMPFS,
+    NodeMount,
+    names,
+    system_mounts,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from container_engine.node.container.description import Container, Operation, Paths, Person
     from container_engine.node.plan_types import Settings
@@ -64,10 +72,11 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         *of_root,
         *_root(paths, container),
         *hooks,
+        *_places(paths, container),
         # container_archive.py leaves out of a saved image what was written before these files
         *(("file", [path, ""]) for path in paths.begun),
         creation,
-        ("container", [paths.at("init.pid"), INIT_NAME, *pids]),
+        ("container", [paths.at("init.pid"), INIT_NAME, container.begin, *pids]),
     ]
 
 
@@ -133,9 +142,47 @@ def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operati
         # df and mount read /etc/mtab; the image's own file stays
         ("root-link", [root, "/etc/mtab", "/proc/mounts"]),
     ]
-    if person.home.startswith("/"):
-        entries.append(("root-dir", [root, person.home]))
     return files, entries
+
+
+def _places(paths: Paths, container: Container) -> list[Operation]:
+    """Return the operations that make the container's mount points and directories in the image.
+
+    The runtime would not follow an image's symlink whose target is missing. What is below another
+    mount is left to it: that is not in the image.
+    """
+    root = paths.at("root")
+    # the destinations, each with a path of the same kind: "/" for a directory
+    kinds = dict.fromkeys(("/dev", "/proc", "/sys"), "/")
+    kinds |= dict.fromkeys(() if container.writable else READ_ONLY_TMPFS, "/")
+    kinds[CONTAINERENV] = paths.init
+    for mount in (*system_mounts(paths, container), *names(paths, container), *container.mounts):
+        kinds[mount.target] = "/" if mount.kind == "tmpfs" else mount.source
+    for device in container.devices:
+        outside, _colon, inside = device.partition(":")
+        kinds[inside or outside] = outside
+    return [
+        *(
+            ("root-place", [root, target, source])
+            for target, source in kinds.items()
+            if not _is_below(target, kinds)
+        ),
+        *(
+            ("root-dir", [root, path])
+            for path in dict.fromkeys(container.directories)
+            if path.startswith("/") and path not in kinds and not _is_below(path, kinds)
+        ),
+    ]
+
+
+def _is_below(path: str, others: Collection[str]) -> bool:
+    """Check whether a directory above the path is one of `others`."""
+    above = path.rstrip("/").rpartition("/")[0]
+    while above:
+        if above in others:
+            return True
+        above = above.rpartition("/")[0]
+    return False
 
 
 def _root(paths: Paths, container: Container) -> list[Operation]:

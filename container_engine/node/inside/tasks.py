@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.errors import UserError
 from container_engine.mountinfo import Mount, mounts
-from container_engine.node.container.description import INIT_NAME, person_of
+from container_engine.node.container.description import INIT_NAME, person_of_process
 from container_engine.node.container.environment import parse_block
 from container_engine.node.container.guard import entering, memory_file
 from container_engine.node.inside import programs
@@ -115,7 +115,7 @@ def container_files(task: Task) -> ContainerFiles:
             "the step that made this container is over, and others still run in it",
             "save it when no step runs in it",
         )
-    person = person_of({})
+    person = person_of_process()
     paths = [os.fsencode(Mount(line).place) for line in own]
     paths += [os.fsencode(home) for home in (task.environment.get("HOME", "/"), person.home)]
     return ContainerFiles(

@@ -6,12 +6,16 @@ from errno import (
     EACCES,
     EAGAIN,
     EIO,
+    EISDIR,
+    ELOOP,
     EMFILE,
+    ENAMETOOLONG,
     ENFILE,
     ENODEV,
     ENOENT,
     ENOMEM,
     ENOSPC,
+    ENOTDIR,
     EPERM,
     ETOOMANYREFS,
 )
@@ -96,6 +100,8 @@ def explain(report: str) -> LaunchError:
     known = _KERNEL_WORDS.get((stage, errno))
     if known is not None:
         return LaunchError(known[0], see=known[1], details=log)
+    if stage.startswith("root-") and errno in _IN_THE_WAY:
+        return _in_the_way(stage, what, errno)
     reason = f": {_strerror(errno)}" if errno else ""
     last = _last_line(without_id(log))
     # EIO is the image's: it is the only file system of a new container that is not in memory
@@ -126,6 +132,20 @@ def of_entrypoint(report: str, entrypoint: Sequence[str]) -> LaunchError | None:
     return LaunchError(message + words, hint, see if words else "entrypoint-ended", details=log)
 
 
+def of_workdir(report: str, origin: str) -> LaunchError | None:
+    """Return the error for a report that the tasks' working directory is missing, else None.
+
+    `origin` says who chose it.
+    """
+    stage, number, what, _log = [*report.split("\n", 3), "", "", ""][:4]
+    if stage != "workdir":
+        return None
+    message = f"{what}: cannot change to it in the container: {_strerror(int(number))}"
+    hint = _HIDDEN_HINT if origin == "the image" else None
+    return LaunchError(message, hint, "workdir-missing", where=origin)
+
+
+_HIDDEN_HINT = "a mount hides it: create it in what is mounted, or set a workdir"
 _LONGEST_SHOWN = 100
 _OTHER = "container-setup"
 # operations of the guard that create the container, and what they run
@@ -137,6 +157,21 @@ _SEE = {
     "served": "image-damaged",
     "program": "program-missing",
 }
+
+
+def _in_the_way(stage: str, what: str, errno: int) -> LaunchError:
+    """Return the error for a path of the image that leads to a file, or nowhere."""
+    message = f"{what}: {_strerror(errno)}" if errno else what
+    if stage != "root-place":
+        return LaunchError(message, see="image-path")
+    is_link = " is a link to " in what
+    hint = _LINK_HINT if is_link else "choose another destination"
+    return LaunchError(message + ("" if is_link else _BELOW_WORDS), hint, "mount-destination")
+
+
+# 0: what is there is not a regular file
+_IN_THE_WAY = (0, ELOOP, ENOTDIR, EISDIR, ENAMETOOLONG)
+_LINK_HINT = "choose another destination, or correct the link in the image"
 
 
 def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:

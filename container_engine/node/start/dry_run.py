@@ -7,13 +7,13 @@ import os
 from container_engine.errors import LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import check_image
-from container_engine.node.container.description import Paths, person_of
+from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, start_guard
 from container_engine.node.container.specification import encode, operations
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.plan_json import image_paths, to_json
 from container_engine.node.report.guard_failure import explain
-from container_engine.node.start.new_container import container_of
+from container_engine.node.start.new_container import container_of, directories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HooksOnNode
     container = container_of(plan, node, lacks)
     hooks = HooksOnNode(plan, node, edf, libexec, lacks, explain=True)
     settings = hooks.join(container, paths)
+    person = person_of_process()
+    container.directories = directories(plan, settings, node, person.home)
     steps = operations(
         paths,
         images,
         container,
         env.for_container(plan, settings),
-        person_of(settings),
+        person,
         plan["settings"],
         hooks.operations(paths),
     )

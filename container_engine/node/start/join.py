@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.container import environment as env
+from container_engine.node.container.description import person_of_process
 from container_engine.node.container.guard import await_report, go_on, memory_file, start_guard
 from container_engine.node.container.specification import encode
 from container_engine.node.plan_json import image_paths, resolve
@@ -51,6 +52,7 @@ def join(
     workdir = resolve(plan["workdir"], node, plan["workdir_from"])
     edf = env.edf_settings(plan, node)
     changes = env.for_joined(plan, edf, block, workdir)
+    changes |= env.missing_home(changes, node, person_of_process().home)
     records = memory_file("ce-env", env.encode_records(changes, per_task))
     fds = (user_ns, mount_ns, records, guard)
     ready = ReadyContainer(fds, unshared, workdir, lambda: go_on(control, []))

@@ -15,7 +15,7 @@ from container_engine.node.container.checks import (
     resolve_mounts,
     site_programs,
 )
-from container_engine.node.container.description import Container, Paths, person_of
+from container_engine.node.container.description import Container, Paths, person_of_process
 from container_engine.node.container.guard import (
     await_report,
     entering,
@@ -90,6 +90,9 @@ class NewContainer:
                 self._hooks.check_each_task()
         site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
         self._given = env.for_container(plan, self._settings)
+        self._person = person_of_process()
+        self._container.begin = self._workdir
+        self._container.directories = directories(plan, self._settings, node, self._person.home)
 
     def start(self, descriptors: GuardDescriptors) -> ReadyContainer:
         """Start the container and wait until its first process runs. Raise LaunchError."""
@@ -169,7 +172,7 @@ class NewContainer:
             self._images,
             self._container,
             self._given,
-            person_of(self._settings),
+            self._person,
             self._plan["settings"],
             () if hooks is None else hooks.operations(paths, has_rules=self._rules is not None),
             () if kept is None else kept.again(paths.server, paths.at("root")),
@@ -190,10 +193,14 @@ class NewContainer:
         return fds
 
     def _explain(self, report: str) -> LaunchError:
-        from container_engine.node.report.guard_failure import explain, of_entrypoint
+        from container_engine.node.report.guard_failure import explain, of_entrypoint, of_workdir
 
         general = explain if self._hooks is None else self._hooks.oci.explain
-        return of_entrypoint(report, self._plan["entrypoint"]) or general(report)
+        return (
+            of_entrypoint(report, self._plan["entrypoint"])
+            or of_workdir(report, self._plan["workdir_from"])
+            or general(report)
+        )
 
     def _changes(
         self, found: Mapping[str, str], fds: tuple[Sequence[int], int, int]
@@ -221,7 +228,9 @@ class NewContainer:
         made = env.for_tasks(self._plan, self._settings, self._given, found)
         # replace the host's PWD: programs trust it if it happens to lead to their directory
         changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
-        return changes if self._hooks is None else changes | self._hooks.for_tasks()
+        if self._hooks is not None:
+            changes |= self._hooks.for_tasks()
+        return changes | env.missing_home(changes, self._node, self._person.home)
 
     def _records(self, changes: Mapping[str, str | None]) -> bytes:
         return env.encode_records(changes, {} if self._hooks is None else self._hooks.per_task)
@@ -240,6 +249,18 @@ def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchEr
         annotations=plan["annotations"],
         unshared=plan["settings"].get("unshare", ()),
     )
+
+
+def directories(
+    plan: LaunchPlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
+) -> list[str]:
+    """Return the directories that the container has for its tasks, if it can: homes and WORKDIR.
+
+    `edf` are the variables of EDF and hooks, `own` is the home of the user database, where programs
+    look if the EDF names no other. An image's WORKDIR need not be in its layers.
+    """
+    homes = [env.home_of_tasks(plan, edf, node, own), *([] if "HOME" in edf else [own])]
+    return [*homes, plan["image"].get("workdir") or "/"]
 
 
 def _hooks(

@@ -140,6 +140,7 @@ class Stage:
             "SLURM_STEP_NUM_TASKS": "3",
             "SLURM_CE_PLANNED": "1700000000000000000 1700000000010000000",
             "PATH": "/usr/bin",
+            "HOME": "/home/me",
         }
         self.name: str | None = "n1"
         self.block = b"FROM_HOOK=1\0A=changed\0HOME=/h\0PATH=/bin\0"

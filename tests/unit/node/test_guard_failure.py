@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from container_engine.faults.catalogue import FAULTS
-from container_engine.node.report.guard_failure import LIMITS, explain, of_entrypoint
+from container_engine.node.report.guard_failure import LIMITS, explain, of_entrypoint, of_workdir
 from tests.c_header import SPANK_PLUGIN
 
 
@@ -211,3 +211,27 @@ def test_an_image_that_cannot_be_read_while_its_container_is_made_is_the_cause()
     error = explain("mkdir\n5\ncannot make '/etc' in the image\n")
     assert str(error) == "cannot make '/etc' in the image: Input/output error"
     assert error.see == "image-damaged"
+
+
+def test_a_link_of_the_image_that_leads_nowhere_is_no_fault_of_the_node() -> None:
+    led = "cannot make '/a/b' in the image, where '/a' is a link to 'etc/passwd'"
+    found = explain(f"root-place\n{errno.ENOTDIR}\n{led}\n")
+    assert (found.see, found.reason) == ("mount-destination", f"{led}: Not a directory")
+    assert "correct the link" in str(found.hint)
+    plain = explain(f"root-place\n{errno.ENOTDIR}\ncannot make '/etc/passwd/x' in the image\n")
+    assert plain.see == "mount-destination"
+    assert "below a file" in plain.reason
+    for number in (errno.ELOOP, errno.EISDIR, errno.ENAMETOOLONG, 0):
+        assert explain(f"root-dir\n{number}\ncannot make it\n").see == "image-path"
+    assert explain(f"root-dir\n{errno.EROFS}\ncannot make it\n").see == "container-setup"
+
+
+def test_a_missing_workdir_says_who_chose_it() -> None:
+    report = f"workdir\n{errno.ENOENT}\nworkdir '/x'\n"
+    found = of_workdir(report, "/e.toml:3")
+    assert found is not None
+    assert (found.see, found.where) == ("workdir-missing", "/e.toml:3")
+    of_image = of_workdir(report, "the image")
+    assert of_image is not None
+    assert "mount hides it" in str(of_image.hint)
+    assert of_workdir("root-dir\n2\nx\n", "x") is None

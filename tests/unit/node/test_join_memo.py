@@ -198,6 +198,10 @@ class Doubts:
         stage.node["SLURM_JOB_ID"] = "8"
 
     @staticmethod
+    def no_home(stage: Stage) -> None:
+        del stage.node["HOME"]
+
+    @staticmethod
     def no_job(stage: Stage) -> None:
         del stage.node["SLURM_JOB_ID"]
 

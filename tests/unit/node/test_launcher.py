@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from container_engine.errors import LaunchError
+from container_engine.node.container import environment as env
 from container_engine.node.container import guard
-from container_engine.node.container.description import person_of
+from container_engine.node.container.description import person_of_process
 from container_engine.node.start import begin, launcher
 from tests.c_header import constants, in_order
-from tests.unit.node.plans import plan
+from tests.unit.node.plans import image, plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
 # Without the virtual environment, as the launcher is started.
@@ -196,20 +197,31 @@ def test_a_guard_that_never_reports_is_given_up(pair: tuple[socket.socket, socke
 
 
 def test_the_users_entries_are_the_hosts() -> None:
-    person = person_of({})
+    person = person_of_process()
     assert person.passwd.split(":")[2:4] == [str(os.getuid()), str(os.getgid())]
     assert len(person.passwd.split(":")) == 7
     assert len(person.group.split(":")) == 4
 
 
-def test_the_edf_may_move_the_home() -> None:
-    assert person_of({"HOME": "/elsewhere"}).home == "/elsewhere"
-    assert person_of({"HOME": None}).home == person_of({}).home
+def test_the_home_of_tasks_is_that_of_edf_image_job_or_user() -> None:
+    job, own = {"HOME": "/job"}, "/own"
+    with_home = plan(image=image(HOME="/image"))
+    assert env.home_of_tasks(with_home, {"HOME": "/edf"}, job, own) == "/edf"
+    assert env.home_of_tasks(with_home, {"HOME": None}, job, own) == ""
+    assert env.home_of_tasks(with_home, {}, job, own) == "/image"
+    assert env.home_of_tasks(plan(), {}, job, own) == "/job"
+    assert env.home_of_tasks(plan(), {}, {}, own) == own
+
+
+def test_tasks_get_the_users_home_where_nobody_names_one() -> None:
+    assert env.missing_home({}, {}, "/own") == {"HOME": "/own"}
+    assert env.missing_home({}, {"HOME": ""}, "/own") == {}
+    assert env.missing_home({"HOME": None}, {}, "/own") == {}
 
 
 def test_somebody_without_a_name_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
     monkeypatch.setattr(os, "getgid", lambda: 4_000_000_002)
-    person = person_of({})
+    person = person_of_process()
     assert person.passwd == "user4000000001:*:4000000001:4000000002::/:/bin/sh"
     assert person.group == "user4000000001:x:4000000002:"

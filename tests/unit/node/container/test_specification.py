@@ -58,7 +58,8 @@ def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     more: Operation = ("more", ["/libexec/inject"])
     whole = operations(PATHS, ["/i.sqsh"], container(), {}, ME, CRUN, [more])
     order = [name for name, _arguments in whole]
-    assert order[-4:] == ["more", "file", "crun", "container"]
+    assert order[-3:] == ["file", "crun", "container"]
+    assert order.index("more") < order.index("root-place")
     assert order.index("overlay") < order.index("more")
 
 
@@ -117,17 +118,44 @@ def test_other_mounts_keep_their_order_and_sources() -> None:
     assert ["/x" in own[0], "/s/squashfs0" in own[1]] == [True, True]
 
 
-def test_the_user_gets_entries_and_a_home() -> None:
+def test_the_user_gets_entries() -> None:
     assert of("root-entry") == [
         ["/s/root", "/etc/passwd", "1000", ME.passwd],
         ["/s/root", "/etc/group", "1001", ME.group],
     ]
-    assert of("root-dir") == [["/s/root", "/home/me"]]
 
 
-def test_a_home_that_is_not_a_path_is_not_made() -> None:
-    homeless = Person(1, 1, "", "", "relative")
-    assert "root-dir" not in [name for name, _arguments in steps(person=homeless)]
+def test_the_directories_of_tasks_are_made_unless_a_mount_hides_them() -> None:
+    made = container(NodeMount("bind", "/x", "/data", ()), NodeMount("tmpfs", "", "/tmp", ()))
+    made.directories = ["/home/me", "/no/such", "relative", "", "/data", "/data/me", "/no/such"]
+    made.directories += ["/dev/null", "/", "/proc/x", "/database"]
+    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME, CRUN)
+    found = [list(arguments) for name, arguments in whole if name == "root-dir"]
+    wanted = ("/home/me", "/no/such", "/", "/database")
+    assert found == [["/s/root", path] for path in wanted]
+
+
+def test_each_destination_gets_a_place_of_the_kind_of_its_source() -> None:
+    made = container(
+        NodeMount("bind", "/x", "/data", ()),
+        NodeMount("bind", "/y", "/data/below", ()),
+        NodeMount("tmpfs", "tmpfs", "/mnt/t", ()),
+        NodeMount("squashfs", "/a.sqsh", "/srv/x", ()),
+        devices=("/dev/fuse", "/etc/hosts:/opt/device"),
+    )
+    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME, CRUN)
+    found = {a[1]: a[2] for name, a in whole if name == "root-place"}
+    assert found == {
+        **dict.fromkeys(("/dev", "/sys", "/mnt/t"), "/"),
+        "/etc/hosts": "/etc/hosts",
+        "/etc/resolv.conf": "/etc/resolv.conf",
+        "/etc/hostname": "/s/hostname",
+        "/run/.containerenv": "/libexec/ce-init",
+        "/data": "/x",
+        "/srv/x": "/s/squashfs0",
+        "/opt/device": "/etc/hosts",
+        "/proc": "/s/proc",
+    }
 
 
 def test_no_value_of_the_environment_is_on_podmans_command_line() -> None:
