@@ -255,6 +255,7 @@ def test_hints_lead_to_what_works(me: Importing) -> None:
         (gzip.compress(oci.layer(ROOT))[:-100], "damaged: "),
         (oci.layer(ROOT)[:1500], "unexpected end of data"),
     ],
+    ids=["xz", "bzip2", "a text", "damaged", "cut short"],
 )
 def test_what_is_no_archive_is_said(me: Importing, content: bytes, message: str) -> None:
     file = me.root / "a.tar.x"
@@ -262,6 +263,19 @@ def test_what_is_no_archive_is_said(me: Importing, content: bytes, message: str)
     assert message in me.refusal("import", str(file))
     assert file.read_bytes() == content
     assert not list(me.store.glob("images/*"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("first", [b"", oci.layer([Member("f")])[:512]], ids=["first", "later"])
+def test_a_huge_extended_header_takes_no_memory(me: Importing, kind: bytes, first: bytes) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, 1 << 30
+    file = me.root / "a.tar"
+    with file.open("wb") as out:
+        out.write(first + info.tobuf())
+        out.truncate(1 << 31)
+    for source in (f"docker-archive:{file}", str(file)):
+        assert ": an extended header is too long" in me.refusal("import", source)
 
 
 def test_an_incomplete_archive_of_docker_is_no_root_file_system(me: Importing) -> None:

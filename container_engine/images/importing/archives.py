@@ -12,12 +12,13 @@ import os
 import re
 import shutil
 import tarfile
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from container_engine.errors import UserError
 from container_engine.images.fetch.registry import Index, choose
 from container_engine.images.files_beside import MOST
 from container_engine.images.pack import layers
+from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import DIGEST, FileImage, LocalImage, same_name
 from container_engine.model import Excerpt, MisfitError
 from container_engine.process import reason
@@ -39,6 +40,7 @@ _NUMBER = re.compile(r"@([0-9]+)")
 _OF_IMAGES = re.compile(r"(?:[0-9a-f]{64}(?:\.json|\.tar|/.*)|blobs/.*|repositories)", re.DOTALL)
 _OF_LAYOUT = re.compile(r"oci-layout|index\.json|blobs/[a-z0-9]+/[0-9a-f]+")
 _PIECE = 1 << 20
+_MOST_EXTENDED = 1 << 20
 
 
 class _Saved(Excerpt):
@@ -135,12 +137,12 @@ class Archives(NamedTuple):
     def _opened(self, path: str, name: str, use: Callable[[tarfile.TarFile], None]) -> None:
         try:
             if not _is_compressed(path, name):
-                with tarfile.open(path, "r:") as archive:
+                with tarfile.open(path, "r:", tarinfo=_Header) as archive:
                     use(archive)
                 return
             with self._plain(path) as made:
                 file = cast("IO[bytes]", _Readable(made))
-                with tarfile.open(fileobj=file, mode="r|") as archive:
+                with tarfile.open(fileobj=file, mode="r|", tarinfo=_Header) as archive:
                     use(archive)
         except tarfile.TarError as error:
             message = f"not a complete tar archive: {error}"
@@ -213,6 +215,17 @@ class Archives(NamedTuple):
 
 _NO_IMAGE = "image-format"
 _DIRECTORY = "a layout is oci:DIR; ce import ./DIR makes an image of a root file system"
+
+
+class _Header(tarfile.TarInfo):
+    """A header of an archive. Python would read an extended one of any size into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in EXTENSIONS and header.size > _MOST_EXTENDED:
+            raise tarfile.ReadError("an extended header is too long")
+        return header
 
 
 class _Readable:
