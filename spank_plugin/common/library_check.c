@@ -221,6 +221,62 @@ int ce_find_host_library(int records_fd, const struct ce_variables *variables, c
 	return packages != NULL && has_host_package(packages, line);
 }
 
+/* ---- places that are not there ---------------------------------------------------------------- */
+
+/* Variables that name a directory, a file, or several, without which programs that heed them fail, or do not
+ * find what they need. A shell matters to a user at a terminal. */
+static const char *const naming[] = { "PYTHONHOME",    "JAVA_HOME",    "R_HOME",	  "PERL5LIB",
+				      "RUBYLIB",       "NODE_PATH",    "TCL_LIBRARY",	  "GCONV_PATH",
+				      "LOCPATH",       "TERMINFO",     "SSL_CERT_FILE",	  "SSL_CERT_DIR",
+				      "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "OPENSSL_CONF", "OPAL_PREFIX",
+				      "I_MPI_ROOT",    "CUDA_HOME",    "GDAL_DATA",	  "PROJ_DATA",
+				      "PROJ_LIB",      "SHELL" };
+
+/* Return whether the value has absolute paths, and none of them is there. */
+static int names_nothing(const char *value)
+{
+	char path[PATH_MAX];
+	int absolute = 0;
+
+	while (*value != '\0') {
+		size_t length = strcspn(value, ":");
+		if (value[0] == '/' && length < sizeof path) {
+			absolute = 1;
+			snprintf(path, sizeof path, "%.*s", (int)length, value);
+			if (access(path, F_OK) == 0)
+				return 0;
+		}
+		value += length + (value[length] == ':');
+	}
+	return absolute;
+}
+
+int ce_find_missing_places(int records_fd, const struct ce_variables *variables, char line[CE_LIBRARY_LINE])
+{
+	char names[CE_LIBRARY_LINE / 2] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < sizeof naming / sizeof naming[0]; i++) {
+		const char *value = variables->get(variables->context, naming[i]);
+		if (value == NULL || !names_nothing(value) || is_decided(records_fd, naming[i]) ||
+		    (strcmp(naming[i], "SHELL") == 0 && !isatty(STDIN_FILENO)))
+			continue;
+		int more = snprintf(names + used, sizeof names - used, "%s%s='%.100s'", used > 0 ? ", " : "",
+				    naming[i], value);
+		if (more < 0 || (size_t)more >= sizeof names - used) {
+			names[used] = '\0';
+			break;
+		}
+		used += (size_t)more;
+	}
+	if (used > 0)
+		snprintf(line, CE_LIBRARY_LINE,
+			 "%s of your shell or its modules: not in the container (mount it, or remove the "
+			 "variable by NAME = \"\" below [env]: ce help host-libraries)",
+			 names);
+	return used > 0;
+}
+
 /* ---- a program for another MPI ---------------------------------------------------------------- */
 
 static const char *family(const char *library)

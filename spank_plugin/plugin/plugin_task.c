@@ -75,7 +75,7 @@ static char *command_path(spank_t spank, const char *command)
 /* Warnings about the command; "" for none. */
 struct warnings {
 	struct ce_mpi_warnings mpi;
-	char host_library[CE_LIBRARY_LINE];
+	char host_library[CE_LIBRARY_LINE], missing[CE_LIBRARY_LINE];
 };
 
 /* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
@@ -179,7 +179,7 @@ static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_con
 			const struct warnings *warnings)
 {
 	const char *const lines[] = { warnings->mpi.ranks, warnings->mpi.mpirun, warnings->mpi.lacks,
-				      warnings->host_library };
+				      warnings->host_library, warnings->missing };
 
 	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
 		if (lines[i][0] != '\0')
@@ -212,7 +212,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	int argc = 0;
 	char **argv = NULL, line[CE_SCRIPT_LINE];
 	struct ce_script script;
-	struct warnings warnings = { { "", "", "" }, "" };
+	struct warnings warnings = { { "", "", "" }, "", "" };
 	const char *doubt = NULL;
 	CE_AUTO_FREE char *before = getcwd(NULL, 0);
 
@@ -240,8 +240,10 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	    ce_apply_environment(container->environment, &variables, err) < 0 ||
 	    check_command(step, spank, &variables, &warnings, &doubt, err) < 0)
 		return -1;
-	if (is_first_task(spank))
+	if (is_first_task(spank)) {
 		(void)ce_find_host_library(container->environment, &variables, warnings.host_library);
+		(void)ce_find_missing_places(container->environment, &variables, warnings.missing);
+	}
 	if (ce_script_is_elsewhere(&script, line))
 		warn_once(step, spank, container, line);
 	else if (step->has_chdir && before != NULL && starts_elsewhere(before, line))

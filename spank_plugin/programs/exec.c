@@ -78,6 +78,8 @@ static int become(struct ce_container *container, int count, char **command, str
 		ce_say_here("warning", library, "");
 	if (ce_find_host_library(container->environment, &variables, library))
 		ce_say_here("warning", library, "");
+	if (ce_find_missing_places(container->environment, &variables, library))
+		ce_say_here("warning", library, "");
 	if (ce_profile_apply(container->profile, err) < 0)
 		return -1;
 	execv(program, command);

@@ -169,6 +169,26 @@ def test_variables_of_pyxis_ask_for_a_container(cluster: Cluster) -> None:
     assert done.stdout == f"{cluster.home()}\n"
 
 
+def test_variables_that_name_what_the_container_lacks_are_reported_in_one_line(
+    cluster: Cluster, shared: Path
+) -> None:
+    env = {"PYTHONHOME": "/apps/python", "JAVA_HOME": str(shared), "R_HOME": "/usr"}
+    step = ["-N2", "-n4", "--overcommit", image_of(cluster)]
+    done = srun(cluster, *step, "true", env=env)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "of your shell" in line]
+    assert f"PYTHONHOME='/apps/python', JAVA_HOME='{shared}' of your shell" in line
+    assert "R_HOME" not in line
+    done = srun(cluster, *step, f"--container-mounts={shared}", "true", env=env)
+    assert "PYTHONHOME='/apps/python' of your shell" in done.stderr
+    edf = cluster.edf('[env]\nPYTHONHOME = ""\nJAVA_HOME = "/mine"\n')
+    assert srun(cluster, f"--environment={edf}", "true", env=env).stderr == ""
+    for option, is_reported in (("--pty", True), ("--label", False)):
+        command = f"SHELL=/apps/zsh srun -N1 {option} {image_of(cluster)} true"
+        done = cluster.run(["script", "-qec", command, "/dev/null"])
+        assert ("SHELL='/apps/zsh' of your shell" in done.stdout) == is_reported, done.stdout
+
+
 def test_nothing_where_a_container_is_to_be_named_is_refused(
     cluster: Cluster, shared: Path
 ) -> None:

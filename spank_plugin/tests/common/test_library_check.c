@@ -3,9 +3,11 @@
 #define _GNU_SOURCE
 #include "common/library_check.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -82,6 +84,60 @@ TEST("a directory of the image itself, and a library that the image does not hav
 	CHECK_INT(unsetenv("LD_LIBRARY_PATH"), 0);
 	CHECK_INT(ce_find_host_library(RECORDS("PATH=/bin"), &variables, line), 0);
 	remove_mount("libmpi.so.4711");
+}
+
+/* Forget the variables of this shell, so that those of the test are all. */
+static void without_variables(void)
+{
+	CHECK_INT(clearenv(), 0);
+}
+
+TEST("variables of the job that name places which the container lacks are reported in one line")
+{
+	char line[CE_LIBRARY_LINE] = "", path[256];
+
+	without_variables();
+	setenv("PYTHONHOME", "/none/python:/none/exec", 1);
+	setenv("JAVA_HOME", "/none/java", 1);
+	snprintf(path, sizeof path, "/none/perl:%s", test_directory());
+	setenv("PERL5LIB", path, 1);       /* one of its directories is there */
+	setenv("R_HOME", "relative/R", 1); /* from any directory */
+	setenv("GCONV_PATH", "", 1);
+	setenv("CE_A", "/none/else", 1);
+	CHECK_INT(ce_find_missing_places(RECORDS("PATH=/bin"), &variables, line), 1);
+	CHECK_TEXT(line,
+		   "PYTHONHOME='/none/python:/none/exec', JAVA_HOME='/none/java' of your shell or its "
+		   "modules: not in the container (mount it, or remove the variable by NAME = \"\" below "
+		   "[env]: ce help host-libraries)");
+	/* the image and the environment decide these */
+	CHECK_INT(ce_find_missing_places(RECORDS("PYTHONHOME=/none\0JAVA_HOME"), &variables, line), 0);
+	CHECK_INT(ce_find_missing_places(RECORDS("PYTHONHOME"), &variables, line), 1);
+	CHECK(strncmp(line, "JAVA_HOME='/none/java' of", 25) == 0);
+}
+
+TEST("a shell that the container lacks is reported at a terminal, and long values are cut")
+{
+	char line[CE_LIBRARY_LINE] = "", value[4096];
+
+	without_variables();
+	setenv("SHELL", "/none/zsh", 1);
+	CHECK(freopen("/dev/null", "r", stdin) != NULL);
+	CHECK_INT(ce_find_missing_places(RECORDS("PATH=/bin"), &variables, line), 0);
+	int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+	CHECK(terminal >= 0 && dup2(terminal, STDIN_FILENO) == STDIN_FILENO);
+	CHECK_INT(ce_find_missing_places(RECORDS("PATH=/bin"), &variables, line), 1);
+	CHECK_CONTAINS(line, "SHELL='/none/zsh' of your shell");
+	memset(value, 'x', sizeof value - 1);
+	value[0] = '/';
+	value[sizeof value - 1] = '\0';
+	for (size_t i = 0; i < 6; i++) {
+		static const char *const names[] = { "PYTHONHOME", "R_HOME",  "PERL5LIB",
+						     "RUBYLIB",	   "LOCPATH", "TERMINFO" };
+		setenv(names[i], value, 1);
+	}
+	CHECK_INT(ce_find_missing_places(RECORDS("PATH=/bin"), &variables, line), 1);
+	CHECK_CONTAINS(line, "PYTHONHOME='/xxx");
+	CHECK_CONTAINS(line, "(mount it, or remove");
 }
 
 TEST("a program whose MPI library is not there is reported, unless it may find it by itself")
