@@ -113,11 +113,17 @@ def reason(error: OSError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _too_slow(argv: Sequence[str], timeout_s: float) -> SiteError:
+def _text(said: IO[bytes]) -> str:
+    """Return what a program has written to its stderr."""
+    said.seek(0)
+    return said.read().decode(errors="replace")
+
+
+def _too_slow(argv: Sequence[str], timeout_s: float, stderr: str) -> SiteError:
     return SiteError(
         f"not finished after {timeout_s:g} s",
         see="program-slow",
-        details=_command(argv),
+        details=f"{_command(argv)}\n{stderr}",
         where=argv[0],
     )
 
@@ -345,7 +351,6 @@ def _child(  # noqa: PLR0913  # all that a program starts with
                 child.stdout.close()
             child.wait()
         if too_late:
-            raise _too_slow(argv, timeout_s)
+            raise _too_slow(argv, timeout_s, _text(said))
         if child.returncode:
-            said.seek(0)
-            raise CommandError(argv, child.returncode, said.read().decode(errors="replace"))
+            raise CommandError(argv, child.returncode, _text(said))

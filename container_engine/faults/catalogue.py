@@ -178,6 +178,12 @@ FAULTS = {
         "ce pull it on a host that reaches the registry, such as a login node; does this host need"
         " a proxy?",
     ),
+    "registry-limit": Fault(
+        "the registry allows no more requests for now",
+        YOU,
+        "wait and try again, or ce login REGISTRY: with a login the limit may be higher; pull once,"
+        " and use the file on all nodes",
+    ),
     "image-architecture": Fault(
         "the image is built for another processor architecture",
         YOU,

@@ -218,6 +218,13 @@ def test_a_registry_that_wants_a_login(provoked: Provoked) -> None:
     assert block.parts["hint"] == f"ce login {address}"
 
 
+def test_a_registry_that_limits_requests(provoked: Provoked) -> None:
+    with _answering(429) as address:
+        env = _user_of(provoked, address)
+        done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
+    ErrorBlock(done, "registry-limit", f"{address} allows no more requests for now (HTTP 429)")
+
+
 def test_a_name_that_the_registry_does_not_have(provoked: Provoked) -> None:
     with _answering(404) as address:
         env = _user_of(provoked, address)

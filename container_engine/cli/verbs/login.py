@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from container_engine import process
 from container_engine.cli.printing import messages
 from container_engine.errors import SiteError, UserError
-from container_engine.images.fetch.registry import skopeos_words
+from container_engine.images.fetch.refusal import skopeos_words, unreached
 from container_engine.images.free_space import unusable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         with _same_terminal():
             process.attended([*argv, arguments.registry], context.env, _PATIENCE_S)
     except process.CommandError as error:
-        raise _refusal(arguments.registry, error) from None
+        raise _refusal(arguments.registry, error, context.env) from None
     messages.say_progress(f"the login is saved in {path}, for this host and the nodes")
     return 0
 
@@ -74,8 +74,11 @@ def _same_terminal() -> Iterator[None]:
         termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-def _refusal(registry: str, error: process.CommandError) -> UserError:
+def _refusal(registry: str, error: process.CommandError, env: Mapping[str, str]) -> UserError:
     text = skopeos_words(error)
+    if (found := unreached(text, registry, env)) is not None:
+        text, see, hint = found
+        return UserError(f"not logged in: {text}", hint, see, details=error.stderr, name=registry)
     is_refused = re.search("invalid username|unauthorized|denied|40[13]", text, re.IGNORECASE)
     see = "registry-login" if is_refused else "registry-unreachable"
     hint = "check the user name and the password or token" if is_refused else None

@@ -145,7 +145,7 @@ class Builder(NamedTuple):
             process.output([*podman, *save], self._environment(), self.timeout_s)
             apt.leave_out(layout)
         except process.CommandError as error:
-            raise failure(recipe.shown, recipe.whole, output, error) from None
+            raise failure(recipe.shown, recipe.whole, output, error, self.env) from None
         except OSError as error:
             raise UserError(reason(error), see="store-unusable", name=layout) from None
 

@@ -18,10 +18,12 @@ from container_engine.images.building.containerfile_lines import (
     line_of_complaint,
     shortened,
 )
-from container_engine.images.fetch.registry import explained
+from container_engine.images.fetch.refusal import explained
 from container_engine.images.reference import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from container_engine.process import CommandError
 
 _CODE = "image-build"
@@ -143,8 +145,10 @@ class Output:
         return any(_KILLED.search(line) for line in self._lines)
 
 
-def failure(name: str, containerfile: str, output: Output, error: CommandError) -> UserError:
-    """Return the error of a build. `name` is the Containerfile's in messages."""
+def failure(
+    name: str, containerfile: str, output: Output, error: CommandError, env: Mapping[str, str]
+) -> UserError:
+    """Return the error of a build. `name` is the Containerfile's in messages, `env` is Podman's."""
     complaint = output.complaint or error.complaint
     number = (
         line_of(output.step, output.number, containerfile)
@@ -156,7 +160,7 @@ def failure(name: str, containerfile: str, output: Output, error: CommandError) 
         hint = _remedy(complaint)
         return UserError(complaint, hint, _CODE, where=where, details=error.details)
     if output.step.startswith("FROM "):
-        reason, see, hint = _of_base(output.step, complaint)
+        reason, see, hint = _of_base(output.step, complaint, env)
     else:
         reason, see = _of_step(output, complaint, error.status), _CODE
         hint = _remedy(reason)
@@ -183,13 +187,13 @@ def _of_step(output: Output, complaint: str, status: int) -> str:
     return f"exit code {status}{output.reason}"
 
 
-def _of_base(step: str, complaint: str) -> tuple[str, str, str | None]:
+def _of_base(step: str, complaint: str, env: Mapping[str, str]) -> tuple[str, str, str | None]:
     """Return why a base image is not available, the error's code, and a hint."""
     try:
         image = parse(next(word for word in step.split()[1:] if not word.startswith("--")), "/")
     except (StopIteration, UserError):
         return complaint, _CODE, _remedy(complaint)
-    reason, see, hint = explained(complaint, image)
+    reason, see, hint = explained(complaint, image, env)
     if see == "store-full":  # the store is not at fault
         return reason, _CODE, _remedy(reason)
     return reason, see, hint

@@ -16,12 +16,11 @@ from msgspec import Meta, field
 
 from container_engine import process
 from container_engine.errors import CeError, SiteError, UserError
-from container_engine.faults.catalogue import FAULTS
-from container_engine.images.fetch import short_names
+from container_engine.images.fetch import proxies, short_names
+from container_engine.images.fetch.refusal import LIMIT, LIMITED, limited, refusal
 from container_engine.images.files_beside import MOST, small
 from container_engine.images.reference import (
     DIGEST,
-    LOCAL_REGISTRY,
     RegistryImage,
     architecture_named,
 )
@@ -30,44 +29,20 @@ from container_engine.model import Excerpt, MisfitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from container_engine.images.reference import FileImage, Imported
+    from container_engine.images.reference import Imported
 
-_FATAL = re.compile(r'level=fatal msg="(.*)"')
 # Errors that a retry does not remove. skopeo has one exit code for all errors, so its messages
 # decide; one that is missing here only costs the pauses.
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
     r"|no such host|network is unreachable|HTTP response to HTTPS|no space left|quota|policy"
-    r"|unsupported|image rejected|is blocked in",
+    rf"|unsupported|image rejected|is blocked in|{LIMIT}|proxy authentication|\b407\b",
     re.IGNORECASE,
 )
 # what an expired token leads to; skopeo renews none that is younger than a minute
 _EXPIRED = re.compile(r"unauthorized|authentication required|\b401\b", re.IGNORECASE)
-_REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
-_CODES = tuple(
-    (re.compile(words, re.IGNORECASE), code)
-    for words, code in (
-        (_REJECTED.pattern, "image-policy"),
-        (r"unauthorized|authentication required|\b40[13]\b|denied|forbidden", "registry-login"),
-        (r"x509|\btls: ", "registry-unreachable"),
-        (r"unknown|not found|\b404\b", "image-unknown"),
-        (r"no space left|quota", "store-full"),
-        (r"unsupported", "image-format"),
-    )
-)
-# A misleading beginning of messages: the name has been parsed and is not at fault. The first part
-# is from Podman, whose builds use the libraries of skopeo.
-_PREAMBLE = re.compile(
-    r"^(?:Error |creating build container: |unable to copy from source \S+: )*"
-    r'(?:parsing image name|initializing source) "?[^" ]*"?: '
-)
-# an error of Go's HTTP client, which names its steps before the cause
-_UNREACHED = re.compile(
-    r'pinging container registry (\S+): Get "[^"]*": (proxyconnect|dial) tcp\b.*: (.*)'
-)
-_DISTRUSTED = "certificate signed by unknown authority"
-_PLAIN_HTTP = "server gave HTTP response to HTTPS client"
 _PAUSES = (1.0, 4.0)
+_LISTEN_S = 3
 _SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
 
@@ -244,7 +219,17 @@ class Skopeo(NamedTuple):
         def attempt() -> None:
             process.watched(argv, self.env, max(ends - time.monotonic(), 1), watch.look)
 
-        self._run(image, attempt, watch.has_gained)
+        try:
+            self._run(image, attempt, watch.has_gained)
+        except SiteError as error:
+            if error.see == "registry-unreachable" and isinstance(image, RegistryImage):
+                if self._is_limited(argv):
+                    raise limited(image) from None
+                way = proxies.way("https", image.registry, self.env)
+                raise SiteError(
+                    f"{error.reason}{way}", see=error.see, details=error.details, name=image.name
+                ) from None
+            raise
         if isinstance(image, RegistryImage):
             _check_sizes(image, remote, kept)
         return _read(image, layout, blobs)
@@ -281,10 +266,25 @@ class Skopeo(NamedTuple):
         except SiteError as error:
             if error.see != "program-slow" or not isinstance(image, RegistryImage):
                 raise
-            message = f"{image.registry} did not answer within {self.look_up_s:g} s"
+            if self._is_limited(argv):
+                raise limited(image) from None
+            way = proxies.way("https", image.registry, self.env)
+            message = f"{image.registry} did not answer within {self.look_up_s:g} s{way}"
             raise SiteError(
                 message, see="registry-unreachable", details=error.details, name=image.name
             ) from None
+
+    def _is_limited(self, argv: Sequence[str]) -> bool:
+        """Return whether skopeo waits because the registry allows no more requests for now.
+
+        It does so for as long as the registry says, up to minutes, and tells it only where it tells
+        everything it does.
+        """
+        try:
+            process.output([argv[0], "--debug", *argv[1:]], self.env, _LISTEN_S)
+        except CeError as error:
+            return LIMITED.search(error.details) is not None
+        return False
 
     def _run(
         self,
@@ -307,7 +307,7 @@ class Skopeo(NamedTuple):
                     if _EXPIRED.search(error.stderr):
                         continue
                 if not pauses or _FINAL.search(error.stderr):
-                    raise _refusal(image, error, self.policy) from None
+                    raise refusal(image, error, self.policy, self.env) from None
             time.sleep(pauses.pop(0))
 
 
@@ -475,62 +475,3 @@ def _hex(digest: str) -> str:
     if not DIGEST.fullmatch(digest):
         raise UserError(f"'{digest}' is not a SHA-256 digest", see="image-format")
     return digest.partition(":")[2]
-
-
-def skopeos_words(error: process.CommandError) -> str:
-    """Return skopeo's last message without the log's format."""
-    found = _FATAL.findall(error.stderr)
-    text: str = found[-1] if found else error.message
-    return text.replace('\\"', '"').replace("\\n", "; ")
-
-
-def _plainer(text: str) -> str:
-    """Return skopeo's message without the steps to a registry that did not answer."""
-    unreached = _UNREACHED.fullmatch(text)
-    if unreached is None:
-        return text
-    host, how, why = unreached.groups()
-    return f"{host} cannot be reached{' through the proxy' * (how != 'dial')}: {why}"
-
-
-def explained(text: str, image: Imported | FileImage) -> tuple[str, str, str | None]:
-    """Return a message of skopeo or Podman in plainer words, the error's code, and a hint."""
-    text = _plainer(_PREAMBLE.sub("", text))
-    see = next((code for pattern, code in _CODES if pattern.search(text)), "")
-    if isinstance(image, RegistryImage):
-        see = see or "registry-unreachable"
-        return text, see, _hint(image, text, see)
-    return text, see or "image-format", None
-
-
-def _hint(image: RegistryImage, text: str, see: str) -> str | None:
-    if see == "registry-login":
-        return f"ce login {image.registry}"
-    if _PLAIN_HTTP in text:
-        return (
-            "this registry speaks plain HTTP: write [[registry]], location ="
-            f' "{image.registry}" and insecure = true on three lines of'
-            " ~/.config/containers/registries.conf"
-        )
-    if _DISTRUSTED in text:
-        return (
-            "this host does not trust the registry's certificate: put that of its authority"
-            f" into ~/.config/containers/certs.d/{image.registry}/ca.crt"
-        )
-    if image.short and see == "registry-unreachable":
-        return f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
-    if image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
-        other = image.repository
-        return (
-            "nothing was imported or built here under this name; ce images lists the names:"
-            f" '{other}' is not the same as '{LOCAL_REGISTRY}/{other}'"
-        )
-    return None
-
-
-def _refusal(image: Imported, error: process.CommandError, policy: str) -> CeError:
-    """Return an error with skopeo's last message, without the log's format and the preamble."""
-    text, see, hint = explained(skopeos_words(error), image)
-    if policy and _REJECTED.search(text):
-        hint = f"the site's policy.signature_policy is {policy}"
-    return UserError(text, hint, see, details=error.details, name=image.name)

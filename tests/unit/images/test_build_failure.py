@@ -115,7 +115,7 @@ def _heard(text: str) -> Output:
 def test_the_error_has_line_instruction_reason_and_remedy(
     text: str, status: int, message: str, hint: str | None
 ) -> None:
-    error = failure("D", _RECIPE, _heard(text), CommandError(["podman"], status, text))
+    error = failure("D", _RECIPE, _heard(text), CommandError(["podman"], status, text), {})
     assert error.message.startswith(message)
     assert (error.hint or "").startswith(hint or "")
     assert bool(error.hint) == bool(hint)
@@ -124,7 +124,7 @@ def test_the_error_has_line_instruction_reason_and_remedy(
 def test_a_line_that_has_apt_get_update_is_not_asked_for_it() -> None:
     line = "RUN apt-get -qq update && apt-get install -y nosuch"
     said = _heard(f"STEP 2/2: {line}\nE: Unable to locate package nosuch\n")
-    error = failure("D", f"FROM a\n{line}\n", said, CommandError(["podman"], 100, ""))
+    error = failure("D", f"FROM a\n{line}\n", said, CommandError(["podman"], 100, ""), {})
     assert error.message == f"D:2: {line}: exit code 100: E: Unable to locate package nosuch"
     assert error.hint == "is its name right, and does the image's release have this package?"
 

@@ -11,6 +11,7 @@ import pytest
 from container_engine.errors import CeError, UserError
 from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
+from container_engine.images.fetch.refusal import explained
 from container_engine.images.fetch.registry import (
     Listed,
     Remote,
@@ -301,7 +302,7 @@ def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
 def test_a_file_that_is_not_an_archive_is_not_answered_with_a_registry() -> None:
     image = LocalImage("x", "docker-archive", "/y.tar")
     text = "loading tar component manifest.json: file does not exist"
-    assert registry.explained(text, image) == (text, "image-format", None)
+    assert explained(text, image, {}) == (text, "image-format", None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,159 @@
+"""Say in plain words why skopeo, or Podman, could not get an image. Pure."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from container_engine.errors import CeError, UserError
+from container_engine.faults.catalogue import FAULTS
+from container_engine.images.fetch import proxies
+from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.images.reference import FileImage, Imported
+    from container_engine.process import CommandError
+
+_FATAL = re.compile(r'level=fatal msg="(.*)"')
+LIMIT = r"too ?many ?requests|\b429\b"
+LIMITED = re.compile(LIMIT, re.IGNORECASE)
+# the words of a registry about its limit, less the steps that led to them
+_LIMIT_WORDS = re.compile(r"toomanyrequests: (.*)")
+_REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
+_CODES = tuple(
+    (re.compile(words, re.IGNORECASE), code)
+    for words, code in (
+        (_REJECTED.pattern, "image-policy"),
+        (LIMIT, "registry-limit"),
+        (r"unauthorized|authentication required|\b40[13]\b|denied|forbidden", "registry-login"),
+        (r"x509|\btls: ", "registry-unreachable"),
+        (r"unknown|not found|\b404\b", "image-unknown"),
+        (r"no space left|quota", "store-full"),
+        (r"unsupported", "image-format"),
+    )
+)
+# A misleading beginning of messages: the name has been parsed and is not at fault. The first part
+# is from Podman, whose builds use the libraries of skopeo.
+_PREAMBLE = re.compile(
+    r"^(?:Error |creating build container: |unable to copy from source \S+: )*"
+    r'(?:parsing image name|initializing source) "?[^" ]*"?: '
+)
+# an error of Go's HTTP client, which names its steps before the cause
+_ASKED = re.compile(r'(?:Get|Head|Post) "?(https?)://([^/" ]+)[^ "]*"?: (.*)')
+_STEPS = re.compile(r"(proxyconnect|dial) tcp\b.*: (.*)")
+# a proxy's answer over plain HTTP, which looks like the registry's
+_LOGIN_WANTED = re.compile(r"\b407\b|proxy authentication required", re.IGNORECASE)
+_DISTRUSTED = "certificate signed by unknown authority"
+_PLAIN_HTTP = "server gave HTTP response to HTTPS client"
+
+
+def skopeos_words(error: CommandError) -> str:
+    """Return skopeo's last message without the log's format."""
+    found = _FATAL.findall(error.stderr)
+    text: str = found[-1] if found else error.message
+    return text.replace('\\"', '"').replace("\\n", "; ")
+
+
+def explained(
+    text: str, image: Imported | FileImage, env: Mapping[str, str]
+) -> tuple[str, str, str | None]:
+    """Return a message of skopeo or Podman in plainer words, the error's code, and a hint.
+
+    `env` is that of the program: it tells the proxy.
+    """
+    text = _PREAMBLE.sub("", text)
+    asked = image if isinstance(image, RegistryImage) else None
+    if (found := unreached(text, asked.registry if asked else "", env)) is not None:
+        message, see, hint = found
+        return message, see, hint or (_hint(asked, message, see) if asked else None)
+    see = next((code for pattern, code in _CODES if pattern.search(text)), "")
+    if asked is None:
+        return text, see or "image-format", None
+    if see == "registry-limit":
+        return _limit(asked, text), see, None
+    see = see or "registry-unreachable"
+    return text, see, _hint(asked, text, see)
+
+
+def unreached(
+    text: str, registry: str, env: Mapping[str, str]
+) -> tuple[str, str, str | None] | None:
+    """Return what `explained` does if no answer came from a registry; None if one came.
+
+    `registry` is the one that was asked, where the text does not name it; "" for none.
+    """
+    asked = _ASKED.search(text)
+    if asked is not None:
+        scheme, host, why = asked.groups()
+    elif registry and _LOGIN_WANTED.search(text):
+        scheme, host, why = "http", registry, "Proxy Authentication Required"
+    else:
+        return None
+    steps = _STEPS.fullmatch(why)
+    is_proxys = _is_proxys(scheme, why) if steps is None else steps[1] == "proxyconnect"
+    proxy = proxies.proxy_of(scheme, host, env)
+    if steps is None and proxy is None and not is_proxys:
+        return None
+    why = why if steps is None else steps[2]
+    through = proxy.words if proxy else " through the proxy" * is_proxys
+    hint = None
+    if proxy is not None and _DISTRUSTED not in why:
+        hint = proxy.login_hint if _LOGIN_WANTED.search(why) else proxy.hint(host)
+    return f"{host} cannot be reached{through}: {why}", "registry-unreachable", hint
+
+
+def _is_proxys(scheme: str, why: str) -> bool:
+    """Return whether `why` is the answer of a proxy that opens no connection to a host.
+
+    Go shows of such an answer the words of its status alone.
+    """
+    return bool(_LOGIN_WANTED.search(why)) or (
+        scheme == "https" and any(why == status.phrase for status in HTTPStatus)
+    )
+
+
+def _limit(image: RegistryImage, text: str) -> str:
+    said = _LIMIT_WORDS.search(text)
+    own = f": {said[1]}" if said else " (HTTP 429)"
+    return f"{image.registry} allows no more requests for now{own}"
+
+
+def limited(image: RegistryImage) -> UserError:
+    """Return the error for a registry that allows no more requests for now."""
+    return UserError(_limit(image, ""), see="registry-limit", name=image.name)
+
+
+def _hint(image: RegistryImage, text: str, see: str) -> str | None:
+    if see == "registry-login":
+        return f"ce login {image.registry}"
+    if _PLAIN_HTTP in text:
+        return (
+            "this registry speaks plain HTTP: write [[registry]], location ="
+            f' "{image.registry}" and insecure = true on three lines of'
+            " ~/.config/containers/registries.conf"
+        )
+    if _DISTRUSTED in text:
+        return (
+            "this host does not trust the registry's certificate: put that of its authority"
+            f" into ~/.config/containers/certs.d/{image.registry}/ca.crt"
+        )
+    if image.short and see == "registry-unreachable":
+        return f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
+    if image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
+        other = image.repository
+        return (
+            "nothing was imported or built here under this name; ce images lists the names:"
+            f" '{other}' is not the same as '{LOCAL_REGISTRY}/{other}'"
+        )
+    return None
+
+
+def refusal(image: Imported, error: CommandError, policy: str, env: Mapping[str, str]) -> CeError:
+    """Return an error with skopeo's last message, without the log's format and the preamble."""
+    text, see, hint = explained(skopeos_words(error), image, env)
+    if policy and _REJECTED.search(text):
+        hint = f"the site's policy.signature_policy is {policy}"
+    return UserError(text, hint, see, details=error.details, name=image.name)
