@@ -329,7 +329,7 @@ def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: S
     "more",
     [
         '[checks.y]\nkind = "loadable"\nsubject = "libnone.so.1"\n',
-        '[checks.y]\nkind = "group"\nsubject = "ce-alice"\n',
+        '[checks.y]\nkind = "group"\nsubject = "ALICE"\n'.replace("ALICE", ALICE),
         '[edits.y]\nenv = { JOB = "{node.job}" }\n',
         '[services.y]\ncommand = ["true"]\n',
         '[edits.y]\nmounts = [{ source = "/sys/class/ne*", target = "/of-kernel" }]\n',

@@ -38,14 +38,17 @@ def _printed() -> Iterator[Printed]:
                     yield Printed(page, found[1].replace("\n> ", "\n"), found[2])
 
 
-def _files(page: str, home: Path) -> None:
-    """Write the environments of the page that name their file, and a batch script."""
+def _files(page: str, home: Path, sandbox: Path) -> None:
+    """Write the environments of the page that name their file, and a batch script.
+
+    The page shows the default sandbox; the images are those of this one.
+    """
     (home / "job.sh").write_text("#!/bin/sh\n")
     (home / ".edf").mkdir()
     for block in _BLOCK.finditer((ROOT / page).read_text()):
         named = _FILE.match(block[2])
         if named:
-            (home / (named[1] or "") / named[2]).write_text(block[2])
+            (home / (named[1] or "") / named[2]).write_text(block[2].replace(_DIR, str(sandbox)))
 
 
 def _same(text: str, places: dict[str, str]) -> list[str]:
@@ -67,7 +70,7 @@ def test_a_printed_command_says_what_the_page_shows(
 ) -> None:
     for image in ("demo", "busybox"):
         cluster.image(image)
-    _files(printed.page, shared)
+    _files(printed.page, shared, cluster.dir)
     done = cluster.run(
         ["bash", "-c", printed.command], env={"EDF_PATH": f"{shared}/.edf"}, cwd=shared
     )

@@ -56,10 +56,11 @@ def test_without_a_command_one_is_the_user_at_home(cluster: Cluster) -> None:
     assert done.stdout.splitlines() == [str(cluster.home()), ALICE, str(ce)]
 
 
-@pytest.mark.usefixtures("cluster")
-def test_a_command_without_a_shell_has_the_directory_that_environments_name() -> None:
-    run = [str(ROOT / "sandbox" / "run"), "printenv", "PWD"]
-    done = subprocess.run(run, cwd="/usr", env={"PATH": "/bin"}, capture_output=True, text=True)
+def test_a_command_without_a_shell_has_the_directory_that_environments_name(
+    cluster: Cluster,
+) -> None:
+    run, env = [str(ROOT / "sandbox" / "run"), "printenv", "PWD"], cluster.environment()
+    done = subprocess.run(run, cwd="/usr", env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "/usr\n"), done.stderr
 
 
@@ -96,7 +97,9 @@ def test_nothing_of_it_can_be_reached_from_other_machines(cluster: Cluster) -> N
     """The daemons listen on 127.0.0.1 alone where the machine's name means that address."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     listening = [row[1].split(":") for row in rows if row[3] == "0A"]
-    mine = [place for place, port in listening if int(port, 16) in (16817, 16901, 16902)]
+    layout = Layout(cluster.dir)
+    ports = (layout.controller_port, layout.first_node_port, layout.first_node_port + 1)
+    mine = [place for place, port in listening if int(port, 16) in ports]
     assert len(mine) == 3
     if "NoInAddrAny" in (cluster.dir / "etc" / "slurm.conf").read_text():
         assert set(mine) == {"0100007F"}  # 127.0.0.1, its first byte last
@@ -229,10 +232,18 @@ def test_another_number_of_nodes_reconfigures_the_cluster(cluster: Cluster) -> N
     assert cluster.srun("-N2", "true").returncode == 0
 
 
+def _unlike_all_others() -> Layout:
+    """Return the layout of a new directory whose number no other sandbox of this machine has."""
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    while known & {*(other := Layout(Path(tempfile.mkdtemp(dir="/var/tmp")))).users}:
+        other.dir.rmdir()
+    other.dir.chmod(0o755)
+    return other
+
+
 def test_a_second_sandbox_runs_and_ends_beside_the_first(cluster: Cluster, demo: str) -> None:
-    place = Path(tempfile.mkdtemp(prefix="ce-sandbox-", dir="/var/tmp"))
-    place.chmod(0o755)
-    other = Layout(place)
+    other = _unlike_all_others()
+    place = other.dir
     shutil.copytree(cluster.prefix, other.prefix, symlinks=True)
     cluster.image("demo")
     shutil.copytree(cluster.dir / "images", other.images)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import ROOT, Cluster
+from tests.slurm.cluster import ALICE, ROOT, Cluster
 from tests.slurm.job import job_id, started
 from tests.slurm.polling import until
 
@@ -136,7 +136,7 @@ def test_the_documented_command_shows_whose_steps_a_node_runs(cluster: Cluster, 
         [job] = step.wait_for_lines(1)
         shown = cluster.run(["sh", "-c", f"ps {command}"]).stdout
         tracking = cluster.run(["scontrol", "show", "config"]).stdout
-    lines = [line for line in shown.splitlines() if line.startswith("ce-alice ")]
+    lines = [line for line in shown.splitlines() if line.startswith(f"{ALICE} ")]
     assert lines, shown
     if "proctrack/cgroup" in tracking:
         assert any(f"/job_{job}/step_0" in line for line in lines), shown
