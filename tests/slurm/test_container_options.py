@@ -108,6 +108,21 @@ def test_tasks_share_namespaces_of_their_containers_own(cluster: Cluster, start:
     assert set(done.stdout.split()) == of_node
 
 
+@pytest.mark.parametrize("start", ["crun", "podman"])
+def test_a_node_that_covers_parts_of_sys_shows_its_network_and_that_is_told(
+    cluster: Cluster, n2: str, start: str
+) -> None:
+    edf = cluster.edf(f'[annotations]\n"com.ce.start" = "{start}"\n"com.ce.unshare" = "net"\n')
+    words = ("-w", n2, f"--environment={edf}", "ls", "/sys/class/net")
+    with mounted_on(n2, str(cluster.scratch), "/sys/firmware"):
+        for _once_more in range(2):
+            done = cluster.srun(*words)
+            assert done.returncode == 0
+            assert f"{n2}: com.ce.unshare: /sys still shows the node's network: " in done.stderr
+    done = cluster.srun(*words)
+    assert (done.stdout, done.stderr) == ("lo\n", "")
+
+
 def test_startup_steps_have_the_namespaces_of_the_tasks(cluster: Cluster) -> None:
     path = "/proc/self/ns/net"
     edf = cluster.edf(

@@ -104,6 +104,7 @@ class NewContainer:
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
         tasks = unshared.pop() if self._for_each else -1
         site_rules.check_places(self._planned, mounted, self._rules)
+        shown = _network_shown(self._container, mounted)
         os.close(mounted)
         self._marks.mark("environment")
         block = read_all(found)
@@ -118,12 +119,12 @@ class NewContainer:
 
         fds = (user_ns, mount_ns, memory_file("ce-env", records), guard)
         made = ReadyContainer(fds, unshared, self._workdir, last)
-        made.printed, made.tasks = self._printed, tasks
+        made.printed, made.tasks, made.warnings = self._printed, tasks, shown
         if hooks is not None:
-            made.warnings, made.attended = hooks.warnings, hooks.attended
+            made.warnings, made.attended = (*shown, *hooks.warnings), hooks.attended
         if kept is not None:
             made.joinable = kept.directory, block
-        elif self._rules is None:
+        elif self._rules is None and not shown:
             decided = (self._workdir, encoded, self._decide_again)
             made.started = Started(*decided, block, records, self._repeatable)
         return made
@@ -234,6 +235,27 @@ class NewContainer:
 
     def _records(self, changes: Mapping[str, str | None]) -> bytes:
         return env.encode_records(changes, {} if self._hooks is None else self._hooks.per_task)
+
+
+def _network_shown(container: Container, mounted: int) -> tuple[str, ...]:
+    """Return a warning if a container with a network of its own has the node's /sys.
+
+    The kernel refuses a new sysfs where the node's is covered in part, and crun then takes the
+    node's. `mounted` is the descriptor of the mountinfo of the container's first process.
+    """
+    if "net" not in container.unshared or any(m.target == "/sys" for m in container.mounts):
+        return ()
+    from container_engine.mountinfo import mounts
+
+    os.lseek(mounted, 0, os.SEEK_SET)
+    device = os.stat("/sys").st_dev
+    of_node = f"{os.major(device)}:{os.minor(device)}"
+    if not any(mount.place == "/sys" and mount.device == of_node for mount in mounts(mounted)):
+        return ()
+    return (
+        "com.ce.unshare: /sys still shows the node's network: other mounts cover parts of /sys on"
+        " this node",
+    )
 
 
 def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
