@@ -79,7 +79,7 @@ def located(image: LocalImage) -> LocalImage:
     for end in sorted(ends, reverse=True):
         if os.path.lexists(image.place[:end]):
             return image._replace(place=image.place[:end], chosen=image.place[end + 1 :])
-    raise UserError("no such file or directory", name=image.name)
+    raise UserError("no such file or directory", see="image-file-not-found", name=image.name)
 
 
 class Archives(NamedTuple):
