@@ -87,7 +87,13 @@ else:
     environ = os.memfd_create("environ")
     os.write(environ, open("{prefix}/environ", "rb").read())
     os.lseek(environ, 0, os.SEEK_SET)
-    inside = [os.open("/proc/self/" + name, os.O_RDONLY) if name else environ for name in {inside}]
+    # with a network of its own, a container has no /sys of the node's
+    mounted = os.memfd_create("mountinfo")
+    lines = open("/proc/self/mountinfo").readlines()
+    os.write(mounted, "".join(line for line in lines if " /sys " not in line).encode())
+    os.lseek(mounted, 0, os.SEEK_SET)
+    made = {{"": environ, "mountinfo": mounted}}
+    inside = [made.get(name) or os.open("/proc/self/" + name, os.O_RDONLY) for name in {inside}]
 inside.insert({CE_REPORTED_GUARD}, os.pidfd_open(os.getpid()))
 fds = array.array("i", inside)
 answers.sendmsg([stamps.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
