@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,21 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _PIECE = 1 << 20
+# the caller's umask, as long as another one is in force
+_given: list[int] = []
+
+
+def keep_others_out() -> None:
+    """Let nothing that this process makes be writable for everybody, whatever the umask is."""
+    given = os.umask(stat.S_IWOTH)
+    os.umask(given | stat.S_IWOTH)
+    _given[:] = [given]
+
+
+def with_given_umask() -> None:
+    """Return to the caller's umask, for programs of the user's that this process becomes."""
+    if _given:
+        os.umask(_given.pop())
 
 
 def publish(path: str, content: bytes) -> None:

@@ -12,6 +12,7 @@ from container_engine.cli.command_line.parser import PROBLEM, build
 from container_engine.cli.command_line.verb_table import VERBS, overview
 from container_engine.cli.printing import messages, output
 from container_engine.errors import CeError, InternalError, SiteError
+from container_engine.files import keep_others_out
 from container_engine.submit import context
 from container_engine.text_layout import wrap_lines
 
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code. Raise no exception except SystemExit."""
     failure = PROBLEM
     try:
+        keep_others_out()
         words = sys.argv[1:] if arguments is None else list(arguments)
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for locales without UTF-8

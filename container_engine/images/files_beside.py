@@ -68,19 +68,29 @@ def content(file: RawIOBase) -> bytes:
 
 
 def check_stored(path: str, status: os.stat_result) -> None:
-    """Raise UserError if another user put the file into a store that all users may write.
+    """Raise UserError if a user whom nobody has to trust may have put the file into its store.
 
-    A group that shares a store trusts its members: each of them may write all of it.
+    That is so if all users may write it; if they may exchange it, or the directory that it is in;
+    and if they may add files, and its owner is one of them. A group that shares a store trusts its
+    members: each of them may write all of it.
     """
-    directory = os.stat(os.path.dirname(path))
-    trusted = {directory.st_uid, os.geteuid(), 0}
-    if directory.st_mode & stat.S_IWOTH and status.st_uid not in trusted:
-        raise UserError(
-            f"owned by {owner(status.st_uid)}, in a store that everybody may write",
-            f"remove it, and chmod o-w {os.path.dirname(path)}",
-            _SEE,
-            where=path,
-        )
+    if status.st_mode & stat.S_IWOTH:
+        raise UserError("everybody may write it", f"chmod o-w {path}", _SEE, where=path)
+    place = os.path.dirname(path)
+    for one in (place, os.path.dirname(place)):
+        found = os.stat(one)
+        if not found.st_mode & stat.S_IWOTH:
+            continue
+        remedy = f"chmod -R o-w {os.path.dirname(place)}, after a look at what is in it"
+        if not found.st_mode & stat.S_ISVTX:
+            raise UserError(f"everybody may exchange what is in {one}", remedy, _SEE, where=path)
+        if status.st_uid not in {found.st_uid, os.geteuid(), 0}:
+            raise UserError(
+                f"owned by {owner(status.st_uid)}, in a store that everybody may write",
+                f"remove it, and chmod o-w {one}",
+                _SEE,
+                where=path,
+            )
 
 
 def _check(path: str, status: os.stat_result, main: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from container_engine.cli.command_line import default_shell
 from container_engine.cli.jobs import running_steps
 from container_engine.errors import EXIT_ENGINE
+from container_engine.files import with_given_umask
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context
@@ -35,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
+    with_given_umask()
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         command = list(default_shell.SHELL)

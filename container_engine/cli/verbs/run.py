@@ -17,6 +17,7 @@ from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.cli.printing import messages
 from container_engine.cli.printing.messages import refuse
 from container_engine.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
+from container_engine.files import with_given_umask
 from container_engine.process import reason
 from container_engine.submit import plan_output
 from container_engine.submit.refused import RefusedError
@@ -112,6 +113,7 @@ def start(
         messages.say(message_text.of_warning(warning))
     with contextlib.ExitStack() as stack:
         plan = _plan(name, arguments, _with_void_store(context, stack))
+        with_given_umask()
         if plan is None:
             stack.close()
             return _run_on_host(command)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.cli.printing import output
 from container_engine.errors import SiteError, UserError
+from container_engine.files import with_given_umask
 from container_engine.node.ssh import record
 from container_engine.process import reason
 
@@ -43,6 +44,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.print:
         output.line(shlex.join(argv))
         return 0
+    with_given_umask()
     try:
         # with the variables that ce-start keeps from Python
         os.execvpe(argv[0], argv, os.environ)

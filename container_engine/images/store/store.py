@@ -70,7 +70,12 @@ class Ref(Excerpt):
     index: str = ""
 
     def is_of(self, image: Imported) -> bool:
-        """Check whether the digest in the name, if any, is the image's or that of its index."""
+        """Check whether the ref says this name, whatever its file is called.
+
+        The digest in the name, if any, must be the image's or that of its index.
+        """
+        if self.name != image.canonical:
+            return False
         return image.digest in {None, self.digest} or _leads_to(
             self.index, image.digest, self.digest
         )

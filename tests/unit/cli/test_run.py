@@ -228,3 +228,16 @@ def test_an_invalid_pull_policy_is_refused_for_a_file_too(
     monkeypatch.setenv("CE_PULL", "nevr")
     assert main(["run", "--image", str(image), "--", "true"]) == 125
     assert "CE_PULL=nevr: must be one of age, always, missing, never" in capsys.readouterr().err
+
+
+def test_nothing_of_ours_is_writable_for_all_but_the_command_has_its_umask(
+    installed: Installed,
+) -> None:
+    (installed.home / "e.toml").write_text('image = ""\n')
+    ce = f"{installed.prefix}/bin/ce"
+    script = f"umask 000; {ce} init x --image ubuntu:1; {ce} run ./e.toml -- sh -c umask"
+    done = installed.run("sh", "-c", script)
+    assert done.stdout.splitlines()[-1] == "0000", done.stderr
+    made = installed.home / ".edf/x.toml"
+    for path in (made, made.parent):
+        assert path.stat().st_mode & 0o777 == (0o664 if path.is_file() else 0o775), path

@@ -119,6 +119,38 @@ def test_a_store_that_everybody_may_write_has_only_the_owners_images(
     assert stores.find(image) is not None
 
 
+@pytest.mark.parametrize("of", ["ref", "image"])
+def test_what_everybody_may_write_or_exchange_counts_for_nothing(tmp_path: Path, of: str) -> None:
+    """A store that was made with the umask 000, or made so by `chmod -R 777`."""
+    store, image = Store(str(tmp_path / "s"), "amd64"), named("a:1")
+    owned(Path(store.image(DIGEST)), 0)
+    store.remember(image, DIGEST)
+    stores = Stores(store, ())
+    file = Path(store.ref(image) if of == "ref" else store.image(DIGEST))
+    usual = file.stat().st_mode
+    file.chmod(0o666)
+    with pytest.raises(UserError, match=f"^{file}: everybody may write it$"):
+        stores.find(image)
+    file.chmod(usual)
+    for place in (file.parent, file.parent.parent):
+        place.chmod(0o777)
+        with pytest.raises(UserError, match=f"everybody may exchange what is in {place}$"):
+            stores.find(image)
+        place.chmod(0o775)  # a group
+        assert stores.find(image) is not None
+
+
+def test_a_ref_counts_for_no_other_name(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "s"), "amd64")
+    first, second = named("a:1"), named("b:1")
+    owned(Path(store.image(DIGEST)), 0)
+    store.remember(first, DIGEST)
+    Path(store.ref(first)).rename(store.ref(second))
+    assert (store.find(second), Stores(store, ()).find(second)) == (None, None)
+    Path(store.ref(second)).rename(store.ref(first))
+    assert Stores(store, ()).find(first) is not None
+
+
 def test_the_lock_of_a_file_of_the_sites_gets_the_hint_to_build_on_it() -> None:
     made = lock_file.Lock(
         version=1, engine="0", environment=DIGEST, image="x", name="", images={}, hooks={}
