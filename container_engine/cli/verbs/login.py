@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from container_engine import process
 from container_engine.cli.printing import messages
 from container_engine.errors import SiteError, UserError
-from container_engine.images.fetch.refusal import skopeos_words, unreached
+from container_engine.images.fetch.refusal import skopeos_words, trust_hint, unreached
 from container_engine.images.free_space import unusable
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ def _refusal(registry: str, error: process.CommandError, env: Mapping[str, str])
         return UserError(f"not logged in: {text}", hint, see, details=error.stderr, name=registry)
     is_refused = re.search("invalid username|unauthorized|denied|40[13]", text, re.IGNORECASE)
     see = "registry-login" if is_refused else "registry-unreachable"
-    hint = "check the user name and the password or token" if is_refused else None
+    hint = trust_hint(registry, text)
+    if is_refused and hint is None:
+        hint = "check the user name and the password or token"
     return UserError(f"not logged in: {text}", hint, see, details=error.stderr, name=registry)
 
 

@@ -47,6 +47,8 @@ _STEPS = re.compile(r"(proxyconnect|dial) tcp\b.*: (.*)")
 # a proxy's answer over plain HTTP, which looks like the registry's
 _LOGIN_WANTED = re.compile(r"\b407\b|proxy authentication required", re.IGNORECASE)
 _DISTRUSTED = "certificate signed by unknown authority"
+_MISNAMED = re.compile(r"cannot validate certificate for|certificate is (not )?valid for")
+_CLIENTS = re.compile(r"tls: (certificate required|bad certificate)|missing key .*client certif")
 _PLAIN_HTTP = "server gave HTTP response to HTTPS client"
 
 
@@ -100,7 +102,7 @@ def unreached(
     why = why if steps is None else steps[2]
     through = proxy.words if proxy else " through the proxy" * is_proxys
     hint = None
-    if proxy is not None and _DISTRUSTED not in why:
+    if proxy is not None and trust_hint(host, why) is None:
         hint = proxy.login_hint if _LOGIN_WANTED.search(why) else proxy.hint(host)
     return f"{host} cannot be reached{through}: {why}", "registry-unreachable", hint
 
@@ -126,6 +128,23 @@ def limited(image: RegistryImage) -> UserError:
     return UserError(_limit(image, ""), see="registry-limit", name=image.name)
 
 
+def trust_hint(registry: str, text: str) -> str | None:
+    """Return what helps against a failure of certificates, None for any other text."""
+    own = f"~/.config/containers/certs.d/{registry}"
+    if _DISTRUSTED in text:
+        return (
+            "this host does not trust the registry's certificate: put that of its authority (PEM)"
+            f" into {own}/ca.crt, or name a file with it in SSL_CERT_FILE"
+        )
+    if _MISNAMED.search(text):
+        return "the registry's certificate is another host's: is the registry's name right?"
+    if "certificate has expired" in text:
+        return "is this host's clock right? else tell those who run the registry"
+    if _CLIENTS.search(text):
+        return f"the registry wants a certificate of yours: {own}/client.cert and client.key"
+    return None
+
+
 def _hint(image: RegistryImage, text: str, see: str) -> str | None:
     if see == "registry-login":
         return f"ce login {image.registry}"
@@ -135,11 +154,8 @@ def _hint(image: RegistryImage, text: str, see: str) -> str | None:
             f' "{image.registry}" and insecure = true on three lines of'
             " ~/.config/containers/registries.conf"
         )
-    if _DISTRUSTED in text:
-        return (
-            "this host does not trust the registry's certificate: put that of its authority"
-            f" into ~/.config/containers/certs.d/{image.registry}/ca.crt"
-        )
+    if (hint := trust_hint(image.registry, text)) is not None:
+        return hint
     if image.short and see == "registry-unreachable":
         return f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
     if image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
