@@ -182,7 +182,7 @@ static int run(struct guard *guard, int specification, int user_ns)
 	/* Ctrl-C at the terminal of `ce run` is meant for the command, not for the
 	 * processes that hold its container. */
 	setsid();
-	umask(022);
+	guard->umask = umask(022);
 	if ((user_ns >= 0 ? join_namespaces(guard, user_ns) : make_namespaces(guard)) < 0) {
 		guard_report_failure(guard);
 		return CE_EXIT_ENGINE;

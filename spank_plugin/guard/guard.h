@@ -40,6 +40,7 @@ struct guard {
 	/* socket to the plugin, or -1: its closing ends this process, and an early end is reported to it */
 	int life;
 	int signals;	   /* signalfd for SIGCHLD */
+	mode_t umask;	   /* the user's, for OCI hooks; what this process makes in the image has 022 */
 	int log;	   /* memory file with the output of our children */
 	_Atomic int attendant; /* socket to ce-attend, which stops services; -1 if there are none */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
@@ -85,7 +86,7 @@ struct guard {
 };
 
 #define GUARD_INIT                                                                          \
-	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .log = -1, .attendant = -1,    \
+	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .attendant = -1, \
 	  .init = -1, .kept = { .lock = -1, .listening = -1 },                               \
 	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }

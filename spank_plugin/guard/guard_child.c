@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ static void become_child(struct guard *guard, const char *const argv[], const ch
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
+	umask(guard->umask);
 	/* execv and execvp do not change the strings; their prototypes predate const */
 	if (copy != NULL)
 		execv(copy, (char *const *)(uintptr_t)argv);

@@ -67,6 +67,17 @@ static pid_t spawn(int reply, const char *program, const char *const argv[], con
 	return pid;
 }
 
+/* Take the user's umask, for all that the launcher starts and writes. Where it is not known, that is for the
+ * user alone. */
+static void take_umask(char **job)
+{
+	const char *text = ce_variable(job, "SLURM_UMASK");
+	char *end = NULL;
+	unsigned long mask = text != NULL ? strtoul(text, &end, 8) : 0;
+
+	umask(end != NULL && end != text && *end == '\0' ? (mode_t)mask & 0777 : 077);
+}
+
 /* Set up what the launcher inherits, start it, hand over a pidfd of it, and end. */
 static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_config *config, char **job,
 							       const int pass[START_COUNT])
@@ -80,7 +91,7 @@ static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_c
 	int reply = pass[CE_ARG_REPLY];
 	ce_default_signals();
 	ce_ignore_step_signals();
-	umask(022);
+	take_umask(job);
 	unbind();
 	ce_limits_apply(job);
 	if (chdir("/") < 0)

@@ -87,7 +87,7 @@ def _configuration(
     return {
         "ociVersion": "1.0.2",
         "process": {
-            "user": {"uid": uid, "gid": gid, "umask": 0o022, "additionalGids": [gid]},
+            "user": {"uid": uid, "gid": gid, "umask": container.umask, "additionalGids": [gid]},
             "args": command(container),
             "env": [
                 f"{name}={value}"

@@ -182,6 +182,7 @@ class Container:
         unshared: Sequence[str] = (),
         directories: Sequence[str] = (),
         begin: str = "/",
+        umask: int = 0o022,
     ) -> None:
         self.uid, self.gid = ids
         self.writable = writable
@@ -195,6 +196,8 @@ class Container:
         self.shows_entrypoint_output = (
             bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
         )
+        # the user's, for the entrypoint
+        self.umask = umask
         # "net", "ipc", "uts", "pid": namespaces of its own
         self.unshared = unshared
         # paths at which tasks expect a directory: HOME, the image's WORKDIR

@@ -189,6 +189,7 @@ def configuration(
         "[containers]\n"
         f"env = {_toml_list(_pairs(container_environment))}\n"
         f"annotations = {_toml_list(_pairs(annotations))}\n"
+        f'umask = "{container.umask:04o}"\n'
         "default_sysctls = []\n"
         "keyring = false\n"
         # Locks in shared memory would outlive the session.

@@ -270,7 +270,20 @@ def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchEr
         devices=resolve_devices(plan, node, lacks),
         annotations=plan["annotations"],
         unshared=plan["settings"].get("unshare", ()),
+        umask=_umask(node),
     )
+
+
+def _umask(node: Mapping[str, str]) -> int:
+    """Return this process's umask, the user's.
+
+    In a step it comes from SLURM_UMASK (spank_plugin/plugin/launcher.c): for the memo of a start
+    (start_memo.py), that variable is asked for.
+    """
+    node.get("SLURM_UMASK")
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def directories(
