@@ -218,7 +218,8 @@ def test_a_registry_that_wants_a_login(provoked: Provoked) -> None:
     assert block.parts["hint"] == f"ce login {address}"
 
 
-def test_a_registry_that_limits_requests(provoked: Provoked) -> None:
+def test_a_registry_that_limits_requests(provoked: Provoked, site: Site) -> None:
+    site.configure("registry_timeout_s = 1\n")
     with _answering(429) as address:
         env = _user_of(provoked, address)
         done = provoked.srun(_named(provoked, f"{address}/x:y"), env=env)
