@@ -321,25 +321,30 @@ static int in_ci(void)
 	return ci != NULL && (strcmp(ci, "true") == 0 || strcmp(ci, "1") == 0);
 }
 
+/* Return whether tests have this variable of the caller, NAME=VALUE. */
+static int is_left(const char *entry)
+{
+	static const char *const names[] = { "PATH=", "HOME=", "CC=", "CI=", "CE_TEST_SECONDS=",
+					     "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS=" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		if (strncmp(entry, names[i], strlen(names[i])) == 0)
+			return 1;
+	}
+	return 0;
+}
+
 /* Leave all tests the same environment: most variables of the caller decide what some program does. */
 static void leave_out_settings(void)
 {
-	static const char *const names[] = { "PATH", "HOME", "CC", "CI", "CE_TEST_SECONDS", "ASAN_OPTIONS",
-					     "UBSAN_OPTIONS", "LSAN_OPTIONS" };
-	enum { COUNT = sizeof names / sizeof *names };
-	char *values[COUNT];
+	char **kept = environ;
 
-	for (size_t i = 0; i < COUNT; i++) {
-		const char *value = getenv(names[i]);
-		values[i] = value != NULL ? strdup(value) : NULL;
+	for (char **entry = environ; *entry != NULL; entry++) {
+		if (is_left(*entry))
+			*kept++ = *entry;
 	}
-	clearenv();
+	*kept = NULL;
 	setenv("LANG", "C.UTF-8", 1);
-	for (size_t i = 0; i < COUNT; i++) {
-		if (values[i] != NULL)
-			setenv(names[i], values[i], 1);
-		free(values[i]);
-	}
 }
 
 /* Be started by a long name: fake_command_line puts words of other programs in its place. */
