@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,19 @@ def fault_above(path: str, owners: Collection[int]) -> Distrust | None:
 def of_engine() -> frozenset[int]:
     """Return the uids that decide what is run anyway: root and the owner of the engine's code."""
     return frozenset((0, os.stat(__file__).st_uid))
+
+
+def code_in_use() -> list[str]:
+    """Return what changes with the engine's code that this process has loaded.
+
+    That is the package's first file, and the directories of all modules, in which a file is
+    replaced by a rename. A file that is written in place changes none of them.
+    """
+    own = __name__.partition(".")[0]
+    loaded = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == own}
+    files = [file for module in loaded.values() if (file := getattr(module, "__file__", None))]
+    package = getattr(loaded[own], "__file__", None)
+    return [*([package] if package else []), *sorted({os.path.dirname(file) for file in files})]
 
 
 def looked_at(path: str) -> dict[str, None]:

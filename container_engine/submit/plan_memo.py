@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import container_engine
+from container_engine.ownership import code_in_use
 from container_engine.private_files import (
     OTHERS_WRITE,
     fingerprint,
@@ -107,7 +108,7 @@ def _encode(memo: Memo, uid: int) -> bytes | None:
 
     That is so for a file that changed too recently. A field that contains NUL also gives None.
     """
-    paths = dict.fromkeys(map(os.fsencode, (container_engine.__file__, *memo.files)))
+    paths = dict.fromkeys(map(os.fsencode, (*code_in_use(), *memo.files)))
     signatures = {path: _signature(path) for path in paths}
     if any(is_young(os.fsdecode(path), memo.started_ns) for path in paths):
         return None

@@ -178,6 +178,30 @@ def test_the_container_is_the_same_without_python(node: Node, text: str) -> None
     assert again.stdout.splitlines() == first.stdout.splitlines()
 
 
+@pytest.mark.parametrize(
+    "path", ["node/container/specification.py", "node/start/launcher.py", "slurm_variables.py"]
+)
+def test_a_file_of_the_engine_that_is_replaced_is_noticed(
+    cluster: Cluster, node: Node, path: str
+) -> None:
+    edf = node.known()
+    module = cluster.module(path)
+    shutil.copy2(module, new := module.with_suffix(".new"))
+    new.replace(module)
+    assert node.is_python(edf)
+
+
+def test_a_file_that_is_written_in_place_is_noticed_with_the_packages_first_file(
+    cluster: Cluster, node: Node
+) -> None:
+    edf = node.known()
+    module = cluster.module("node/container/specification.py")
+    module.write_bytes(module.read_bytes())
+    assert not node.is_python(edf)
+    os.utime(cluster.module("__init__.py"))
+    assert node.is_python(edf)
+
+
 def test_each_node_and_all_tasks_start_without_python(cluster: Cluster, node: Node) -> None:
     edf = node.known()
     done, is_python = node.srun("-n4", f"--environment={edf}", "printenv", "SLURM_PROCID")

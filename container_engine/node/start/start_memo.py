@@ -28,6 +28,7 @@ from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import image_in_use, site_rules
+from container_engine.ownership import code_in_use
 from container_engine.private_files import memo_of, publish_private
 
 TYPE_CHECKING = False
@@ -175,7 +176,7 @@ def _aspects(plan: LaunchPlan, libexec: str) -> list[str]:
         *(f"p{source}" for kind, source in mounts if kind == "bind"),
         *(f"d{device['name']}" for device in _plain_devices(plan)),
         *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
-        *(f"f{path}" for path in (*programs, *own, os.path.dirname(__file__))),
+        *(f"f{path}" for path in (*programs, *own, *code_in_use())),
         *(f"f{path}" for path in site_rules.places(libexec)),
         *(f"e{path}" for path in (*HOSTS_FILES, "/dev/pts", "/dev/mqueue", f"{libexec}/ce-init")),
     ]
