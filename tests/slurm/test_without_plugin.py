@@ -30,6 +30,10 @@ def bare(cluster: Cluster, n2: str, shared: Path) -> Iterator[str]:
         yield n2
 
 
+# what a queue that cleans up leaves of a job's environment
+_LEFT = "PATH=$PATH SLURM_CONF=$SLURM_CONF SLURM_JOB_ID=$SLURM_JOB_ID"
+
+
 class Ran:
     """Record of where the command of a step ran, if it ran at all."""
 
@@ -346,6 +350,31 @@ def test_a_step_of_a_job_runs_on_the_host_where_its_command_says_so(
     assert (done.returncode, done.stdout.strip()) == (0, where), done.stderr
     said = f"srun: CE_INHERIT=no: this step runs on the host, not in '{demo}', which the job has\n"
     assert done.stderr == ("" if where == "inside" else said)
+
+
+@pytest.mark.parametrize(
+    ("head", "is_inside"),
+    [
+        (f"env -i {_LEFT} srun", True),
+        ("setsid -f srun", True),
+        (f"env -i {_LEFT} setsid -f srun", False),
+        (f"env -i {_LEFT} CE_ENVIRONMENT=$ENV setsid -f srun", True),
+    ],
+)
+def test_a_step_without_ancestors_and_variables_of_its_job_is_on_the_host(
+    cluster: Cluster, shared: Path, ran: Ran, head: str, is_inside: bool
+) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n')
+    text = (
+        f"#!/bin/bash\nENV={edf}\n"
+        f"({head} -n1 sh -c '. /etc/os-release; echo $ID >> {ran.file}') & wait\n"
+        f"for i in $(seq 100); do [ -e {ran.file} ] && break; sleep 0.1; done\nsleep 1\n"
+    )
+    script = cluster.write(text, mode=0o755)
+    done = batch(cluster, f"--environment={edf}", f"--output={shared}/out", str(script))
+    assert done.returncode == 0, (shared / "out").read_text()
+    assert (ran.where == ["ce-demo"]) == is_inside
+    assert ran.where
 
 
 @pytest.mark.parametrize(
