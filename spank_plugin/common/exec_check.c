@@ -210,6 +210,29 @@ static int is_missing(const char *name, char why[CE_WHY_SIZE])
 	return 1;
 }
 
+/* Return 1 and the reason if the interpreter of a script could not open it. Before execve, this process has
+ * capabilities over the container's files, which access() leaves out, as its user is not root there. */
+static int is_out_of_reach(const char *path, char why[CE_WHY_SIZE])
+{
+	char directory[CE_LOADER_SIZE];
+
+	if (access(path, R_OK) == 0 || errno != EACCES || strlen(path) >= sizeof directory)
+		return 0;
+	strcpy(directory, path);
+	for (char *slash = strchr(directory + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (access(directory, X_OK) < 0 && errno == EACCES) {
+			snprintf(why, CE_WHY_SIZE,
+				 "its interpreter cannot open it: the directory '%s' on the way has "
+				 "no x for you", directory);
+			return 1;
+		}
+		*slash = '/';
+	}
+	snprintf(why, CE_WHY_SIZE, "its interpreter cannot open it: you may not read it");
+	return 1;
+}
+
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 {
 	char head[HEAD + 1], name[CE_LOADER_SIZE];
@@ -239,6 +262,8 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 		return is_script ? CE_NO_INTERPRETER : CE_UNFIT;
 	if (!is_script)
 		return 0;
+	if (is_out_of_reach(path, why))
+		return CE_OUT_OF_REACH;
 	CE_AUTO_FD interpreter = open_head(name, head, &size);
 	return is_foreign(interpreter, head, size, why);
 }

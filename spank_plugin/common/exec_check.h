@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { CE_UNFIT = 1, CE_DAMAGED, CE_FOREIGN, CE_RETURNS, CE_NO_INTERPRETER };
+enum { CE_UNFIT = 1, CE_DAMAGED, CE_FOREIGN, CE_RETURNS, CE_NO_INTERPRETER, CE_OUT_OF_REACH };
 enum { CE_LOADER_SIZE = 256, CE_WHY_SIZE = 2 * CE_LOADER_SIZE + 60 };
 
 /* Return 1 and the end of the chain in `end` if `path` is a symlink, or a symlink to symlinks, whose last
@@ -16,7 +16,8 @@ int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE]);
 /* Return 0 if the program has what it needs, or if that cannot be determined. Otherwise write the reason to
  * `why` and return CE_DAMAGED if a file of the image cannot be read (EIO), CE_FOREIGN if a file of the image
  * is for another processor, CE_RETURNS for a script with the line ends of Windows, CE_NO_INTERPRETER for a
- * script whose interpreter does not exist, and CE_UNFIT for a loader that does not exist or a file outside
+ * script whose interpreter does not exist, CE_OUT_OF_REACH for one that its interpreter may not open, and
+ * CE_UNFIT for a loader that does not exist or a file outside
  * the image that cannot be read or is for another processor. Without this check, execve would report a
  * missing loader or interpreter as if the program itself did not exist. */
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE]);

@@ -72,6 +72,11 @@ const char ce_no_permission_help[] =
 const char ce_returns_help[] = "ce: hint: sed -i 's/\\r$//' FILE removes them, as does dos2unix\n"
 			       "ce: see: ce help command-not-executable";
 
+const char ce_out_of_reach_help[] =
+	"ce: hint: an image that expects root works with \"com.ce.root_remap\" = \"true\" in [annotations]; "
+	"or have it built with a chmod -R a+rX\n"
+	"ce: see: ce help command-not-executable";
+
 const char ce_interpreter_help[] =
 	"ce: hint: correct its first line, name another program that reads it (python3 FILE), or use an "
 	"image that has it\n"

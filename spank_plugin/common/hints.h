@@ -24,6 +24,9 @@ extern const char ce_no_permission_help[];
 /* The lines to print below the error for a script with the line ends of Windows. */
 extern const char ce_returns_help[];
 
+/* The lines to print below the error for a script that its interpreter may not open. */
+extern const char ce_out_of_reach_help[];
+
 /* The lines to print below the error for a script whose interpreter does not exist. */
 extern const char ce_interpreter_help[];
 

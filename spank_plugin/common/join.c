@@ -235,6 +235,7 @@ static int check_start(const char *command, char **found, struct ce_error *err)
 		     rc == CE_FOREIGN	     ? CE_HELP_IMAGE_ARCHITECTURE :
 		     rc == CE_RETURNS	     ? ce_returns_help :
 		     rc == CE_NO_INTERPRETER ? ce_interpreter_help :
+		     rc == CE_OUT_OF_REACH   ? ce_out_of_reach_help :
 					       CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
 			    command, why);

@@ -242,3 +242,26 @@ def test_a_file_at_the_workdir_of_the_image_is_an_error(forge: Forge) -> None:
     image = forge.image(run={"Env": ["PATH=/bin"], "WorkingDir": "/etc/passwd/x"})
     words = "cannot make the directory '/etc/passwd/x' in the image: Not a directory"
     ErrorBlock(forge.srun(image, "true"), "image-path", words)
+
+
+# ---- scripts that only root can reach ---------------------------------------------------------
+
+
+def test_a_script_below_a_directory_without_x_is_named_with_it(
+    cluster: Cluster, forge: Forge
+) -> None:
+    forge.put("nix/store/x", "#!/bin/sh\necho nix\n")
+    (forge.root / "nix/store/x").chmod(0o755)
+    for path in ("nix/store", "nix"):
+        (forge.root / path).chmod(0o644)
+    image = forge.image()
+    words = "the directory '/nix' on the way has no x for you"
+    done = forge.srun(image, "/nix/store/x")
+    block = ErrorBlock(done, "command-not-executable", "/nix/store/x: ", words)
+    assert "com.ce.root_remap" in block.parts["hint"]
+    edf = cluster.edf(f'image = "{image}"\n', image=None)
+    done = cluster.run([str(cluster.prefix / "bin/ce"), "run", edf, "--", "/nix/store/x"])
+    assert done.returncode == 126, done.stderr
+    assert words in done.stderr
+    root = '[annotations]\ncom.ce.root_remap = "true"\n'
+    assert forge.srun(image, "/nix/store/x", edf=root).stdout == "nix\n"
