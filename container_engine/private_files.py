@@ -16,6 +16,21 @@ _CHECKSUM_AND_NUL = 9
 _MOST = 16 << 20
 
 
+def make_own(path: str, mode: int = 0o700) -> None:
+    """Make a directory that is this user's alone, unless it is there. Raise OSError.
+
+    Those above it that are missing can be read by all and written by nobody else, as os.makedirs
+    would not see to: it makes them with all rights that the umask leaves.
+    """
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(above):
+        make_own(above, 0o755)
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.mkdir(path, mode)
+    except FileExistsError:
+        pass
+
+
 def own_directory(path: str, at: int | None = None) -> int:
     """Return a descriptor of a directory that is this user's alone, made if it is missing.
 
@@ -79,7 +94,7 @@ def publish_private(directory: str, name: str, content: bytes, most: int) -> Non
     kept. Raise OSError.
     """
     above, _slash, last = directory.rpartition("/")
-    os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
+    make_own(os.path.dirname(above))
     first = own_directory(above)
     try:
         here = own_directory(last, first)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.pyxis_names import PREFIX, VARIABLES_COUNT, is_step
 from container_engine.plan.overrides import read_name
-from container_engine.private_files import OTHERS_WRITE, is_own_directory
+from container_engine.private_files import OTHERS_WRITE, is_own_directory, make_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ def record(
     text = json.dumps({"environment": environment, "image": image})
     with suppress(OSError):
         _forget_old(os.path.dirname(os.path.dirname(path)))
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        make_own(os.path.dirname(path))
         if _read(path) != text:
             with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
                 file.write(text)

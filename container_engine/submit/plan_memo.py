@@ -19,6 +19,7 @@ from container_engine.private_files import (
     forget_oldest,
     is_own_directory,
     is_young,
+    make_own,
     memo_of,
     write_private,
 )
@@ -81,7 +82,7 @@ def remember(memo: Memo, environment: Mapping[str, str], uid: int) -> bool:
     if place is None or text is None:
         return False
     try:
-        os.makedirs(place, 0o700, exist_ok=True)
+        make_own(place)
         if not is_own_directory(place, OTHERS_WRITE):
             return False
         # a collision only costs time: the memo holds the whole key

@@ -6,13 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.private_files import is_own_directory, own_directory, publish_private
+from container_engine.private_files import (
+    is_own_directory,
+    make_own,
+    own_directory,
+    publish_private,
+)
 
 
 def test_a_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
     os.close(own_directory(str(tmp_path / "d")))
     assert (tmp_path / "d").stat().st_mode & 0o777 == 0o700
     os.close(own_directory(str(tmp_path / "d")))
+
+
+def test_nobody_else_writes_what_is_made_on_the_way_whatever_the_umask(tmp_path: Path) -> None:
+    given = os.umask(0)
+    try:
+        make_own(str(tmp_path / "a/b/c"))
+        make_own(str(tmp_path / "a/b/c"))
+        publish_private(str(tmp_path / "d/e/f"), "name", b"text", 1)
+    finally:
+        os.umask(given)
+    modes = {one: (tmp_path / one).stat().st_mode & 0o777 for one in ("a", "a/b", "a/b/c", "d")}
+    assert modes == {"a": 0o755, "a/b": 0o755, "a/b/c": 0o700, "d": 0o700}
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        make_own(str(tmp_path / "file/x"))
 
 
 def test_a_directory_of_another_user_is_not_written_to(

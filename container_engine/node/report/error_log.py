@@ -12,6 +12,7 @@ import sys
 
 from container_engine import __version__
 from container_engine.node.report.trace import open_own
+from container_engine.private_files import make_own
 from container_engine.secrecy import HIDDEN, Secrecy
 
 MOST = 64 * 1024
@@ -50,7 +51,7 @@ def keep(directory: str, name: str, text: str) -> str:
     content = redacted(text[-MOST:]).encode("utf-8", "replace")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        os.makedirs(directory, 0o700, exist_ok=True)
+        make_own(directory)
         place = open_own(directory)
     except OSError:
         return ""

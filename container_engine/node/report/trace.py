@@ -85,6 +85,10 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
     if "/" in step or "/" in name:
         return -1
     try:
+        if not os.path.isdir(where):  # a user's first launch
+            from container_engine.private_files import make_own
+
+            make_own(where, 0o755)
         os.makedirs(f"{where}/{step}", 0o700, exist_ok=True)
         opened = open_own(f"{where}/{step}")
     except OSError:
