@@ -109,7 +109,7 @@ TEST("the launcher gets the node's name, which slurmstepd knows only once it has
 	free(report);
 }
 
-TEST("the launcher starts in / with a usual umask and ignores the step's signals")
+TEST("the launcher starts in / and ignores the signals of the step; without a umask its files are private")
 {
 	sigset_t all;
 
@@ -118,8 +118,28 @@ TEST("the launcher starts in / with a usual umask and ignores the step's signals
 	signal(SIGPIPE, SIG_IGN);
 	umask(0);
 	char *report = start("report");
-	CHECK_CONTAINS(report, "umask=022\ncwd=/\n");
+	CHECK_CONTAINS(report, "umask=077\ncwd=/\n");
 	CHECK_CONTAINS(report, "blocked=0\ninterrupt_ignored=1\npipe_ignored=0\n");
+	free(report);
+}
+
+TEST("the launcher has the umask of the user who submitted the step")
+{
+	static char mask[] = "SLURM_UMASK=0027", bad[] = "SLURM_UMASK=27x";
+	char *task[] = { job_first, mask, NULL };
+
+	umask(0);
+	prepare("report");
+	ce_launcher_start(&launcher, &config, task);
+	char *report = read_answer();
+	CHECK_CONTAINS(report, "umask=027\n");
+	free(report);
+
+	task[1] = bad;
+	prepare("report");
+	ce_launcher_start(&launcher, &config, task);
+	report = read_answer();
+	CHECK_CONTAINS(report, "umask=077\n");
 	free(report);
 }
 
