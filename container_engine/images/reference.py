@@ -18,7 +18,9 @@ LOCAL_REGISTRY = "localhost"
 
 # the names of processors in images, by those of the kernel (uname -m); others are the same
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_ALSO = {"x86-64": "amd64", "": "", "unknown": ""}
+_ALSO = {"x64": "amd64", "": "", "unknown": ""}
+# amd64/v3, x86_64_v3 and x86-64-v3 name a variant as well
+_VARIANT = re.compile(r"(?<=.)[/_-]v[0-9.]+\Z")
 
 _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, *(f".tar{end}" for end in ("", ".gz", ".zst")), ".tgz")
 # prefixes that users commonly omit
@@ -142,7 +144,7 @@ Reference: TypeAlias = FileImage | RegistryImage
 
 def architecture_named(text: str) -> str:
     """Return an architecture as OCI images name it: amd64 for x86_64, "" if it is not known."""
-    name = text.strip().lower()
+    name = _VARIANT.sub("", text.strip().lower()).replace("x86-64", "x86_64")
     return {**ARCHITECTURES, **_ALSO}.get(name, name)
 
 

@@ -100,7 +100,12 @@ class _Platform(Excerpt):
     @property
     def system(self) -> str:
         """Return the operating system, which nearly always is Linux where none is stated."""
-        return self.os or "linux"
+        return (self.os or "").strip().lower() or "linux"
+
+    @property
+    def shown(self) -> str:
+        """Return the platform for a message: the architecture, with any system but Linux."""
+        return self.named if self.system == "linux" else f"{self.system}/{self.named}".rstrip("/")
 
 
 class Listed(_Blob):
@@ -369,14 +374,14 @@ def choose(image: Imported, listed: tuple[Listed, ...], arch: str) -> Listed:
     fitting = [one for one in linux if one.place.named == arch]
     if not fitting:
         unsaid = [one for one in linux if not one.place.named]
-        known = ", ".join(sorted({one.place.named for one in listed} - {""}))
+        known = ", ".join(sorted({one.place.shown for one in listed if one.is_image} - {""}))
         if known or len(unsaid) != 1:
             message = f"not available for {arch}"
             message += f", only for {known}" if known else ", its index names no architecture"
             raise UserError(message, see="image-architecture", name=image.name)
         fitting = unsaid
-    # the base variant runs on every machine of the architecture
-    return min(fitting, key=lambda one: (one.place.variant or "") not in {"", "v8"})
+    # the lowest variant runs on most machines of the architecture: v1 of amd64, v8 of arm64
+    return min(fitting, key=lambda one: one.place.variant or "")
 
 
 def _check_sizes(image: Imported, remote: Remote, directory: str) -> None:
@@ -415,8 +420,7 @@ def check_platform(image: Imported, config: bytes, arch: str) -> None:
     if found.system == "linux":
         message = f"made for {found.named}, {arch} is needed"
     else:
-        made = "/".join(filter(None, (found.system, found.named)))
-        message = f"made for {made}, linux/{arch} is needed"
+        message = f"made for {found.shown}, linux/{arch} is needed"
     raise UserError(message, see="image-architecture", name=image.name)
 
 

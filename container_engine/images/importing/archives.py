@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from container_engine.errors import UserError
 from container_engine.images.fetch.registry import Index, choose
-from container_engine.images.files_beside import MOST
+from container_engine.images.files_beside import MOST, small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import DIGEST, FileImage, LocalImage, same_name
@@ -24,7 +24,7 @@ from container_engine.model import Excerpt, MisfitError
 from container_engine.process import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from container_engine.images.budget import Budget
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT = "oci"
-_GZIP, _ZSTD, _OTHERS = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", {b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
 _MOST_LOOKED_AT = 10_000  # members; an archive of images has some for each layer
 _NUMBER = re.compile(r"@([0-9]+)")
-_OF_IMAGES = re.compile(r"(?:[0-9a-f]{64}(?:\.json|\.tar|/.*)|blobs/.*|repositories)", re.DOTALL)
+_OF_IMAGES = re.compile(
+    r"[0-9a-f]{64}(?:\.json|\.tar|/.*)|blobs/\w+/[0-9a-f]{32,}|repositories", re.DOTALL
+)
 _OF_LAYOUT = re.compile(r"oci-layout|index\.json|blobs/[a-z0-9]+/[0-9a-f]+")
 _PIECE = 1 << 20
 _MOST_EXTENDED = 1 << 20
@@ -52,13 +53,15 @@ class _Saved(Excerpt):
 class Contents(NamedTuple):
     """What an archive holds: the names of each image of Docker's, a layout, or neither.
 
-    `listed` is the index.json of a layout.
+    `listed` is the index.json of a layout. `is_unlisted` says that a blob came before the entry of
+    its directory: skopeo can unpack that for root only.
     """
 
     saved: tuple[tuple[str, ...], ...] = ()
     is_layout: bool = False
     listed: bytes = b""
     is_broken: bool = False
+    is_unlisted: bool = False
 
     @property
     def kind(self) -> str:
@@ -117,7 +120,7 @@ class Archives(NamedTuple):
         _check_kind(image, found)
         if image.transport == DOCKERS:
             return self._saved(image, found)
-        return self._archived(image, found.listed)
+        return self._archived(image, found)
 
     def _contents(self, path: str, name: str, wanted: str = DOCKERS) -> Contents:
         if os.path.isdir(path):
@@ -178,9 +181,10 @@ class Archives(NamedTuple):
         os.symlink(image.place, plain)
         return image._replace(ready=f"{DOCKERS}:{plain}:@{number}")
 
-    def _archived(self, image: LocalImage, index: bytes) -> LocalImage:
+    def _archived(self, image: LocalImage, found: Contents) -> LocalImage:
         # what skopeo can read is left to it: a site's policy may admit this transport alone
-        if ":" not in image.place and _is_plain(image, _parsed(image, index)):
+        is_readable = ":" not in image.place and not found.is_unlisted
+        if is_readable and _is_plain(image, _parsed(image, found.listed)):
             return image
         layout = os.path.join(self.work, "archived")
         self._opened(image.place, image.name, lambda archive: _unpack(archive, layout))
@@ -191,15 +195,17 @@ class Archives(NamedTuple):
         text = _index(image, layout)
         index = _parsed(image, text)
         listed = _of_tag(image, index.manifests)
-        if layout == image.place and ":" not in layout and _is_plain(image, index):
-            return image
         one = choose(image, listed, self.arch) if len(listed) > 1 else listed[0]
+        if layout == image.place and ":" not in layout and _is_plain(image, index):
+            _blob(image, layout, one)  # skopeo does not compare
+            return image
         described = json.loads(text)["manifests"][index.manifests.index(one)]
         while one.is_index:
             text = _blob(image, layout, one)
             inner = _parsed(image, text)
             one = choose(image, inner.manifests, self.arch)
             described = json.loads(text)["manifests"][inner.manifests.index(one)]
+        _blob(image, layout, one)
         described.pop("annotations", None)
         own = os.path.join(self.work, "layout")
         os.mkdir(own)
@@ -241,7 +247,7 @@ def is_tar(path: str) -> bool:
         return False
     with open(path, "rb") as file:
         head = file.read(tarfile.BLOCKSIZE)
-    if head.startswith((_GZIP, _ZSTD, *_OTHERS)):
+    if layers.compressor(head):
         return True
     try:
         tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
@@ -252,17 +258,16 @@ def is_tar(path: str) -> bool:
 
 def _is_compressed(path: str, name: str) -> bool:
     with open(path, "rb") as file:
-        head = file.read(8)
-    for magic, program in _OTHERS.items():
-        if head.startswith(magic):
-            hint = f"{program} -d unpacks it; archives may be compressed with gzip or zstd"
-            raise UserError(f"compressed with {program}", hint, _NO_IMAGE, name=name)
-    return head.startswith((_GZIP, _ZSTD))
+        program = layers.compressor(file.read(16))
+    if program and program not in layers.READ_HERE:
+        hint = f"{program} -d unpacks it; archives may be compressed with gzip or zstd"
+        raise UserError(f"compressed with {program}", hint, _NO_IMAGE, name=name)
+    return program != ""
 
 
 def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
     """Return what an archive holds, which may be both; no more is read once `wanted` is found."""
-    found = Contents()
+    found, directories, has_blobs = Contents(), set[str](), False
     for number, member in enumerate(archive):
         name = os.path.normpath(member.name).lstrip("/")
         if name == "manifest.json" and member.isreg() and member.size <= MOST:
@@ -271,14 +276,26 @@ def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
         if name == "index.json" and member.isreg() and member.size <= MOST:
             file = archive.extractfile(member)
             found = found._replace(listed=file.read() if file else b"")
+        if member.isdir():
+            directories.add(name)
+        elif _OF_LAYOUT.fullmatch(name):
+            has_blobs = has_blobs or "/" in name
+            is_unlisted = not directories.issuperset(_above(name))
+            found = found._replace(is_unlisted=found.is_unlisted or is_unlisted)
         found = found._replace(
             is_layout=found.is_layout or (name == "oci-layout" and member.isreg()),
-            is_broken=found.is_broken or _OF_IMAGES.fullmatch(name) is not None,
+            is_broken=found.is_broken or (member.isreg() and bool(_OF_IMAGES.fullmatch(name))),
         )
-        is_found = found.saved if wanted == DOCKERS else found.is_layout and found.listed
-        if is_found or number > _MOST_LOOKED_AT:
+        is_layout = found.is_layout and found.listed and has_blobs
+        if (found.saved if wanted == DOCKERS else is_layout) or number > _MOST_LOOKED_AT:
             break
     return found
+
+
+def _above(name: str) -> Iterator[str]:
+    """Yield the directories on the way to a member."""
+    while name := os.path.dirname(name):
+        yield name
 
 
 def _names(text: bytes) -> tuple[tuple[str, ...], ...]:
@@ -324,11 +341,15 @@ def _incomplete(name: str) -> UserError:
 
 def _number_of(image: LocalImage, saved: Sequence[Sequence[str]]) -> int:
     """Return which image of Docker's archive is meant. Raise UserError with those there are."""
-    names = [list(names) or [f"@{number}"] for number, names in enumerate(saved)]
+    given = [name for names in saved for name in names]
+    names = [
+        [name for name in names if given.count(name) == 1] or [f"@{number}"]
+        for number, names in enumerate(saved)
+    ]
     if not image.chosen:
         if len(saved) == 1:
             return 0
-        raise _which(image, f"it has {len(saved)} images", names)
+        raise _which(image, f"it has {len(saved)} images:", names)
     number = _NUMBER.fullmatch(image.chosen)
     if number and int(number[1]) < len(saved):
         return int(number[1])
@@ -336,7 +357,10 @@ def _number_of(image: LocalImage, saved: Sequence[Sequence[str]]) -> int:
         fitting = [n for n, one in enumerate(saved) if any(is_it(x, image.chosen) for x in one)]
         if len(fitting) == 1:
             return fitting[0]
-    raise _which(image, f"it has no image '{image.chosen}'", names)
+        if fitting:
+            what = f"it has {len(fitting)} images '{image.chosen}':"
+            raise _which(image, what, [names[number] for number in fitting])
+    raise _which(image, f"it has no image '{image.chosen}', but", names)
 
 
 def _of_tag(image: LocalImage, listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
@@ -348,10 +372,11 @@ def _of_tag(image: LocalImage, listed: tuple[Listed, ...]) -> tuple[Listed, ...]
     tags = list(dict.fromkeys(one.tag for one in images))
     fitting = tuple(one for one in images if image.chosen in {"", one.tag})
     is_platform_said = any(one.place.named for one in images)
-    if not image.chosen and (len(tags) > 1 or (len(images) > 1 and not is_platform_said)):
-        raise _which(image, f"it has {len(images)} images", _shown(listed))
+    if (len(tags) > 1 and not image.chosen) or (len(fitting) > 1 and not is_platform_said):
+        which = f" '{image.chosen}'" if image.chosen else ""
+        raise _which(image, f"it has {len(fitting)} images{which}:", _shown(listed))
     if not fitting:
-        what = f"it has no image '{image.chosen}'" if image.chosen else "it has no image"
+        what = f"it has no image '{image.chosen}', but" if image.chosen else "it has no image"
         raise _which(image, what, _shown(listed))
     return fitting
 
@@ -363,23 +388,27 @@ def _is_plain(image: LocalImage, index: Index) -> bool:
 
 
 def _shown(listed: Sequence[Listed]) -> list[list[str]]:
-    return [[one.tag or f"@{number}"] for number, one in enumerate(listed) if one.is_image]
+    """Return how each image of an index is chosen: by its number where no tag is its alone."""
+    tags = [one.tag for one in listed]
+    return [
+        [one.tag if one.tag and tags.count(one.tag) == 1 else f"@{number}"]
+        for number, one in enumerate(listed)
+        if one.is_image
+    ]
 
 
 def _which(image: LocalImage, what: str, names: Sequence[Sequence[str]]) -> UserError:
     shown = ", ".join(dict.fromkeys(name for one in names for name in one))
     if not shown:
-        return UserError(what, see=_NO_IMAGE, name=image.name)
+        return UserError("it has no image", see=_NO_IMAGE, name=image.name)
     hint = f"choose one: ce import {image.transport}:{image.place}:{names[-1][0]}"
-    message = f"{what}, but {shown}" if image.chosen else f"{what}: {shown}"
-    return UserError(message, hint, _NO_IMAGE, name=image.name)
+    return UserError(f"{what} {shown}", hint, _NO_IMAGE, name=image.name)
 
 
 def _index(image: LocalImage, layout: str) -> bytes:
     path = os.path.join(layout, "index.json")
     try:
-        with open(path, "rb") as file:
-            return file.read(MOST)
+        return small(path)
     except (FileNotFoundError, NotADirectoryError):
         hint = _DIRECTORY if os.path.isdir(layout) else f"ce import {layout} looks into the file"
         message = "no layout of OCI's: it has no index.json"
@@ -387,18 +416,17 @@ def _index(image: LocalImage, layout: str) -> bytes:
 
 
 def _blob(image: LocalImage, layout: str, one: Listed) -> bytes:
-    name = one.digest.removeprefix("sha256:")
+    name, what = one.digest.removeprefix("sha256:"), "index" if one.is_index else "manifest"
     if not DIGEST.fullmatch(one.digest):
         raise UserError(f"'{one.digest}' is not a SHA-256 digest", see=_NO_IMAGE, name=image.name)
     path = os.path.join(layout, "blobs", "sha256", name)
     try:
-        with open(path, "rb") as file:
-            text = file.read(MOST)
+        text = small(path)
     except OSError as error:
-        message = f"its index is not there: {path}: {reason(error)}"
+        message = f"its {what} is not there: {path}: {reason(error)}"
         raise UserError(message, see="image-damaged", name=image.name) from None
     if hashlib.sha256(text).hexdigest() != name:
-        message = f"its index does not match its digest {one.digest}"
+        message = f"its {what} does not match its digest {one.digest}"
         raise UserError(message, "copy or make it again", "image-damaged", name=image.name)
     return text
 

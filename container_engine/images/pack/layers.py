@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import threading
 import zlib
 from typing import TYPE_CHECKING, Protocol
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 
     from container_engine.images.budget import Account
 
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# zstd begins with a frame of data, or with one to be skipped, as pzstd writes it
+_COMPRESSED = {
+    "gzip": re.compile(rb"\x1f\x8b"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+    "xz": re.compile(rb"\xfd7zXZ\0"),
+    "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
+}
+READ_HERE = ("gzip", "zstd")
 _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
 _MOST = 1 << 20  # bytes decompressed at once: compressed zeros become a thousand times as long
@@ -86,6 +94,11 @@ class _FileReading:
         pass
 
 
+def compressor(head: bytes) -> str:
+    """Return the program that has compressed data with this beginning, "" if none has."""
+    return next((name for name, magic in _COMPRESSED.items() if magic.match(head)), "")
+
+
 @contextlib.contextmanager
 def entries(
     layer: Layer,
@@ -124,8 +137,12 @@ def plain(
     with contextlib.closing(layer.open()) as reading:
         try:
             magic = reading.read(_PIECE)
+            kind = compressor(magic)
+            if kind and kind not in READ_HERE:
+                message = f"layer {layer.path}: compressed with {kind}"
+                raise UserError(message, "make it with layers in gzip or zstd", "image-format")
             pieces = _pieces(reading, magic, on_read)
-            with _decompressed(pieces, magic, env, reading.wake, digest) as made:
+            with _decompressed(pieces, kind, env, reading.wake, digest) as made:
                 stream = Stream(_counted(made, on_made))
                 yield stream
                 stream.drain()
@@ -181,16 +198,16 @@ def _pieces(reading: Reading, first: bytes, on_read: Callable[[int], None]) -> I
 @contextlib.contextmanager
 def _decompressed(
     pieces: Iterator[bytes],
-    magic: bytes,
+    kind: str,
     env: Mapping[str, str],
     wake: Callable[[], None],
     digest: hashlib._Hash | None,
 ) -> Iterator[Iterator[bytes]]:
-    if magic.startswith(_ZSTD):
+    if kind == "zstd":
         with _by_zstd(pieces, env, wake) as made:
             yield _hashed(made, digest)
         return
-    made = _inflated(pieces) if magic.startswith(_GZIP) else pieces
+    made = _inflated(pieces) if kind else pieces
     ahead = Ahead(_hashed(made, digest), wake)
     try:
         yield iter(ahead)

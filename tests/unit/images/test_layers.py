@@ -1,12 +1,17 @@
 """Layer files as streams of their content."""
 
+import bz2
 import gzip
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from container_engine.errors import UserError
 from container_engine.images.pack import layers
+from tests.unit.images import oci
 
 
 def read(path: Path) -> list[bytes]:
@@ -31,3 +36,24 @@ def test_a_gzip_file_may_have_several_members_and_padding(tmp_path: Path, paddin
     text = b"".join(map(gzip.compress, parts))
     (tmp_path / "l").write_bytes(text + bytes(padding))
     assert b"".join(read(tmp_path / "l")) == b"".join(parts)
+
+
+@pytest.mark.parametrize(("kind", "pack"), [("xz", lzma.compress), ("bzip2", bz2.compress)])
+def test_a_layer_in_a_form_that_is_not_read_says_which(
+    tmp_path: Path, kind: str, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "layer"
+    path.write_bytes(pack(bytes(10240)))
+    with (
+        pytest.raises(UserError, match=f"compressed with {kind}"),
+        layers.plain(layers.LayerFile(str(path)), os.environ, lambda _size: None),
+    ):
+        pass
+
+
+def test_zstd_data_may_begin_with_a_frame_to_skip(tmp_path: Path) -> None:
+    # as pzstd writes it
+    path = tmp_path / "layer"
+    path.write_bytes(b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + oci.zstd(b"content"))
+    with layers.plain(layers.LayerFile(str(path)), os.environ, lambda _size: None) as stream:
+        assert stream.take(100) == b"content"

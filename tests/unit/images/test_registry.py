@@ -126,11 +126,20 @@ def test_an_image_of_another_platform_is_refused(document: dict[str, object], me
     assert caught.value.see == ("image-format" if "artifact" in message else "image-architecture")
 
 
-@pytest.mark.parametrize("name", ["amd64", "AMD64", "x86_64", "x86-64"])
+@pytest.mark.parametrize(
+    "name", ["amd64", "AMD64", "x86_64", "x86-64", "x64", "amd64/v3", "x86_64_v3", "x86-64-v2"]
+)
 def test_all_words_for_an_architecture_mean_it(name: str) -> None:
     config = json.dumps({"architecture": name, "os": "linux"}).encode()
     check_platform(image(), config, "amd64")
     assert doubt(image(), config, "amd64") == ""
+    with pytest.raises(UserError, match="made for amd64, arm64 is needed"):
+        check_platform(image(), config, "arm64")
+
+
+@pytest.mark.parametrize(("name", "known"), [("ARM64/v8", "arm64"), ("arm/v7", "arm")])
+def test_a_variant_behind_the_architecture_is_left_out(name: str, known: str) -> None:
+    check_platform(image(), json.dumps({"architecture": name, "os": " Linux"}).encode(), known)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +174,15 @@ ATTESTATION = {"architecture": "unknown", "os": "unknown"}
         ([{"architecture": "", "os": "linux"}, ATTESTATION], 0),
         ([None, {"architecture": "amd64"}], 1),
         ([{"architecture": "amd64", "os": "windows"}, {"architecture": "amd64"}], 1),
+        ([{"architecture": "arm64"}, {"architecture": "amd64", "os": "Linux"}], 1),
+        (
+            [{"architecture": "amd64", "variant": one} for one in ("v3", "v1", "v2")],
+            1,
+        ),
+        (
+            [{"architecture": "amd64", "os": "windows"}, {"architecture": "arm64"}],
+            "not available for amd64, only for arm64, windows/amd64",
+        ),
         ([{"architecture": "arm64"}, None], "not available for amd64, only for arm64"),
         ([None, None], "not available for amd64, its index names no architecture"),
         ([ATTESTATION], "not available for amd64, its index names no architecture"),
