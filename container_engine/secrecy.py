@@ -39,7 +39,9 @@ _SETTING = (
 # options and names whose value is no secret itself
 _NO_VALUE = ("-stdin", "-file")
 _VALUE = (
-    r"""\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
+    # a block of YAML: all lines that are indented
+    r"""[|>][-+0-9]*[ ]*(?:\n[ \t]*(?=\n)|\n[ \t]+[^\n]+)+"""
+    r"""|\"{3}[\s\S]*?(?:\"{3}|\Z)|'{3}[\s\S]*?(?:'{3}|\Z)"""
     r"""|"(?:[^"\\]|\\[\s\S])*"?|'[^']*'?|[^\s;&|'",]+"""
 )
 # "NAME": "value" in JSON
@@ -69,6 +71,8 @@ _ELSEWHERE = (
         rf"\1{HIDDEN}",
     ),
     (r"\b((?:login|sshpass)\b[^\n;|&]{0,200}? -p +[\"']?)[^\s;&|\"'-][^\s;&|\"']*", rf"\1{HIDDEN}"),
+    # .netrc, on one line or several
+    (r"(\blogin\s+\S{1,128}\s+password\s+)\S+", rf"\1{HIDDEN}"),
     # robot accounts of Harbor
     (r"(\brobot\$[^\s:@/$\"']{1,128}:)[^\s@\"']+", rf"\1{HIDDEN}"),
     # a login in a file of Docker's

@@ -46,6 +46,10 @@ def test_a_site_says_which_words_these_are() -> None:
         (f"--token {TOKEN}", f"--token {HIDDEN}"),
         ("export HF_TOKEN=abc; run", f"export HF_TOKEN={HIDDEN}; run"),
         ("export A_KEY='a b' B=1", f"export A_KEY={HIDDEN} B=1"),
+        ("api_key: |\n  ab\n\n  cd\nnext: 1", f"api_key: {HIDDEN}\nnext: 1"),
+        ("token: >-\n  ab cd", f"token: {HIDDEN}"),
+        ("machine h login me password ab\n", f"machine h login me password {HIDDEN}\n"),
+        ("login me\n  password ab", f"login me\n  password {HIDDEN}"),
         ('DB_PASSWORD="a b"', f"DB_PASSWORD={HIDDEN}"),
         ("export HF_TOKEN=$OTHER", "export HF_TOKEN=$OTHER"),
         ("https://me:pw@host/x", f"https://me:{HIDDEN}@host/x"),
@@ -112,7 +116,20 @@ def test_any_text_has_an_answer_and_a_known_secret_is_not_in_it(text: str) -> No
 
 @pytest.mark.parametrize(
     "part",
-    ["a=", "a-", "--a ", "a: ", "login ", "login -p", "Bearer ", "-u a:", "robot$", '"auth" '],
+    [
+        "a=",
+        "a-",
+        "--a ",
+        "a: ",
+        "token: |\n",
+        "login a ",
+        "login ",
+        "login -p",
+        "Bearer ",
+        "-u a:",
+        "robot$",
+        '"auth" ',
+    ],
 )
 def test_no_text_takes_long(part: str) -> None:
     assert len(Secrecy().text(part * 50_000)) > 50_000
