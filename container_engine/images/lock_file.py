@@ -233,11 +233,12 @@ def _is_pinned(path: str, pinned: Pinned) -> bool:
     if os.path.getsize(path) != pinned.size:
         return False
     known = identity.known_digest(path)
-    if known:
-        return known == pinned.digest
+    if known and known != pinned.digest:
+        return False
+    # a record counts by the size and time of the file, which other content may have as well
+    is_head = (bool(known) and not pinned.head) or _head(path) == pinned.head
     # locks of earlier versions have no samples
-    samples = not pinned.samples or _samples(path, pinned.size) == pinned.samples
-    return samples and _head(path) == pinned.head
+    return is_head and (not pinned.samples or _samples(path, pinned.size) == pinned.samples)
 
 
 def _samples(path: str, size: int) -> str:
