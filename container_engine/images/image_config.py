@@ -9,6 +9,7 @@ The sources, in order:
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -189,4 +190,8 @@ def _config(
     if not own.get("PATH"):
         own["PATH"] = DEFAULT_PATH
     left_out = tuple(sorted(name for name in env if name not in own))
+    if workdir is not None and not workdir.startswith("/"):
+        workdir = posixpath.normpath(
+            f"/{workdir}"
+        )  # as a runtime takes it, which begins at the root
     return ImageConfig(own, entrypoint, workdir, source, left_out)

@@ -214,3 +214,11 @@ def test_an_entrypoint_of_one_empty_string_is_none() -> None:
     text = json.dumps({"config": {"Entrypoint": [""], "Cmd": ["sh"]}}).encode()
     judge(text, "i")
     assert from_document(text, "i").entrypoint == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("w/x", "/w/x"), ("../../x", "/x"), ("/a/../b", "/a/../b")]
+)
+def test_a_relative_working_directory_begins_at_the_root(said: str, meant: str) -> None:
+    text = json.dumps({"config": {"WorkingDir": said}}).encode()
+    assert from_document(text, "i.json").workdir == meant
