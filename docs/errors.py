@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from container_engine.errors import EXIT_ENGINE  # noqa: E402 - found through sys.path
+from container_engine.base.errors import EXIT_ENGINE  # noqa: E402 - found through sys.path
 from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found through sys.path
 
 DIRECTORY = ROOT / "docs/guide/errors"

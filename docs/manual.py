@@ -17,19 +17,19 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from container_engine import __version__  # noqa: E402 - found through sys.path
+from container_engine.base.errors import EXIT_ENGINE  # noqa: E402
+from container_engine.base.schemas import render  # noqa: E402
 from container_engine.catalog.model import HookFile  # noqa: E402
 from container_engine.cli.command_line.examples import EXAMPLES  # noqa: E402
 from container_engine.cli.command_line.verb_table import VERBS  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
-from container_engine.errors import EXIT_ENGINE  # noqa: E402
-from container_engine.schemas import render  # noqa: E402
 from container_engine.site.model import SiteConfig  # noqa: E402
 from docs.reference import parsers, toml, type_of  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.model import Model
+    from container_engine.base.model import Model
 
 MODELS: dict[str, type[Model]] = {
     "container-engine-config.5": SiteConfig,

@@ -13,9 +13,9 @@ from msgspec.structs import fields
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from container_engine.base.model import Model  # noqa: E402
 from container_engine.edf.deferred_text import Text, Variable  # noqa: E402 - found through sys.path
 from container_engine.edf.model import Origin  # noqa: E402
-from container_engine.model import Model  # noqa: E402
 from container_engine.plan import model  # noqa: E402
 from container_engine.plan.model import LaunchPlan  # noqa: E402
 

@@ -7,15 +7,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from container_engine.base.schemas import render
 from container_engine.cli.command_line.examples import EXAMPLES
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.edf.document import Document
-from container_engine.schemas import render
 from container_engine.site.model import MEANT_FOR_NODES, READ_ON_NODES, Policy, SiteConfig
 
 if TYPE_CHECKING:
-    from container_engine.model import Model
+    from container_engine.base.model import Model
 
 
 def pages() -> dict[str, str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from container_engine.base.schemas import render  # noqa: E402
 from container_engine.cli.verbs.schema import models  # noqa: E402 - found through sys.path
-from container_engine.schemas import render  # noqa: E402
 
 if __name__ == "__main__":
     for name, model in models().items():

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from container_engine import private_files
+from container_engine.base import private_files
 
 
 def fields_of(file: Path) -> bytes:

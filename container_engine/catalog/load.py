@@ -12,11 +12,11 @@ import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from container_engine.base.model import MisfitError
+from container_engine.base.ownership import fault, fault_above
+from container_engine.base.process import reason
+from container_engine.base.validation_text import Fault
 from container_engine.catalog.model import HOOK_NAME, HookFile
-from container_engine.model import MisfitError
-from container_engine.ownership import fault, fault_above
-from container_engine.process import reason
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

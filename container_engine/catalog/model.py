@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field
 
-from container_engine.model import END, Mergeable, Model, about
+from container_engine.base.model import END, Mergeable, Model, about
 
 HOOK_NAME = rf"^[a-z][a-z0-9_]*{END}"
 Stage: TypeAlias = Literal[

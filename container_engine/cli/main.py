@@ -8,13 +8,13 @@ import signal
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
+from container_engine.base.errors import CeError, InternalError, SiteError
+from container_engine.base.files import keep_others_out
+from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.parser import PROBLEM, build
 from container_engine.cli.command_line.verb_table import VERBS, overview
 from container_engine.cli.printing import messages, output
-from container_engine.errors import CeError, InternalError, SiteError
-from container_engine.files import keep_others_out
 from container_engine.submit import context
-from container_engine.text_layout import wrap_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -84,7 +84,7 @@ def _report_mistake(error: Exception) -> None:
         import traceback
 
         traceback.print_exception(error)
-    from container_engine.faults import shortage
+    from container_engine.base import shortage
     from container_engine.node.report import error_log
 
     where = error_log.of_exception(error)

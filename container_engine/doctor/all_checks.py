@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import CeError
+from container_engine.base.process import reason
 from container_engine.doctor import (
     account,
     installation,
@@ -18,9 +20,7 @@ from container_engine.doctor import (
 )
 from container_engine.doctor.finding import Finding, failed, ok, warning
 from container_engine.doctor.site_files import site_files
-from container_engine.errors import CeError
 from container_engine.faults.remedies import remedy_of_site
-from container_engine.process import reason
 from container_engine.site.lines import located
 from container_engine.submit.site import site_config, with_faults
 from container_engine.submit.stores import stores

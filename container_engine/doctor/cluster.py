@@ -9,10 +9,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import slurm
+from container_engine.base.errors import UserError
+from container_engine.base.process import CommandError, output
+from container_engine.base.slurm import commands as slurm
 from container_engine.doctor.finding import Finding, State, failed, warning
-from container_engine.errors import UserError
-from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,12 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from container_engine import __version__, slurm
+from container_engine import __version__
+from container_engine.base.errors import CeError
+from container_engine.base.ownership import fault
+from container_engine.base.process import CommandError, output
+from container_engine.base.slurm import commands as slurm
 from container_engine.doctor import plugstack
 from container_engine.doctor.finding import Finding, failed, ok, warning
-from container_engine.errors import CeError
-from container_engine.ownership import fault
-from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

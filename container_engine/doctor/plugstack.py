@@ -12,9 +12,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.did_you_mean import nearest
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.ownership import fault
 from container_engine.doctor.finding import Finding, failed, ok, warning
-from container_engine.ownership import fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

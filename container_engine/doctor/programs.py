@@ -8,9 +8,9 @@ import tempfile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from container_engine.base.errors import CeError
+from container_engine.base.process import CommandError, output
 from container_engine.doctor.finding import Finding, failed, ok, warning
-from container_engine.errors import CeError
-from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

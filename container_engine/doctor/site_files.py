@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.validation_text import Fault
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.hooks.oci_hooks import OciHooks
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,11 +11,11 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.process import reason
+from container_engine.base.validation_text import Fault
 from container_engine.images.policy import first_match
 from container_engine.images.reference import architecture_named
-from container_engine.process import reason
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from container_engine.site.load import Configuration

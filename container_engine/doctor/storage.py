@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 from container_engine.doctor.finding import Finding, failed, ok, warning
-from container_engine.errors import UserError
 from container_engine.images import free_space
 from container_engine.images.store import lease
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

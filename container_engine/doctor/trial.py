@@ -8,10 +8,10 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import CeError
+from container_engine.base.process import CommandError, output
 from container_engine.doctor.finding import Finding, failed, ok, warning
-from container_engine.errors import CeError
 from container_engine.faults.remedies import remedy_of_site
-from container_engine.process import CommandError, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from container_engine.model import Model, about
+from container_engine.base.model import Model, about
 
 Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.edf.deferred_text import Text, Variable
 from container_engine.edf.model import Device
-from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from container_engine.edf.model import Origin

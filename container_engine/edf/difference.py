@@ -9,8 +9,8 @@ from container_engine.edf.history import displayed, quoted, values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from container_engine.base.secrecy import Secrecy
     from container_engine.edf.model import Edf
-    from container_engine.secrecy import Secrecy
 
 
 class Difference(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
-from container_engine.model import Written, about
+from container_engine.base.model import Written, about
 
 Strings = list[str]
 # for the schema only: the engine's own message for an empty array has more to say

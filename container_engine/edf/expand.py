@@ -8,7 +8,7 @@ again, and a mount is not split at a colon in it.
 
 from __future__ import annotations
 
-from container_engine.deferred_operators import (
+from container_engine.base.deferred_operators import (
     MISSING,
     NOTHING,
     OF_TASKS,

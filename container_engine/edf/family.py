@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from container_engine.base.errors import UserError
 from container_engine.edf.file import read_file
 from container_engine.edf.layer import Layer, merge
 from container_engine.edf.locate import NotFoundError, is_path, locate
 from container_engine.edf.problems import clip
-from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile, Setting

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from container_engine.base.toml_positions import TooDeepError, find_positions
 from container_engine.edf.expand import Scope
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Origin, Problem
@@ -16,14 +17,13 @@ from container_engine.edf.source import SourceError, read_source
 from container_engine.edf.syntax import syntax_problem
 from container_engine.edf.value_types import TomlFloat, check
 from container_engine.edf.values import Reader
-from container_engine.toml_positions import TooDeepError, find_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from container_engine.base.toml_positions import Positions
     from container_engine.edf.hook_values import HookRules
     from container_engine.edf.layer import Base, Item
-    from container_engine.toml_positions import Positions
 
 
 class Setting(Struct, frozen=True):

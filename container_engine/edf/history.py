@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from container_engine.deferred_operators import WORD, replacement_kind
+from container_engine.base.deferred_operators import WORD, replacement_kind
+from container_engine.base.secrecy import HIDDEN
 from container_engine.edf.expand import shown
 from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.tokens import scan
-from container_engine.secrecy import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from container_engine.base.secrecy import Secrecy
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Scope
     from container_engine.edf.file import EdfFile
     from container_engine.edf.layer import Item, Layer, Sourced
     from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.edf.tokens import Expansion
-    from container_engine.secrecy import Secrecy
 
     # Text, except for the two keys whose value is true or false.
     Value = bool | Text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope, deferred_names, expand
 from container_engine.edf.family import Family
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Edf, Loaded, Origin
 from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, apply
-from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile, Setting

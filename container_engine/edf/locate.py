@@ -6,9 +6,9 @@ import errno
 import os
 from typing import NamedTuple
 
-from container_engine.did_you_mean import nearest
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import UserError
 from container_engine.edf.source import open_trusted, reason, remedy
-from container_engine.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

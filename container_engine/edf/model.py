@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from container_engine.base.model import Model, about
 from container_engine.edf.deferred_text import Text
-from container_engine.model import Model, about
 
 if TYPE_CHECKING:
     from typing import Self

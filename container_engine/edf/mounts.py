@@ -6,13 +6,13 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.errors import UserError
+from container_engine.base.mount_target import excess, is_reserved
 from container_engine.edf.deferred_text import Text, Variable, join
 from container_engine.edf.expand import escape, shown, spell
 from container_engine.edf.foreign_names import FOREIGN_FLAGS
 from container_engine.edf.model import Mount
-from container_engine.errors import UserError
-from container_engine.mount_target import excess, is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from container_engine.edf.model import Origin, Problem
 
 if TYPE_CHECKING:
+    from container_engine.base.errors import CeError
+    from container_engine.base.toml_positions import Path, Positions
     from container_engine.edf.model import Severity
-    from container_engine.errors import CeError
-    from container_engine.toml_positions import Path, Positions
 
 
 MAX_PROBLEMS = 100

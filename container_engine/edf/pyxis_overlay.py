@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.errors import UserError
 from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
@@ -30,7 +31,6 @@ from container_engine.edf.pyxis_names import (
     VARIABLES,
     VARIABLES_COUNT,
 )
-from container_engine.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

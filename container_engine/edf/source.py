@@ -7,7 +7,7 @@ import os
 import pwd
 import stat
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 
 MAX_BYTES = 1 << 20
 _SQUASHFS = b"hsqs"

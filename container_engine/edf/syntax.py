@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from container_engine.base.secrecy import TOKENS, is_secret_name
+from container_engine.base.toml_positions import find_positions
 from container_engine.edf.model import Problem
 from container_engine.edf.toml_mistakes import Place, recognise
-from container_engine.secrecy import TOKENS, is_secret_name
-from container_engine.toml_positions import find_positions
 
 if TYPE_CHECKING:
     import tomllib

@@ -5,7 +5,7 @@ Unsupported forms are refused here, wherever they are, so that they can never be
 
 from __future__ import annotations
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 
 TYPE_CHECKING = False  # avoids the import of typing; type checkers know the name
 if TYPE_CHECKING:

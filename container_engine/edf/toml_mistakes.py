@@ -16,7 +16,7 @@ from container_engine.edf.problems import key_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from container_engine.toml_positions import Positions
+    from container_engine.base.toml_positions import Positions
 
 _DOCKERFILE_WORDS = ("ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "RUN", "WORKDIR")
 _NOT_EDF = "keep only the lines of the environment file itself"

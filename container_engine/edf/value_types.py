@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.model import MisfitError
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
-from container_engine.model import MisfitError
 
 if TYPE_CHECKING:
+    from container_engine.base.toml_positions import Path
     from container_engine.edf.problems import Report
-    from container_engine.toml_positions import Path
 
 _SWITCHES = ("entrypoint", "writable")
 _ARRAYS = ("base_environment", "mounts", "devices", "startup")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.edf.annotations import check_names, check_value, flatten
 from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import deferred_names, expand, pieces
@@ -14,9 +15,9 @@ from container_engine.edf.mounts import parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
 from container_engine.edf.problems import key_text
 from container_engine.edf.tokens import ExpandError, names, scan
-from container_engine.errors import UserError
 
 if TYPE_CHECKING:
+    from container_engine.base.toml_positions import Path
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Scope
     from container_engine.edf.hook_values import HookRules
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Device, Mount, Origin
     from container_engine.edf.problems import Report
     from container_engine.edf.value_types import Checked
-    from container_engine.toml_positions import Path
 
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine.errors import CeError
+from container_engine.base.errors import CeError
 from container_engine.images.resolve import from_file
 
 if TYPE_CHECKING:

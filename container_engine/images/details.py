@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.model import Excerpt, MisfitError
 from container_engine.images import files_beside, image_config, squashfs
 from container_engine.images.store.publish import MANIFEST_SUFFIX
-from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

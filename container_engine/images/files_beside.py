@@ -12,8 +12,8 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
-from container_engine.errors import UserError
-from container_engine.process import reason
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 
 if TYPE_CHECKING:
     from io import RawIOBase

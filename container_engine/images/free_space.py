@@ -7,10 +7,10 @@ import errno
 import os
 import tempfile
 
-from container_engine.errors import UserError
-from container_engine.mountinfo import mounts
-from container_engine.process import reason
-from container_engine.text_layout import size_text
+from container_engine.base.errors import UserError
+from container_engine.base.mountinfo import mounts
+from container_engine.base.process import reason
+from container_engine.base.text_layout import size_text
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 FULL = (errno.ENOSPC, errno.EDQUOT)

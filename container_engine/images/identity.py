@@ -10,8 +10,8 @@ import contextlib
 import os
 from typing import NamedTuple
 
-from container_engine.errors import UserError
-from container_engine.files import publish, sha256
+from container_engine.base.errors import UserError
+from container_engine.base.files import publish, sha256
 from container_engine.images import files_beside
 
 SUFFIX = ".sha256"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field
 
-from container_engine import process
-from container_engine.errors import SiteError, UserError
+from container_engine.base import process
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.slurm.variables import is_read_outside
 from container_engine.images.squashfs import unsquashfs
-from container_engine.model import Excerpt, MisfitError
-from container_engine.slurm_variables import is_read_outside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

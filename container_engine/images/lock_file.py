@@ -12,13 +12,13 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from container_engine.errors import UserError
-from container_engine.files import publish
+from container_engine.base.errors import UserError
+from container_engine.base.files import publish
+from container_engine.base.model import END, MisfitError, Model, about
+from container_engine.base.process import reason
 from container_engine.images import files_beside as beside_file
 from container_engine.images import identity, squashfs
 from container_engine.images.reference import FileImage, parse
-from container_engine.model import END, MisfitError, Model, about
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,8 +10,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine import process
-from container_engine.errors import UserError
+from container_engine.base import process
+from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

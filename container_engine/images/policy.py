@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.toml_positions import place_of
 from container_engine.images.budget import Budget
 from container_engine.images.reference import FileImage, LocalImage, plain_host, plain_name
 from container_engine.site import Policy
-from container_engine.toml_positions import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

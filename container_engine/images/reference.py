@@ -6,8 +6,8 @@ import os.path
 import re
 from typing import NamedTuple, TypeAlias
 
+from container_engine.base.errors import UserError
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
-from container_engine.errors import UserError
 
 DEFAULT_REGISTRY = "docker.io"
 DEFAULT_TAG = "latest"

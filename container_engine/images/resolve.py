@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from container_engine.base.errors import SiteError, UserError
 from container_engine.edf.image_text import looks_like_file
-from container_engine.errors import SiteError, UserError
 from container_engine.images import identity, image_config, squashfs
 from container_engine.images.files_beside import read as read_beside
 from container_engine.plan.model import Image, Part

@@ -10,14 +10,14 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import process
-from container_engine.errors import SiteError
-from container_engine.files import publish
+from container_engine.base import process
+from container_engine.base.errors import SiteError
+from container_engine.base.files import publish
+from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.ownership import fault
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.files_beside import content
 from container_engine.images.store.store import CLOCKS_S
-from container_engine.model import Excerpt, MisfitError
-from container_engine.ownership import fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

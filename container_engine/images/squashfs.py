@@ -8,9 +8,9 @@ import stat
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import process
-from container_engine.did_you_mean import nearest
-from container_engine.errors import UserError
+from container_engine.base import process
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

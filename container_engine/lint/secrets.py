@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from container_engine.base.secrecy import TOKENS, is_secret_name
 from container_engine.lint.subject import variables_in, written
-from container_engine.secrecy import TOKENS, is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

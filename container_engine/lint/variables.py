@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.edf.expand import escape
 from container_engine.edf.model import Origin
 from container_engine.edf.values import of_image
 from container_engine.lint.subject import variables_in
-from container_engine.slurm_variables import is_of_slurm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import os
 import stat
 import time
 
-from container_engine import private_files
+from container_engine.base import private_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

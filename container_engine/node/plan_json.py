@@ -6,7 +6,7 @@ A deferred string is a list whose items are strings or ``{"var", "op", "word"}``
 
 from __future__ import annotations
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 
 TYPE_CHECKING = False  # not typing's: importing typing would cost each start milliseconds
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
 
 
 def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str:
-    from container_engine.deferred_operators import MISSING, VALUE, WORD, replacement_kind
+    from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
 
     name, operator = part["var"], part["op"]
     value = environment.get(name)
@@ -120,7 +120,7 @@ _OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
 
 
 def _why_undefined(name: str) -> str:
-    from container_engine.deferred_operators import OF_TASKS, TOO_EARLY
+    from container_engine.base.deferred_operators import OF_TASKS, TOO_EARLY
 
     if name.startswith(_OF_TASKS) or name in OF_TASKS:
         return TOO_EARLY

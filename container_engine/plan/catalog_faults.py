@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.validation_text import Fault
 from container_engine.catalog.order import applied_before
 from container_engine.catalog.values import NODE, PLACE, Values
-from container_engine.did_you_mean import nearest
 from container_engine.edf.hook_values import judge_value
 from container_engine.plan.hooks import rules
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.text_layout import natural
 from container_engine.catalog.enabled import Refusal
 from container_engine.catalog.values import Values, in_words
-from container_engine.did_you_mean import did_you_mean, nearest
 from container_engine.faults.hook_switches import turn_on
-from container_engine.text_layout import natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from container_engine.deferred_operators import MISSING, VALUE, WORD, replacement_kind
+from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.deferred_text import Variable, join
 
 if TYPE_CHECKING:

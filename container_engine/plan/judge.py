@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.did_you_mean import nearest
+from container_engine.base.did_you_mean import nearest
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import variable_excess
 from container_engine.plan.build import Built, build

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
+from container_engine.base.model import END, Model, about
+from container_engine.base.secrecy import WORDS
 from container_engine.catalog.model import (  # noqa: TC001  # msgspec evaluates them
     Check,
     DeviceEdit,
@@ -21,8 +23,6 @@ from container_engine.catalog.model import (  # noqa: TC001  # msgspec evaluates
 )
 from container_engine.edf.deferred_text import Text  # noqa: TC001  # msgspec evaluates it
 from container_engine.edf.model import Device, Mount  # noqa: TC001  # msgspec evaluates them
-from container_engine.model import END, Model, about
-from container_engine.secrecy import WORDS
 from container_engine.site.model import Namespace  # noqa: TC001  # msgspec evaluates it
 
 VERSION: Literal[1] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from container_engine.secrecy import Secrecy
-from container_engine.text_layout import with_origins
+from container_engine.base.secrecy import Secrecy
+from container_engine.base.text_layout import with_origins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

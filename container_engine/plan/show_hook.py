@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from container_engine.base.text_layout import wrap
 from container_engine.catalog.values import in_words
-from container_engine.text_layout import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from container_engine.base.errors import UserError
+from container_engine.base.validation_text import Fault
 from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.tokens import ExpandError
-from container_engine.errors import UserError
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from container_engine.errors import SiteError, UserError
-from container_engine.toml_positions import find_positions
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.toml_positions import find_positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.validation_text import Fault
+    from container_engine.base.validation_text import Fault
 
 _UNKNOWN = re.compile(r"unknown key '([^']+)'")
 _OF_TOML = re.compile(r"\(at line (\d+), column")

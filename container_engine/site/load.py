@@ -11,11 +11,12 @@ import tomllib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine import ownership, slurm_conf
-from container_engine.model import MisfitError
-from container_engine.process import reason
+from container_engine.base import ownership
+from container_engine.base.model import MisfitError
+from container_engine.base.process import reason
+from container_engine.base.slurm import conf as slurm_conf
+from container_engine.base.validation_text import Fault
 from container_engine.site.model import READ_ON_NODES, SiteConfig
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +53,7 @@ class Configuration(NamedTuple):
 
     def place(self, key: str) -> str:
         """Return FILE:LINE of a key, for an error; without a line if no file sets the key."""
-        from container_engine.toml_positions import place_of
+        from container_engine.base.toml_positions import place_of
 
         file = self.origins.get(key)
         return place_of(file, tuple(key.split("."))) if file else "the site's configuration"

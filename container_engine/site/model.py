@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta, field
 
-from container_engine.model import END, Model, Written, about
-from container_engine.secrecy import WORDS
+from container_engine.base.model import END, Model, Written, about
+from container_engine.base.secrecy import WORDS
 
 PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
 Overridable: TypeAlias = Literal[

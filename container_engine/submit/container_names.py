@@ -13,9 +13,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base.private_files import OTHERS_WRITE, is_own_directory, make_own
 from container_engine.edf.pyxis_names import PREFIX, VARIABLES_COUNT, is_step
 from container_engine.plan.overrides import read_name
-from container_engine.private_files import OTHERS_WRITE, is_own_directory, make_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

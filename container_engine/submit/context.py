@@ -7,9 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 from container_engine.images.listener import Quiet
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from container_engine import __version__
+from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
 from container_engine.edf.file import Setting
 from container_engine.edf.image_text import looks_like_file
@@ -16,7 +17,6 @@ from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Origin
 from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, alone, no_container, read
-from container_engine.errors import UserError
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from container_engine.errors import SiteError, UserError
+from container_engine.base.errors import SiteError, UserError
 from container_engine.images import image_config, lock_file
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse

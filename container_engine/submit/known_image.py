@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.errors import CeError, UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import from_file, stacked
 from container_engine.submit.short_name import stored

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from container_engine.did_you_mean import nearest
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import UserError
 from container_engine.edf.locate import is_path, locate, search_path
-from container_engine.errors import UserError
 from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage, familiar, parse
 from container_engine.submit.short_name import candidates, stored
 from container_engine.submit.stores import stores

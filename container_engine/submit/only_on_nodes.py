@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from container_engine.base.errors import UserError
 from container_engine.edf.pyxis_names import PREFIX
-from container_engine.errors import UserError
 from container_engine.images import squashfs
 from container_engine.images.image_config import DEFAULT_PATH
 from container_engine.images.reference import FileImage, parse

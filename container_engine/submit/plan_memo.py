@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import container_engine
-from container_engine.ownership import code_in_use
-from container_engine.private_files import (
+from container_engine.base.ownership import code_in_use
+from container_engine.base.private_files import (
     OTHERS_WRITE,
     fingerprint,
     forget_oldest,

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from container_engine import __version__, message_text
+from container_engine import __version__
+from container_engine.base.errors import UserError
+from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
 from container_engine.edf.pyxis_overlay import with_pytorch
-from container_engine.errors import UserError
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.plan.ssh_keys import SECRET

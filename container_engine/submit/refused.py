@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.fetch import short_names
 from container_engine.images.pull_policy import Pull
 from container_engine.images.store.store import architecture

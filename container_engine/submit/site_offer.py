@@ -7,15 +7,15 @@ import stat
 from typing import TYPE_CHECKING
 
 import container_engine
+from container_engine.base.errors import SiteError
+from container_engine.base.ownership import of_engine
+from container_engine.base.process import reason
 from container_engine.catalog.load import load
-from container_engine.errors import SiteError
 from container_engine.images.reference import ARCHITECTURES, architecture_named
-from container_engine.ownership import of_engine
 from container_engine.plan import catalog_faults, ssh_keys
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide
 from container_engine.plan.ssh_keys import Judged
-from container_engine.process import reason
 from container_engine.submit import oci_annotations
 from container_engine.submit.site import node_rules
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.errors import LaunchError, SiteError, UserError
+from container_engine.base.errors import LaunchError, SiteError, UserError
 from container_engine.images.files_beside import owner
 from container_engine.images.listener import Quiet
 from container_engine.images.policy import Rules

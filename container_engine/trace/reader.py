@@ -11,10 +11,10 @@ import stat
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
+from container_engine.base.text_layout import natural
 from container_engine.node import node_name
-from container_engine.process import reason
-from container_engine.text_layout import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from container_engine import text_layout
+from container_engine.base import text_layout
 from container_engine.trace.reader import missing
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 /*
  * A memo: a file in which Python has stored results for a program in C, as fields that end with NUL
- * (container_engine/private_files.py, memo_of). It belongs to the user alone; if anything about it is
+ * (container_engine/base/private_files.py, memo_of). It belongs to the user alone; if anything about it is
  * doubtful, the program starts Python instead.
  */
 #ifndef CE_MEMO_FILE_H

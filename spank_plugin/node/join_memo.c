@@ -11,7 +11,7 @@
 
 #define MAGIC "container-engine join memo 3\n"
 
-/* must match container_engine/private_files.py */
+/* must match container_engine/base/private_files.py */
 enum { MAX_RECORD = 16 * 1024 * 1024 };
 
 /* ---- the memo ---------------------------------------------------------------------------------- */

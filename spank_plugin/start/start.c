@@ -5,7 +5,7 @@
  * converts the text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it
  * is not affected. It renames these variables, so that neither the loader nor Python sees them, and the
  * Python program restores them once it runs: they belong to the job's environment
- * (container_engine/loader_env.py).
+ * (container_engine/base/loader_env.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives
  * the prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c); without one it becomes
@@ -63,7 +63,7 @@ static const struct start *meant(const char *path)
 /* Return whether the variable decides which code Python consists of. */
 static int chooses_code(const char *entry)
 {
-	/* must match container_engine/loader_env.py */
+	/* must match container_engine/base/loader_env.py */
 	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH",
 						"OPENSSL_" };
 

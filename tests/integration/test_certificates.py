@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import CeError
+from container_engine.base.errors import CeError
 from container_engine.images.fetch.registry import Skopeo
 from container_engine.images.reference import RegistryImage, parse
 from tests.integration.registry import SOURCES

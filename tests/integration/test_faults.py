@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import CeError
+from container_engine.base.errors import CeError
 from container_engine.images.importing.importer import Importer, Limits
 from container_engine.images.reference import RegistryImage
 from container_engine.images.store.store import Stores, architecture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import CeError, UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import LocalImage, RegistryImage, parse_source
 from container_engine.images.store.store import Store, Stores, architecture

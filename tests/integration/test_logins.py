@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from tests.integration.registry import Person, Registry, listing, serving, start
 from tests.unit.images import oci
 from tests.unit.images.oci import Member

@@ -20,15 +20,25 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("doctor",),
         ("submit", "lint", "trace"),
         ("node", "images"),
-        ("plan", "message_text"),
-        ("edf", "catalog", "site", "slurm"),
+        ("plan",),
+        ("edf", "catalog", "site"),
+        ("faults",),
+        ("base",),
+    ),
+    "container_engine.base": (
+        ("slurm",),
         ("process", "schemas", "toml_positions"),
         ("model",),
         ("validation_text",),
-        ("faults",),
+        ("shortage",),
         (
-            *("errors", "loader_env", "did_you_mean", "secrecy", "text_layout", "ownership"),
-            *("deferred_operators", "slurm_conf", "slurm_variables"),
+            "errors",
+            "loader_env",
+            "did_you_mean",
+            "secrecy",
+            "text_layout",
+            "ownership",
+            "deferred_operators",
         ),
         ("remove_tree", "private_files", "files"),
         ("mountinfo", "mount_target"),
@@ -181,5 +191,5 @@ def test_planning_is_pure() -> None:
 
 
 def test_what_must_start_quickly_imports_nothing_slow() -> None:
-    for name in ("__init__.py", "submit/__init__.py", "plan/__init__.py", "errors.py"):
+    for name in ("__init__.py", "submit/__init__.py", "plan/__init__.py", "base/errors.py"):
         assert not imports(PACKAGE / name), name

@@ -65,9 +65,9 @@ def test_a_name_of_no_file_is_found(suffix: str) -> None:
         "": "# made by container_engine/gone.py\n",
     }[suffix]
     assert missing(text, suffix) == {"container_engine/gone.py"}
-    assert missing(text.replace("gone", "errors"), suffix) == set()
+    assert missing(text.replace("gone", "base/errors"), suffix) == set()
 
 
 def test_a_string_that_names_no_test_is_found() -> None:
     assert missing('run("tests/unit/gone.py")\n', ".py") == {"tests/unit/gone.py"}
-    assert missing('run("tests/unit/test_errors.py")\n', ".py") == set()
+    assert missing('run("tests/unit/base/test_errors.py")\n', ".py") == set()

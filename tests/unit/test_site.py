@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from container_engine.errors import SiteError
+from container_engine.base.errors import SiteError
 from container_engine.site.load import SYSTEM_DIRECTORY, Configuration, directories, load, read
 from container_engine.site.model import SiteConfig
 

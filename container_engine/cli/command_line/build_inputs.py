@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from container_engine.did_you_mean import nearest
-from container_engine.errors import UserError
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 from container_engine.images import identity
 from container_engine.images.building.base import Base
 from container_engine.images.building.build import Recipe, find_containerfile
@@ -20,7 +21,6 @@ from container_engine.images.building.containerfile_lines import (
 )
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration
-from container_engine.process import reason
 from container_engine.submit.short_name import candidates
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine import message_text
 from container_engine.cli.printing import messages
+from container_engine.edf import message_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
-from container_engine.errors import UserError
 from container_engine.submit.environment import offer_here, trace_effective
 from container_engine.submit.image import found_image, images_of
 

@@ -8,10 +8,11 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from container_engine import __version__, message_text
+from container_engine import __version__
+from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.verb_table import VERBS, overview
 from container_engine.cli.printing import messages, output
-from container_engine.text_layout import wrap_lines
+from container_engine.edf import message_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -93,8 +94,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: str) -> None:
         """Refuse an unknown action, with a hint if it is known what was meant."""
         if action.dest == "action" and value not in (action.choices or ()):
+            from container_engine.base.did_you_mean import nearest
             from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
-            from container_engine.did_you_mean import nearest
 
             verb = self.prog.partition(" ")[2]
             known = FOREIGN_ACTIONS.get(verb, {})
@@ -157,8 +158,8 @@ class _Whole(Parser):
         if action.dest == "verb" and value not in VERBS:
             import shutil
 
+            from container_engine.base.did_you_mean import did_you_mean, nearest
             from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
-            from container_engine.did_you_mean import did_you_mean, nearest
 
             if value in FOREIGN_VERBS:
                 self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
@@ -196,7 +197,7 @@ def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
     if option is None:
         return f"too many words: {' '.join(words)}"
-    from container_engine.did_you_mean import nearest
+    from container_engine.base.did_you_mean import nearest
 
     # without the dashes, which make any two short options similar
     known = [

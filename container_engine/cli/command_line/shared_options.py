@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.secrecy import Secrecy
+    from container_engine.base.secrecy import Secrecy
     from container_engine.submit.context import Context
 
 
@@ -39,7 +39,7 @@ def add_show_secrets(parser: argparse.ArgumentParser) -> None:
 
 def secrecy(arguments: argparse.Namespace, context: Context, words: Sequence[str]) -> Secrecy:
     """Return what to hide; `words` are the site's patterns for secret names."""
-    from container_engine.secrecy import Secrecy  # `ce run` prints no variables
+    from container_engine.base.secrecy import Secrecy  # `ce run` prints no variables
 
     usual = Secrecy(tuple(words), shows=arguments.show_secrets)
     return usual.knowing(context.env.items())

@@ -52,7 +52,7 @@ def _steps(kind: str, context: Context) -> Iterable[str]:
 
 
 def _podmans(context: Context) -> list[str]:
-    from container_engine.errors import CeError
+    from container_engine.base.errors import CeError
     from container_engine.images.podman_storage import images
 
     try:

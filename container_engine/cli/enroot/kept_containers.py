@@ -9,8 +9,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from container_engine.base.errors import UserError
 from container_engine.cli.jobs import save_named
-from container_engine.errors import UserError
 from container_engine.node.inside import tasks
 from container_engine.node.kept import directories
 from container_engine.node.node_name import node_name

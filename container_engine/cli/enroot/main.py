@@ -13,13 +13,14 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from container_engine import __version__, message_text
+from container_engine import __version__
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 from container_engine.cli import main as ce
 from container_engine.cli.enroot import kept_containers
 from container_engine.cli.printing import messages, output
+from container_engine.edf import message_text
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
-from container_engine.errors import UserError
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from container_engine import slurm
-from container_engine.errors import CeError, UserError
-from container_engine.process import reason
+from container_engine.base.errors import CeError, UserError
+from container_engine.base.process import reason
+from container_engine.base.slurm import commands as slurm
 from container_engine.submit.site import site_config
 from container_engine.trace import reader
 

@@ -7,9 +7,9 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import slurm
-from container_engine.errors import CeError
-from container_engine.process import reason
+from container_engine.base.errors import CeError
+from container_engine.base.process import reason
+from container_engine.base.slurm import commands as slurm
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from container_engine.model import Model, about
+from container_engine.base.model import Model, about
 
 
 class _Document(Model):

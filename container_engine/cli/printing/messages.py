@@ -8,14 +8,14 @@ import re
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from container_engine import message_text
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.edf import message_text
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.errors import CeError
+    from container_engine.base.errors import CeError
 
 
 USAGE = 2

@@ -10,9 +10,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine import text_layout
-from container_engine.message_text import one_line
-from container_engine.text_layout import wrap
+from container_engine.base import text_layout
+from container_engine.base.text_layout import wrap
+from container_engine.edf.message_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

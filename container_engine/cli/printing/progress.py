@@ -8,9 +8,9 @@ import sys
 import time
 from collections import deque
 
+from container_engine.base.text_layout import duration_text, shortened, size_text
 from container_engine.cli.printing import messages
 from container_engine.images.listener import Quiet
-from container_engine.text_layout import duration_text, shortened, size_text
 
 _REDRAW_S, _LINE_S = 0.1, 10.0
 _PACE_S = 5.0  # the time before now over which the rate is measured

@@ -6,7 +6,7 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.text_layout import wrap
+from container_engine.base.text_layout import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,17 +10,18 @@ import tomllib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import __version__, slurm
+from container_engine import __version__
+from container_engine.base.errors import CeError, UserError
+from container_engine.base.process import output, reason
+from container_engine.base.secrecy import Secrecy
+from container_engine.base.slurm import commands as slurm
 from container_engine.cli.jobs.running_steps import trace_directory
 from container_engine.cli.printing.messages import log_directory
 from container_engine.doctor import cluster
 from container_engine.doctor.all_checks import look
-from container_engine.errors import CeError, UserError
 from container_engine.images.lock_file import SUFFIX
 from container_engine.plan.model import from_json
 from container_engine.plan.show import show
-from container_engine.process import output, reason
-from container_engine.secrecy import Secrecy
 from container_engine.submit import plan_output
 from container_engine.submit.site import with_faults
 from container_engine.trace import reader, table

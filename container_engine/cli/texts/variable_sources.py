@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.edf.expand import escape
 from container_engine.edf.history import displayed
-from container_engine.errors import UserError
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
 from container_engine.plan.image_vars import Resolver
@@ -20,10 +20,10 @@ from container_engine.submit.known_image import known_image
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from container_engine.base.secrecy import Secrecy
     from container_engine.edf.model import EnvEntry
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.plan.model import Image
-    from container_engine.secrecy import Secrecy
     from container_engine.submit.context import Context
     from container_engine.submit.environment import Traced
 

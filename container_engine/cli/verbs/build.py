@@ -6,10 +6,10 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.cli.command_line.build_inputs import read, recipe_of, refuse_missing
 from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.printing import messages, output
-from container_engine.errors import UserError
 from container_engine.images.building.build import Builder
 from container_engine.images.building.containerfile_lines import entrypoint_of, without_effect
 from container_engine.images.free_space import unusable

@@ -7,25 +7,25 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import SiteError
+from container_engine.base.process import reason
+from container_engine.base.text_layout import with_origins
+from container_engine.base.validation_text import Fault
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.cli.printing import output
 from container_engine.doctor import site_values
 from container_engine.doctor.site_files import site_files
-from container_engine.errors import SiteError
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
-from container_engine.process import reason
 from container_engine.site.lines import FaultsError, line_of, located
 from container_engine.site.load import directories, of_clusters
 from container_engine.submit.site import with_faults
-from container_engine.text_layout import with_origins
-from container_engine.validation_text import Fault
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from container_engine.secrecy import Secrecy
+    from container_engine.base.secrecy import Secrecy
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
 

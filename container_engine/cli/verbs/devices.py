@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base.errors import LaunchError, SiteError
 from container_engine.cli.printing import output
-from container_engine.errors import LaunchError, SiteError
 from container_engine.node.devices.cdi import directories
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.pattern import expand, is_device

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from container_engine import message_text
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
+from container_engine.edf import message_text
 from container_engine.edf.difference import differences
 from container_engine.submit.environment import trace_effective
 

@@ -7,12 +7,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
+from container_engine.base.text_layout import aligned
 from container_engine.cli.printing import output
 from container_engine.doctor import cluster, site_hash
 from container_engine.doctor.all_checks import look, site_and_finding
 from container_engine.doctor.finding import Finding, State, ok
-from container_engine.errors import UserError
-from container_engine.text_layout import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

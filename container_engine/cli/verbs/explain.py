@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from container_engine import message_text
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
 from container_engine.cli.texts.variable_sources import explain_variable
-from container_engine.did_you_mean import nearest
+from container_engine.edf import message_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.history import displayed, histories, quoted, variables
 from container_engine.edf.mounts import mount_text
-from container_engine.errors import UserError
 from container_engine.plan.site_entries import SiteOrigin, add
 from container_engine.submit.environment import scope_at, trace_effective
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
+    from container_engine.base.secrecy import Secrecy
     from container_engine.edf.history import Assignment, History
-    from container_engine.secrecy import Secrecy
     from container_engine.submit.context import Context
     from container_engine.submit.environment import Traced
 

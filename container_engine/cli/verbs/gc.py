@@ -7,8 +7,9 @@ import shlex
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base.errors import UserError
+from container_engine.base.text_layout import size_text
 from container_engine.cli.printing import output
-from container_engine.errors import UserError
 from container_engine.images.building.build import cache_of
 from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
@@ -17,7 +18,6 @@ from container_engine.images.store.in_use import NOTHING, used_by_jobs
 from container_engine.images.store.store import VOID
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
-from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     import argparse

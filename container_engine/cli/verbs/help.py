@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.text_layout import wrap, wrap_lines
 from container_engine.cli.command_line import verb_table
 from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
 from container_engine.cli.printing import output
 from container_engine.cli.texts import help_pages
 from container_engine.cli.texts.help_pages import TOPICS
 from container_engine.cli.texts.markdown import plain
-from container_engine.did_you_mean import nearest
-from container_engine.errors import SiteError, UserError
 from container_engine.faults.catalogue import FAULTS
-from container_engine.text_layout import wrap, wrap_lines
 
 if TYPE_CHECKING:
     import argparse

@@ -6,9 +6,9 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import slurm_conf
+from container_engine.base.errors import LaunchError
+from container_engine.base.slurm import conf as slurm_conf
 from container_engine.cli.printing import output
-from container_engine.errors import LaunchError
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.hooks.devices_and_mounts import ON_NODE, group_id
 from container_engine.node.hooks.node_fields import fill, known

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from container_engine import message_text
+from container_engine.base.text_layout import size_text
 from container_engine.cli.printing import output
+from container_engine.edf import message_text
 from container_engine.images.reference import familiar
 from container_engine.images.store.inventory import Item, items, room_of_blobs
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
-from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     import argparse

@@ -7,9 +7,9 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
-from container_engine import process
+from container_engine.base import process
+from container_engine.base.errors import UserError
 from container_engine.cli.printing import messages, output
-from container_engine.errors import UserError
 from container_engine.images import free_space
 from container_engine.images.importing.adopt import to_file
 from container_engine.images.importing.archives import Archives, located

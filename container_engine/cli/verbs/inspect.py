@@ -6,9 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from container_engine.base.errors import UserError
+from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import check_single, environment_of
 from container_engine.cli.printing import output
-from container_engine.errors import UserError
 from container_engine.images import details, squashfs
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
@@ -19,7 +20,6 @@ from container_engine.submit.mistaken_names import image_named, with_similar_hin
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores, with_pull
-from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     import argparse

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from container_engine import __version__
+from container_engine.base.errors import UserError
+from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import environment_of
 from container_engine.cli.printing import output
-from container_engine.errors import UserError
 from container_engine.images import identity, lock_file
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store.store import architecture
@@ -18,7 +19,6 @@ from container_engine.submit.lock_state import declared
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores
-from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     import argparse

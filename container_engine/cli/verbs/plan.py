@@ -6,13 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
 from container_engine.cli.command_line.shared_options import add_pull, add_show_secrets, secrecy
 from container_engine.cli.printing import messages, output
-from container_engine.errors import UserError
 from container_engine.submit import plan_output
 
 if TYPE_CHECKING:

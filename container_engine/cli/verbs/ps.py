@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from container_engine import message_text
+from container_engine.base.errors import UserError
 from container_engine.cli.jobs import running_steps
 from container_engine.cli.printing import output
-from container_engine.errors import UserError
+from container_engine.edf import message_text
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

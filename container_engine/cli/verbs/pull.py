@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.cli.printing import messages, output
-from container_engine.errors import UserError
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from container_engine import message_text
 from container_engine.cli.printing import messages, output
+from container_engine.edf import message_text
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
 from container_engine.submit.environment import load_effective

@@ -6,14 +6,14 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import CeError, UserError
+from container_engine.base.files import replace
+from container_engine.base.process import reason
 from container_engine.cli.jobs.running_steps import trace_directory
 from container_engine.cli.printing import output
 from container_engine.cli.texts import report_parts
-from container_engine.errors import CeError, UserError
-from container_engine.files import replace
 from container_engine.images.listener import Quiet
 from container_engine.node.report import error_log
-from container_engine.process import reason
 from container_engine.submit.refused import RefusedError
 from container_engine.trace import reader
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from container_engine.base.schemas import render
 from container_engine.cli.printing import output
-from container_engine.schemas import render
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.model import Model
+    from container_engine.base.model import Model
     from container_engine.submit.context import Context
 
 FORMATS = (

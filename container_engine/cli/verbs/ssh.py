@@ -7,11 +7,11 @@ import pwd
 import shlex
 from typing import TYPE_CHECKING
 
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.files import with_given_umask
+from container_engine.base.process import reason
 from container_engine.cli.printing import output
-from container_engine.errors import SiteError, UserError
-from container_engine.files import with_given_umask
 from container_engine.node.ssh import record
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     import argparse

@@ -9,10 +9,10 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 from container_engine.cli.jobs import running_steps
 from container_engine.cli.printing import output
-from container_engine.errors import UserError
-from container_engine.process import reason
 from container_engine.submit.site import site_config
 from container_engine.trace import page, perfetto, reader, table
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import asdict, replace
 
-from container_engine import message_text
 from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
 from container_engine.cli.printing import messages, output
+from container_engine.edf import message_text
 from container_engine.faults.remedies import code_for, remedy
 from container_engine.submit.environment import judged, load_effective, offer_here
 from container_engine.submit.host_files import missing_files

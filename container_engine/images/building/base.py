@@ -11,8 +11,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import process
-from container_engine.errors import UserError
+from container_engine.base import process
+from container_engine.base.errors import UserError
 from container_engine.images.confine.cage import Cage
 from container_engine.images.store.store import architecture
 

@@ -19,9 +19,12 @@ import stat
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import process
-from container_engine.errors import SiteError, UserError
-from container_engine.files import publish, sha256
+from container_engine.base import process
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.files import publish, sha256
+from container_engine.base.ownership import fault
+from container_engine.base.process import reason
+from container_engine.base.secrecy import is_secret_name
 from container_engine.images import confine
 from container_engine.images.building import apt
 from container_engine.images.building.base import write_layout
@@ -29,9 +32,6 @@ from container_engine.images.building.containerfile_lines import with_after_from
 from container_engine.images.building.failure import Output, failure
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.fetch.enroot_logins import auth_files
-from container_engine.ownership import fault
-from container_engine.process import reason
-from container_engine.secrecy import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.building import apt
 from container_engine.images.building.containerfile_lines import (
     INSTRUCTIONS,
@@ -24,7 +24,7 @@ from container_engine.images.reference import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.process import CommandError
+    from container_engine.base.process import CommandError
 
 _CODE = "image-build"
 # "STEP 2/3: RUN make", after "[1/2] " if there are several stages

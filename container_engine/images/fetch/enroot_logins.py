@@ -14,9 +14,9 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
 from container_engine.images.reference import RegistryImage
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

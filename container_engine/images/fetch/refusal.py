@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from container_engine.errors import CeError, UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import proxies
 from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
@@ -14,8 +14,8 @@ from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from container_engine.base.process import CommandError
     from container_engine.images.reference import FileImage, Imported
-    from container_engine.process import CommandError
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
 LIMIT = r"too ?many ?requests|\b429\b"

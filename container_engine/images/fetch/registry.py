@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import Meta, field
 
-from container_engine import process
-from container_engine.errors import CeError, SiteError, UserError
+from container_engine.base import process
+from container_engine.base.errors import CeError, SiteError, UserError
+from container_engine.base.model import Excerpt, MisfitError
 from container_engine.images.fetch import proxies, short_names
 from container_engine.images.fetch.refusal import LIMIT, LIMITED, limited, refusal
 from container_engine.images.files_beside import MOST, small
@@ -24,7 +25,6 @@ from container_engine.images.reference import (
     RegistryImage,
     architecture_named,
 )
-from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.process import reason
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.model import Excerpt, MisfitError
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

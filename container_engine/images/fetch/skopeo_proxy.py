@@ -13,7 +13,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from container_engine import process
+from container_engine.base import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,8 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from container_engine import process
-from container_engine.errors import CeError
+from container_engine.base import process
+from container_engine.base.errors import CeError
 from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError, RefusedError
 from container_engine.images.free_space import FULL
 

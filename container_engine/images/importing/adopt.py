@@ -9,9 +9,10 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import process
-from container_engine.errors import UserError
-from container_engine.files import fresh_directory, sha256
+from container_engine.base import process
+from container_engine.base.errors import UserError
+from container_engine.base.files import fresh_directory, sha256
+from container_engine.base.text_layout import size_text
 from container_engine.images import free_space, image_config, squashfs
 from container_engine.images.budget import UNLIMITED, Budget
 from container_engine.images.fetch.registry import check_platform, doubt
@@ -24,7 +25,6 @@ from container_engine.images.pack.pack import Packer
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
-from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,14 +14,14 @@ import shutil
 import tarfile
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
+from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.process import reason
 from container_engine.images.fetch.registry import Index, choose
 from container_engine.images.files_beside import MOST, small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import DIGEST, FileImage, LocalImage, same_name
-from container_engine.model import Excerpt, MisfitError
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,13 +7,13 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import CeError, UserError
+from container_engine.base.errors import CeError, UserError
+from container_engine.base.model import Excerpt, MisfitError
 from container_engine.images import image_config
 from container_engine.images.fetch.registry import check_platform, small_blob
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack import layers
 from container_engine.images.reference import RegistryImage
-from container_engine.model import Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

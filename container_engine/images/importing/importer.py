@@ -9,8 +9,10 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import CeError, SiteError, UserError
-from container_engine.files import fresh_directory, sha256
+from container_engine.base.errors import CeError, SiteError, UserError
+from container_engine.base.files import fresh_directory, sha256
+from container_engine.base.process import reason
+from container_engine.base.text_layout import size_text
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.fetch.registry import Skopeo, doubt
@@ -26,8 +28,6 @@ from container_engine.images.store.publish import (
     note_name,
     refuse_changed,
 )
-from container_engine.process import reason
-from container_engine.text_layout import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from container_engine import process
-from container_engine.errors import UserError
+from container_engine.base import process
+from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

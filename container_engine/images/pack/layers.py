@@ -10,9 +10,9 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
-from container_engine import process
-from container_engine.errors import UserError
-from container_engine.files import sha256
+from container_engine.base import process
+from container_engine.base.errors import UserError
+from container_engine.base.files import sha256
 from container_engine.images.pack.chunks import Ahead, Stream
 from container_engine.images.pack.tar_header import DamagedError
 from container_engine.images.pack.tar_stream import Reader

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from typing import IO, TYPE_CHECKING
 
-from container_engine import process
-from container_engine.errors import CeError
+from container_engine.base import process
+from container_engine.base.errors import CeError
 from container_engine.images import squashfs
 from container_engine.images.budget import UNLIMITED, Budget
 from container_engine.images.pack import chunks, layers, merge_seek, merge_stream

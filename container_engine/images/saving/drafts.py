@@ -8,10 +8,10 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
-from container_engine.files import now_at, publish
+from container_engine.base.files import now_at, publish
+from container_engine.base.private_files import is_own
+from container_engine.base.remove_tree import remove_tree
 from container_engine.images.store import lease
-from container_engine.private_files import is_own
-from container_engine.remove_tree import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

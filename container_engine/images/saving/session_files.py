@@ -11,7 +11,7 @@ import ctypes
 import os
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import CeError
+from container_engine.base.errors import CeError
 from container_engine.images.saving import container_archive
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ import hashlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
-from container_engine.files import files_of, is_older, now_at, publish, sha256
+from container_engine.base.errors import UserError
+from container_engine.base.files import files_of, is_older, now_at, publish, sha256
+from container_engine.base.process import reason
+from container_engine.base.remove_tree import remove_tree
 from container_engine.images import identity, image_config, squashfs
 from container_engine.images.files_beside import small
 from container_engine.images.store import inventory, lease
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name
-from container_engine.process import reason
-from container_engine.remove_tree import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

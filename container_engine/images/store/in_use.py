@@ -12,9 +12,9 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine import slurm
-from container_engine.errors import CeError
-from container_engine.files import now_at
+from container_engine.base.errors import CeError
+from container_engine.base.files import now_at
+from container_engine.base.slurm import commands as slurm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

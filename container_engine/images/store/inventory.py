@@ -10,14 +10,14 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
-from container_engine.files import files_of, is_older, now_at
+from container_engine.base.errors import UserError
+from container_engine.base.files import files_of, is_older, now_at
+from container_engine.base.text_layout import duration_text
 from container_engine.images import image_config
 from container_engine.images.files_beside import small
 from container_engine.images.store import publish
 from container_engine.images.store.publish import Use, belongings
 from container_engine.images.store.store import CLOCKS_S, Ref, read_ref, ref_name
-from container_engine.text_layout import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from container_engine.errors import UserError
-from container_engine.files import files_of, is_older, now_at
-from container_engine.model import Excerpt, MisfitError
-from container_engine.process import reason
+from container_engine.base.errors import UserError
+from container_engine.base.files import files_of, is_older, now_at
+from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,8 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.errors import UserError
-from container_engine.files import publish
+from container_engine.base.errors import UserError
+from container_engine.base.files import publish
 from container_engine.images import identity, image_config
 from container_engine.images.files_beside import small
 

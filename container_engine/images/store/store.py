@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from msgspec import Meta
 from msgspec.structs import replace
 
-from container_engine.errors import UserError
-from container_engine.files import publish
+from container_engine.base.errors import UserError
+from container_engine.base.files import publish
+from container_engine.base.model import END, Excerpt, MisfitError
 from container_engine.images import files_beside
 from container_engine.images.reference import architecture_named
-from container_engine.model import END, Excerpt, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

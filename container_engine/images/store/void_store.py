@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from container_engine.errors import CeError, UserError
-from container_engine.files import now_at, publish
+from container_engine.base.errors import CeError, UserError
+from container_engine.base.files import now_at, publish
+from container_engine.base.process import reason
 from container_engine.images.store import lease
 from container_engine.images.store.store import Store
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

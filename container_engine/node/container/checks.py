@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
-from container_engine.mount_target import excess, is_reserved
+from container_engine.base.errors import LaunchError
+from container_engine.base.mount_target import excess, is_reserved
 from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import resolve
 

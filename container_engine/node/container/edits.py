@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.errors import LaunchError
+    from container_engine.base.errors import LaunchError
     from container_engine.node.container.description import NodeMount, Operation
     from container_engine.node.plan_types import HookUse
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.node.plan_json import image_digest, resolve
-from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

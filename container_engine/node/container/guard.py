@@ -16,7 +16,7 @@ from _socket import (
     socketpair,
 )
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def start_guard(
             setsigdef=PYTHONS_SIGNALS,
         )
     except OSError as error:
-        from container_engine.faults import shortage
+        from container_engine.base import shortage
 
         message = f"cannot start {program}: {error.strerror}"
         hint = shortage.hint(error.errno or 0)

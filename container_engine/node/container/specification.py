@@ -7,7 +7,7 @@ arguments.
 
 from __future__ import annotations
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import (
     CONTAINERENV,
     HOSTS_FILES,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
 from container_engine.node.devices import nvidia_hooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, read_file
 from container_engine.node.devices.cdi_format import node
 from container_engine.node.libraries.trees import ImageTree

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.ownership import distrust, fault, looked_at
 from container_engine.node.plan_json import parse_json
-from container_engine.ownership import distrust, fault, looked_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

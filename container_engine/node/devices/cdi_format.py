@@ -8,7 +8,7 @@ import stat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

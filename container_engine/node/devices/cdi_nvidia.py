@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi_format import (
     Made,
     fields,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.devices import cdi, nvidia_variables
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.devices.nvidia_variables import CAPABILITIES, KIND, VISIBLE

@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.node.libraries.host import CACHE, MACHINES, MOST_OF_CACHE, TRIPLES
 from container_engine.node.libraries.loader_cache import Cache
 from container_engine.node.libraries.trees import ImageTree

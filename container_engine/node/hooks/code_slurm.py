@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine import slurm_conf
+from container_engine.base.slurm import conf as slurm_conf
 from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import image_paths
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount
 from container_engine.node.hook_conditions import holds
 from container_engine.node.hooks.node_fields import fill, known, missing

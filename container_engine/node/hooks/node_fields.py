@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

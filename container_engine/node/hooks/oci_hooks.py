@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.ownership import distrust
 from container_engine.node.container.description import HOOKS_STDERR, INIT_PATH
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.ownership import distrust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

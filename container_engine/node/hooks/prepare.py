@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hook_conditions import applies
 from container_engine.node.hooks import CODE

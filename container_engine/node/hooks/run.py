@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.node import memo_directory
 from container_engine.node.container.description import HOOKS_REQUEST
 from container_engine.node.container.environment import apply
@@ -13,7 +14,6 @@ from container_engine.node.file_signatures import signature
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.plan_json import image_paths, parse_json, to_json
-from container_engine.slurm_variables import is_of_slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

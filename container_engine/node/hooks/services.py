@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.container.guard import memory_file
 from container_engine.node.container.specification import encode

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 
-from container_engine.errors import EXIT_ENGINE, CeError, LaunchError
+from container_engine.base.errors import EXIT_ENGINE, CeError, LaunchError
 from container_engine.node.container.guard import PYTHONS_SIGNALS, entering
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
     try:
         os.execve(words[0], words, environment)
     except OSError as error:
-        from container_engine.process import reason
+        from container_engine.base.process import reason
 
         message = f"cannot start {words[0]}: {reason(error)}"
         raise CeError(message, see="program-missing") from None

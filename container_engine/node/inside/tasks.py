@@ -6,13 +6,13 @@ import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from container_engine.errors import UserError
-from container_engine.mountinfo import Mount, mounts
+from container_engine.base.errors import UserError
+from container_engine.base.mountinfo import Mount, mounts
+from container_engine.base.process import reason
 from container_engine.node.container.description import INIT_NAME, person_of_process
 from container_engine.node.container.environment import parse_block
 from container_engine.node.container.guard import entering, memory_file
 from container_engine.node.inside import programs
-from container_engine.process import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from fcntl import LOCK_EX, LOCK_NB, flock
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.private_files import is_own_directory, read_regular
+from container_engine.base.remove_tree import remove_tree
 from container_engine.node.node_name import node_name
-from container_engine.private_files import is_own_directory, read_regular
-from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

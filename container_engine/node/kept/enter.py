@@ -15,6 +15,7 @@ import time
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_SH
 
+from container_engine.base.remove_tree import remove_tree
 from container_engine.edf.pyxis_names import is_step
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.container.guard import receive
@@ -22,7 +23,6 @@ from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import ROOM, directory_of, locked, refusal, subject
 from container_engine.node.kept.records import ignored, image_of, made_of
 from container_engine.node.plan_json import image_paths
-from container_engine.remove_tree import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

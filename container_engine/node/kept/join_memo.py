@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 
 from container_engine import __version__
+from container_engine.base.private_files import memo_of, read_regular, write_private
 from container_engine.edf.pyxis_names import is_step
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import SAVE
@@ -19,7 +20,6 @@ from container_engine.node.memo_fields import about_step, data, field, table
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
-from container_engine.private_files import memo_of, read_regular, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

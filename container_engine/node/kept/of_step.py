@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.node.inside import tasks
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import refusal

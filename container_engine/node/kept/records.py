@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
+from container_engine.base.private_files import read_regular, write_private
 from container_engine.node.kept.directories import ROOM, refusal
 from container_engine.node.plan_json import image_paths, parse_json, to_json
-from container_engine.private_files import read_regular, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from container_engine.errors import LaunchError
+    from container_engine.base.errors import LaunchError
     from container_engine.node.plan_types import KeptContainer, LaunchPlan
 
 # parts of a plan that a running container cannot change, and the key that names an entry

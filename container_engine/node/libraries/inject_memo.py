@@ -15,16 +15,16 @@ import stat
 from binascii import crc32
 
 from container_engine import __version__
-from container_engine.node import file_signatures
-from container_engine.node.libraries.links import Links
-from container_engine.node.plan_json import parse_json, to_json
-from container_engine.private_files import (
+from container_engine.base.private_files import (
     fields_of,
     is_own,
     is_own_directory,
     memo_of,
     publish_private,
 )
+from container_engine.node import file_signatures
+from container_engine.node.libraries.links import Links
+from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import re
 import sys
 
 from container_engine import __version__
+from container_engine.base.private_files import make_own
+from container_engine.base.secrecy import HIDDEN, Secrecy
 from container_engine.node.report.trace import open_own
-from container_engine.private_files import make_own
-from container_engine.secrecy import HIDDEN, Secrecy
 
 MOST = 64 * 1024
 # what programs print of the headers that they send to a registry

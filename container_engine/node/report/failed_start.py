@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.faults import remedies
 from container_engine.node import node_name
 from container_engine.node.report import error_log, trace
@@ -25,7 +25,7 @@ def as_launch_error(error: Exception) -> LaunchError:
     """Return a LaunchError as it is, and any other error as one with its traceback as details."""
     if isinstance(error, LaunchError):
         return error
-    from container_engine.faults import shortage
+    from container_engine.base import shortage
 
     where = error_log.of_exception(error)
     message, hint = shortage.of_error(error)

@@ -20,7 +20,7 @@ from errno import (
     ETOOMANYREFS,
 )
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def explain(report: str) -> LaunchError:
     found = {ENOSPC: "container-space", EIO: "image-damaged"}.get(errno)
     see, hint = found or _SEE.get(stage, _OTHER), None
     if errno in LIMITS:
-        from container_engine.faults import shortage
+        from container_engine.base import shortage
 
         see, hint = shortage.CODE, shortage.hint(errno)
     words = _SPACE_WORDS if errno == ENOSPC else ""
@@ -188,7 +188,7 @@ def _creation(creator: str, what: str, log: str, errno: int) -> LaunchError:
     if not words and errno == ENOENT:
         see = "program-missing"
     elif not words:
-        from container_engine.faults import shortage
+        from container_engine.base import shortage
 
         hint = shortage.hint_in(cause)
         see = shortage.CODE if hint else see

@@ -5,7 +5,7 @@ Imported only if something is lacking.
 
 from __future__ import annotations
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

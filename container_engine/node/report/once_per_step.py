@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from container_engine.base.private_files import fingerprint
 from container_engine.node.report.trace import PLANNED, directory_of
-from container_engine.private_files import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

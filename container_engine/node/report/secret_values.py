@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import LaunchPlan
 
 
-# signs of a possible secret, to be examined by container_engine/secrecy.py: a setting, a login,
+# signs of a possible secret, which base/secrecy.py examines: a setting, a login,
 # and the prefixes of tokens
 _SIGNS = (
     *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "sk-", "GR1348941"),
@@ -42,7 +42,7 @@ def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
     # looking for secrets costs 20 ms of imports, and there are hardly ever any
     if not may_be_secret(text, plan, node):
         return text
-    from container_engine.secrecy import Secrecy
+    from container_engine.base.secrecy import Secrecy
 
     settings, entries = plan.get("settings", {}), plan.get("env", ())
     known = [(e["name"], e["value"]) for e in entries if isinstance(e["value"], str)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.inside import programs
 from container_engine.node.node_name import complete, expand
 from container_engine.node.ssh import keys, record, secret

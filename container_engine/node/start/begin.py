@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.report import trace
 from container_engine.node.start.new_container import NewContainer
 

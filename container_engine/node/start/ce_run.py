@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from container_engine.errors import CeError, UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.node.container.description import SAVE
 from container_engine.node.container.guard import PYTHONS_SIGNALS, GuardDescriptors, entering
 from container_engine.node.inside import programs

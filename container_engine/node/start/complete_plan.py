@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import check_image
 from container_engine.node.plan_json import image_paths
 

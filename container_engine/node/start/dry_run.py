@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import check_image
 from container_engine.node.container.description import Paths, person_of_process

@@ -10,7 +10,7 @@ import os
 import sys
 from _socket import socket
 
-from container_engine.errors import EXIT_ENGINE, LaunchError
+from container_engine.base.errors import EXIT_ENGINE, LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import SAVE
 from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, read_all, rights

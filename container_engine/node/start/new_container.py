@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Mapping, Sequence
 
-    from container_engine.errors import LaunchError
+    from container_engine.base.errors import LaunchError
     from container_engine.node.container.description import Operation
     from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.hooks.repeat import Repeatable
@@ -245,7 +245,7 @@ def _network_shown(container: Container, mounted: int) -> tuple[str, ...]:
     """
     if "net" not in container.unshared or any(m.target == "/sys" for m in container.mounts):
         return ()
-    from container_engine.mountinfo import mounts
+    from container_engine.base.mountinfo import mounts
 
     os.lseek(mounted, 0, os.SEEK_SET)
     device = os.stat("/sys").st_dev

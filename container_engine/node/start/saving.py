@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import SAVE
 from container_engine.node.node_name import node_name
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def check_places(planned: Sequence[NodeMount], mounted: int, rules: Rules | None
     """
     if rules is None or not rules.restricts_images:
         return
-    from container_engine.mountinfo import mounts
+    from container_engine.base.mountinfo import mounts
 
     places = [mount.place for mount in mounts(mounted)]
     if refusal := rules.place_refusal(planned, places):
@@ -283,7 +283,7 @@ def _not_toml(file: str, error: str) -> LaunchError:
 
 def _place(where: Mapping[str, str], rule: str) -> str:
     """Return FILE:LINE of a rule; the file is read again, for an error only."""
-    from container_engine.toml_positions import place_of
+    from container_engine.base.toml_positions import place_of
 
     return place_of(where[rule], ("policy", rule)) if rule in where else "default"
 
@@ -342,7 +342,7 @@ def _is_of_image(target: str) -> bool:
 
 
 def _distrust(path: str) -> str:
-    from container_engine.ownership import distrust
+    from container_engine.base.ownership import distrust
 
     try:
         found = distrust(path)

@@ -16,8 +16,10 @@ import pwd
 from binascii import crc32
 
 from container_engine import __version__
-from container_engine.deferred_operators import OF_TASKS
-from container_engine.errors import LaunchError
+from container_engine.base.deferred_operators import OF_TASKS
+from container_engine.base.errors import LaunchError
+from container_engine.base.ownership import code_in_use
+from container_engine.base.private_files import memo_of, publish_private
 from container_engine.node import memo_directory, step_port
 from container_engine.node.asked_variables import AskedVariables, state_of
 from container_engine.node.container import environment as env
@@ -28,8 +30,6 @@ from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import image_in_use, site_rules
-from container_engine.ownership import code_in_use
-from container_engine.private_files import memo_of, publish_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

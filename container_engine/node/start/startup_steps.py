@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.container.environment import parse_block
 from container_engine.node.inside.programs import DEFAULTS, is_readable

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.mountinfo import network_file_system
 from container_engine.cli.main import main
-from container_engine.mountinfo import network_file_system
 
 Capture = pytest.CaptureFixture[str]
 OFI = "[annotations]\ncom.hooks.aws_ofi_nccl.enabled = true\n"

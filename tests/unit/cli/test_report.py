@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.errors import UserError
 from container_engine.cli.texts.report_parts import read
-from container_engine.errors import UserError
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 from tests.unit.trace.test_trace import facts, write

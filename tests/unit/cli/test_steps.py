@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.errors import UserError
 from container_engine.cli.jobs.running_steps import Step, choose, running
-from container_engine.errors import UserError
 from container_engine.submit.context import Context
 
 

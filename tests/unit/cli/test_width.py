@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.text_layout import table, with_origins, wrap
 from container_engine.cli.texts.markdown import plain
-from container_engine.text_layout import table, with_origins, wrap
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 

@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 
-from container_engine import message_text
+from container_engine.base.secrecy import Secrecy
+from container_engine.edf import message_text
 from container_engine.edf.difference import differences
 from container_engine.edf.file import Setting
 from container_engine.edf.history import histories, quoted
@@ -15,7 +16,6 @@ from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
 from container_engine.lint.advise import advise
 from container_engine.lint.subject import Subject
-from container_engine.secrecy import Secrecy
 from container_engine.site import SiteConfig
 from tests.unit.edf.cases import CWD, ENV, is_deferred
 from tests.unit.edf.watching import nothing_started

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.errors import UserError
 from container_engine.edf.locate import NotFoundError, locate, search_path
 from container_engine.edf.source import SourceError, read_source
-from container_engine.errors import UserError
 from tests.unit.edf.cases import load_edf, seen, write
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from container_engine.deferred_operators import OF_TASKS
+from container_engine.base.deferred_operators import OF_TASKS
+from container_engine.base.errors import UserError
 from container_engine.edf.deferred_text import Variable, join
 from container_engine.edf.expand import Scope, deferred_names, escape, expand, pieces, spell
 from container_engine.edf.layer import Layer, Sourced, add_mount, merge
@@ -24,7 +25,6 @@ from container_engine.edf.model import (
 from container_engine.edf.mounts import mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
 from container_engine.edf.tokens import ExpandError
-from container_engine.errors import UserError
 from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine import message_text
+from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import RegistryImage, parse

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine import message_text
-from container_engine.edf import pyxis_names
+from container_engine.edf import message_text, pyxis_names
 from container_engine.edf.image_text import of_docker_hub
 from container_engine.edf.layer import Layer, Sourced
 from container_engine.edf.model import Mount, Origin

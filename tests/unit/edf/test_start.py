@@ -9,7 +9,7 @@ import pytest
 
 import container_engine.catalog.model
 import container_engine.site.model
-from container_engine.model import Model
+from container_engine.base.model import Model
 from tests.unit.edf.cases import DATA
 from tests.unit.test_import_graph import LEVELS, room
 
@@ -25,7 +25,7 @@ def imported_by(module: str) -> set[str]:
 @pytest.mark.parametrize("module", ["errors", "deferred_operators", "ownership"])
 def test_what_nodes_share_with_the_submit_host_imports_nothing_slow(module: str) -> None:
     slow = {"re", "typing", "dataclasses", "pathlib", "enum", "functools", "collections", "json"}
-    assert not imported_by(f"container_engine.{module}") & slow
+    assert not imported_by(f"container_engine.base.{module}") & slow
 
 
 def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
@@ -44,7 +44,7 @@ def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
 
 
 def test_a_program_is_run_without_a_temporary_file() -> None:
-    loaded = imported_by("container_engine.process as run; run.output(['/bin/true'], {}, 10)")
+    loaded = imported_by("container_engine.base.process as run; run.output(['/bin/true'], {}, 10)")
     assert not loaded & {"shutil", "tempfile"}
 
 

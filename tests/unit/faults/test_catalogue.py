@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "container_engine"
 ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
 # Errors raised here end a launch: each of them has a page.
-LAUNCHING = ("node", "submit", "images", "site", "plan", "process.py")
+LAUNCHING = ("node", "submit", "images", "site", "plan", "base/process.py")
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
     *("images/saving/session_files.py", "node/devices/cdi_generate.py"),

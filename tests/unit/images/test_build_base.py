@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.building.base import Base, write_layout
 from tests.unit import squashfs
 

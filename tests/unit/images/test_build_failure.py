@@ -2,8 +2,8 @@
 
 import pytest
 
+from container_engine.base.process import CommandError
 from container_engine.images.building.failure import Output, failure
-from container_engine.process import CommandError
 
 _RECIPE = """\
 FROM docker.io/a/b:1 AS base

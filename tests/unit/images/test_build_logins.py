@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import SiteError, UserError
+from container_engine.base.errors import SiteError, UserError
 from container_engine.images.building.build import Builder, Recipe
 
 # in place of Podman: prints the logins in the order in which Podman takes them

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.process import CommandError
 from container_engine.images.confine import cage
 from container_engine.images.squashfs import unsquashfs
-from container_engine.process import CommandError
 from tests.unit import squashfs
 
 # prints a word for each attempt: "done", or the error

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images import details
 from tests.unit import squashfs
 

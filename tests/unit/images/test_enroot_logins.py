@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.reference import RegistryImage, parse
 

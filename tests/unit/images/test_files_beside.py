@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images import files_beside, identity, lock_file
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.images.resolve import from_file

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.pack import layers
 from tests.unit.images import oci
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.store.lease import (
     Holder,
     Lease,

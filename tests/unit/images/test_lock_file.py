@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images import identity, lock_file
 from container_engine.images.reference import RegistryImage, parse
 from tests.unit import squashfs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.merge_seek import write_merged

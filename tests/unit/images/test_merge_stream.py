@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack import layers, merge_seek, merge_stream, tar_header
 from container_engine.images.pack.chunks import Stream

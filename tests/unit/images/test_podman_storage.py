@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import SiteError
+from container_engine.base.errors import SiteError
 from container_engine.images import podman_storage
 from tests.integration.leftovers import until
 

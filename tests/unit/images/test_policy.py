@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.policy import Rules, bytes_of
 from container_engine.images.reference import LocalImage, parse
 from container_engine.site import Policy

@@ -2,8 +2,8 @@
 
 import pytest
 
+from container_engine.base.errors import UserError
 from container_engine.edf.image_text import looks_like_file
-from container_engine.errors import UserError
 from container_engine.images.reference import (
     FileImage,
     LocalImage,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import CeError, UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
 from container_engine.images.fetch.refusal import explained

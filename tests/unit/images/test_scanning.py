@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import SiteError
+from container_engine.base.errors import SiteError
 from container_engine.images.policy import Rules
 from container_engine.images.scanning import Scanner, Subject, Verdict
 from container_engine.site import Policy

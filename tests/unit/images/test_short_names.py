@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.fetch import short_names
 from container_engine.images.reference import RegistryImage, parse
 

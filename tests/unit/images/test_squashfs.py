@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.squashfs import check, parse
 from tests.unit import squashfs
 

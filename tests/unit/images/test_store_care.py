@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack import merge_seek, merge_stream
 from container_engine.images.pack.layers import LayerFile, entries

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 from container_engine.images.store import void_store
 from container_engine.images.store.void_store import VoidStore
 

@@ -20,7 +20,7 @@ _LAUNCHER = """#!{python} -ISE
 import os, sys
 open("{prefix}/argc", "w").write(str(len(sys.argv)))
 sys.path.insert(0, "{package}")
-from container_engine import private_files
+from container_engine.base import private_files
 from container_engine.node.start.launcher import main
 private_files.SETTLED_NS = int(open("{prefix}/settled").read())
 os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))

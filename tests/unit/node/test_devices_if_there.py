@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import devices_if_there
 from container_engine.node.hooks.run import HooksOnNode

@@ -15,14 +15,14 @@ from threading import Thread
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
+from container_engine.base.private_files import write_private
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import names_here, remove
 from container_engine.node.kept.enter import enter
 from container_engine.node.kept.records import ignored, made_of
 from container_engine.node.plan_json import parse_plan, to_json
 from container_engine.node.plan_types import KeptContainer, LaunchPlan
-from container_engine.private_files import write_private
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container import guard
 from container_engine.node.container.description import person_of_process
@@ -34,10 +34,12 @@ ALLOWED = {
     "pwd",
     "stat",
     "container_engine",
-    "container_engine.errors",
-    "container_engine.mount_target",
+    "container_engine.base",
+    "container_engine.base.errors",
+    "container_engine.base.mount_target",
     "container_engine.node",
-    "container_engine.slurm_variables",
+    "container_engine.base.slurm",
+    "container_engine.base.slurm.variables",
     *(
         f"container_engine.node.{name}"
         for name in (

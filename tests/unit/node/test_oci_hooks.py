@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import Paths
 from container_engine.node.hooks.oci_conditions import applies
 from container_engine.node.hooks.oci_hooks import OciHooks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.plan_json import parse_json, parse_plan, resolve, to_json
 from tests.unit.node.plans import variable
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container import guard
 from container_engine.node.start import launcher, saving
 from container_engine.node.start.ready_container import ReadyContainer

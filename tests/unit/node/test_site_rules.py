@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount
 from container_engine.node.start import site_rules
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.ssh import keys, record, secret
 from container_engine.node.ssh.ports import address_of, claim, is_free, listeners
 

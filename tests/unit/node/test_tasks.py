@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.errors import LaunchError, UserError
+from container_engine.base.errors import LaunchError, UserError
 from container_engine.node.container.description import INIT_NAME
 from container_engine.node.inside import tasks
 from container_engine.node.kept import of_step

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container_engine.base.secrecy import TOKENS, Secrecy
 from container_engine.node.report import once_per_step, secret_values, trace
-from container_engine.secrecy import TOKENS, Secrecy
 from tests.unit.node.plans import plan
 
 NODE = {

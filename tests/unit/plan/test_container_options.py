@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.edf.message_text import of_problems
 from container_engine.images import lock_file
-from container_engine.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit import plan_memo
 from container_engine.submit.environment import load_effective

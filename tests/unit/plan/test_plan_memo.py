@@ -244,7 +244,7 @@ def test_nothing_is_remembered_of_files_that_changed_a_moment_ago(user: User) ->
 
 def test_a_refused_environment_is_not_remembered(user: User) -> None:
     user.env.pop("SCRATCH")
-    with pytest.raises(container_engine.errors.UserError):
+    with pytest.raises(container_engine.base.errors.UserError):
         user.plan()
     assert user.recalled() is None
 

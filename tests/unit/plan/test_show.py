@@ -4,10 +4,10 @@ import re
 
 from msgspec.structs import replace
 
+from container_engine.base.secrecy import Secrecy
 from container_engine.edf.model import Mount
 from container_engine.plan.model import HookUse
 from container_engine.plan.show import show
-from container_engine.secrecy import Secrecy
 from tests.unit.plan.edfs import HERE, built, edf, entry, variable
 
 EXPECTED = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.message_text import of_problems
+from container_engine.edf.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
 from container_engine.plan.show import show
 from container_engine.submit.environment import load_effective

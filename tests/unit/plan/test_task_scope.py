@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.message_text import of_problems
+from container_engine.edf.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError

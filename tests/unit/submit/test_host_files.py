@@ -16,7 +16,7 @@ from tests.unit.node.plans import device, mount, plan
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from container_engine.errors import LaunchError
+    from container_engine.base.errors import LaunchError
 
 
 def on_node(**parts: object) -> list[LaunchError]:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from container_engine.base.errors import UserError
 from container_engine.cli.main import main
 from container_engine.cli.verbs.trace import moment
-from container_engine.errors import UserError
 from container_engine.trace import page, perfetto, reader, table
 
 SECOND = 1_000_000_000

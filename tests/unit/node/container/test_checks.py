@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import (
     check_image,
     resolve_devices,

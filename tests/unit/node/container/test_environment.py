@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container_engine.base.errors import LaunchError
 from container_engine.edf import values
-from container_engine.errors import LaunchError
 from container_engine.node.container import environment
 from container_engine.node.container.environment import (
     apply,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount, Paths, Person
 from container_engine.node.container.specification import encode, operations
 from tests.unit.node.plans import container

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from container_engine.errors import LaunchError
+from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment
 from container_engine.node.container.description import NodeMount, Paths
 from container_engine.node.hooks.run import HooksOnNode

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine import private_files
+from container_engine.base import private_files
 from container_engine.node.file_signatures import signature
 from container_engine.node.libraries import inject_memo
 from container_engine.node.libraries.host import Host

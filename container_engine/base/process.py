@@ -7,8 +7,8 @@ import os
 import shlex
 from typing import IO, TYPE_CHECKING
 
-from container_engine.errors import CeError, SiteError
-from container_engine.loader_env import without_loader
+from container_engine.base.errors import CeError, SiteError
+from container_engine.base.loader_env import without_loader
 
 if TYPE_CHECKING:
     import subprocess
@@ -83,7 +83,7 @@ def output(
 
 
 def _not_started(argv: Sequence[str], error: OSError) -> SiteError:
-    from container_engine.faults import shortage
+    from container_engine.base import shortage
 
     message = _no_start(argv, error)
     if hint := shortage.hint(error.errno or 0):

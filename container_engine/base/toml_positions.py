@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from container_engine.errors import UserError
+from container_engine.base.errors import UserError
 
 Path = tuple["str | int", ...]
 # The full path of a key or table, its line, and whether it is a [table].

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from container_engine.mountinfo import mounts
+from container_engine.base.mountinfo import mounts
 
 
 def remove_tree(path: str) -> None:

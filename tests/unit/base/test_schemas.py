@@ -19,7 +19,7 @@ from container_engine.images.store.inventory import Item
 from container_engine.plan.model import Image, LaunchPlan
 from tests.unit import squashfs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCHEMAS = ROOT / "edf_schemas"
 DATA = ROOT / "tests" / "data" / "edf"
 # Faults that a schema can express: types and unknown keys.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
 
-from container_engine.validation_text import Misfit, from_text, misfits, unfit
+from container_engine.base.validation_text import Misfit, from_text, misfits, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from container_engine.validation_text import Unfit
+    from container_engine.base.validation_text import Unfit
 
 # Python's `$` also matches before a line break at the end; JSON Schema's does not
 END = r"$(?!\n)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from container_engine.process import output
+from container_engine.base.process import output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

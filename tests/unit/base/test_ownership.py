@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.ownership import distrust, fault, fault_above
+from container_engine.base.ownership import distrust, fault, fault_above
 
 ROOT = frozenset([0])
 

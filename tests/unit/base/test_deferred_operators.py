@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from container_engine.deferred_operators import MISSING, NOTHING, VALUE, WORD, replacement_kind
+from container_engine.base.deferred_operators import MISSING, NOTHING, VALUE, WORD, replacement_kind
 
 OPERATORS = ["", ":-", "-", ":+", "+", ":?", "?"]
 SHELLS = {"value": VALUE, "word": WORD, "": NOTHING}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.files import created, publish
+from container_engine.base.files import created, publish
 
 
 def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:

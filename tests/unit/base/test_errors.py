@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from container_engine import errors
-from container_engine.errors import CeError, LaunchError, UserError
+from container_engine.base import errors
+from container_engine.base.errors import CeError, LaunchError, UserError
 
-PACKAGE = Path(__file__).parents[2] / "container_engine"
+PACKAGE = Path(__file__).parents[3] / "container_engine"
 PARSED = re.compile(
     r"(\.message|str\((error|failure|fault|problem)\))"
     r"\.(r?partition|r?split|removeprefix|startswith|endswith|find|index)\("
@@ -30,7 +30,7 @@ def test_the_exit_codes_of_the_engine_stand_once_in_python_and_are_those_of_c() 
         and type(node.value) is int
         and node.value in in_c.values()
     }
-    assert found == {"errors.py", *others}
+    assert found == {"base/errors.py", *others}
 
 
 @pytest.mark.parametrize(

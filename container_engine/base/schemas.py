@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from container_engine.model import END, Mergeable, Model, Written
+from container_engine.base.model import END, Mergeable, Model, Written
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FIRST_VERSION = "0.1"

@@ -8,8 +8,8 @@ import termios
 
 import pytest
 
-from container_engine.errors import SiteError
-from container_engine.process import CommandError, merged, output
+from container_engine.base.errors import SiteError
+from container_engine.base.process import CommandError, merged, output
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_output_of_a_build_is_heard_as_one_stream_and_ends_the_error(
 def test_a_program_shown_on_a_terminal_has_one() -> None:
     reader, writer = os.openpty()
     code = (
-        "import os; from container_engine.process import merged;"
+        "import os; from container_engine.base.process import merged;"
         "merged(['sh', '-c', 'test -t 1 && test -t 2 && stty size <&2 && echo both'],"
         " os.environ, 10, lambda _: None, is_shown=True)"
     )

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta, field
 
+from container_engine.base.model import END, Excerpt, MisfitError, Model, Written, about
+from container_engine.base.schemas import render
 from container_engine.catalog.model import HookFile
 from container_engine.images.lock_file import Pinned
-from container_engine.model import END, Excerpt, MisfitError, Model, Written, about
-from container_engine.schemas import render
 
 
 class Part(Model):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.secrecy import HIDDEN, Secrecy, is_secret_name
+from container_engine.base.secrecy import HIDDEN, Secrecy, is_secret_name
 
 TOKEN = "hf_" + "a1B2" * 8
 OTHER_TOKENS = (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from container_engine import slurm_conf
+from container_engine.base.slurm import conf as slurm_conf
 from container_engine.node import node_name
 
 

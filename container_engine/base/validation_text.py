@@ -23,7 +23,7 @@ from typing import (
 import msgspec
 from msgspec.structs import fields
 
-from container_engine.did_you_mean import did_you_mean, nearest
+from container_engine.base.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""Files, text, Slurm and errors: used by every room, imports none of them."""

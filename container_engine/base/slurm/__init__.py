@@ -1,0 +1,1 @@
+"""Jobs, nodes and settings of Slurm, from its commands and its files."""
