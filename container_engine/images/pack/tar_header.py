@@ -91,7 +91,7 @@ def parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
         # a record without a value leaves what the header says
         name, link = extended.get(b"path") or name, extended.get(b"linkpath") or link
         try:
-            length = int(extended.get(b"size") or length)
+            length = _decimal(extended[b"size"]) if extended.get(b"size") else length
             when = int(float(extended.get(b"mtime") or when))
         except (ValueError, OverflowError):
             raise DamagedError("its extended headers have an invalid number") from None
@@ -99,6 +99,13 @@ def parse(block: bytes, extended: dict[bytes, bytes]) -> tuple[bytes, Entry]:
     kind = _kind(kind, name)
     length = _size(length) if kind == FILE else 0
     return kind, Entry(name, kind, mode, min(max(when, 0), MAX_TIME), length, link, xattrs)
+
+
+def _decimal(text: bytes) -> int:
+    """Parse digits alone, as other readers do; int() takes more. Raise ValueError."""
+    if not text.isdigit():
+        raise ValueError(text)
+    return int(text)
 
 
 def _size(length: int) -> int:
@@ -133,10 +140,13 @@ def number(field: bytes) -> int:
         bits = 8 * len(field)
         # the first bit only marks the form, the second is the sign
         return value - (1 << bits) if field[0] & 0x40 else value - (1 << (bits - 1))
+    digits = field.strip(b"\0 ") or b"0"
     try:
-        return int(field.rstrip(b"\0 ") or b"0", 8)
+        if digits.isdigit():  # int() takes signs and underscores as well
+            return int(digits, 8)
     except ValueError:
-        raise DamagedError("a header has an invalid number") from None
+        pass
+    raise DamagedError("a header has an invalid number")
 
 
 def pax_records(text: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -96,7 +96,8 @@ DAMAGE: dict[str, tuple[bytes, str]] = {
     "a pax record without its end": (header(b"x", b"9 path=xy") + B + END, "cannot be read"),
     "a size of 4000 digits": (pax(("size", "9" * 4000)) + B + END, "impossible size"),
     "a size of 5000 digits": (pax(("size", "9" * 5000)) + B + END, "an invalid number"),
-    "a size below zero": (pax(("size", "-1")) + B + END, "impossible size"),
+    "a size below zero": (pax(("size", "-1")) + B + END, "an invalid number"),
+    "a size with an underscore": (pax(("size", "1_0")) + B + END, "an invalid number"),
     "too many pax records": (header(b"x", bytes(1 << 21)) + B + END, "header is too long"),
     "a global name": (pax(("path", "x"), kind=b"g") + A + B + END, "describes a single file"),
     "a sparse map without end": (
