@@ -94,7 +94,9 @@ def test_an_entrypoint_that_is_missing_is_named(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("way", ["crun", "podman"])
-@pytest.mark.parametrize(("workdir", "found"), [("/bin", "/bin"), ("/not/there", "/"), ("/", "/")])
+@pytest.mark.parametrize(
+    ("workdir", "found"), [("/bin", "/bin"), ("/not/there", "/not/there"), ("w", "/w"), ("/", "/")]
+)
 def test_an_entrypoint_starts_in_the_images_working_directory(
     engine: Engine, way: str, workdir: str, found: str
 ) -> None:
