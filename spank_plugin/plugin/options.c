@@ -193,11 +193,16 @@ int ce_options_end_component(struct ce_error *err)
 	if ((mine == NULL && first_request == NULL) ||
 	    (mine != NULL && first_request != NULL && strcmp(mine, first_request) == 0))
 		return 0;
-	return ce_fail_below(err, CE_HELP_COMPONENTS_DIFFER,
-		       "--environment: '%s' for one component and '%s' for another: Slurm gives all "
+	char *other = NULL;
+	if (mine != NULL && first_request != NULL && asprintf(&other, "'%s'", mine) < 0)
+		other = NULL;
+	int failed = ce_fail_below(err, CE_HELP_COMPONENTS_DIFFER,
+		       "--environment: '%s' for one component and %s for another: Slurm gives all "
 		       "components of a heterogeneous job or step the same; name one for each of them, "
 		       "or start separate steps",
-		       first_request != NULL ? first_request : "", mine != NULL ? mine : "");
+		       first_request != NULL ? first_request : mine, other != NULL ? other : "none");
+	free(other);
+	return failed;
 }
 
 int ce_options_components(void)

@@ -110,6 +110,12 @@ def test_the_terminal_has_the_callers_size_and_follows_it(cluster: Cluster, demo
         screen.wait_for("ready> $")
         screen.resize(43, 111)
         until("the new size", lambda: _size(screen) == "43 111" or None)
+        screen.type(
+            "sh -c 'trap \"stty size; exit\" WINCH; echo wai''ts; while :; do sleep 0.1; done'\r"
+        )
+        screen.wait_for("waits\r")
+        screen.resize(21, 87)
+        screen.wait_for("21 87")
         screen.type("exit\r")
         assert screen.wait() == 0
 

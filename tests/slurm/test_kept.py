@@ -234,6 +234,35 @@ def test_an_environment_may_live_with_the_job_without_a_name(cluster: Cluster) -
     assert (done.returncode, done.stdout) == (0, "/mark\n"), done.stderr
 
 
+@pytest.mark.parametrize("by_name", [True, False], ids=["name", "scope"])
+def test_a_requeued_job_begins_with_new_containers(
+    cluster: Cluster, shared: Path, by_name: bool
+) -> None:
+    edf = cluster.edf("" if by_name else 'annotations.com.ce.scope = "job"\n')
+    srun = f"srun --environment={edf}{' --container-name=r' * by_name} sh -c"
+    output = shared / "out"
+    script = cluster.write(
+        "#!/bin/sh\n"
+        f"{srun} 'cat /mark 2>/dev/null || echo new; echo old > /mark'\n"
+        f"{srun} 'cat /mark'\n"
+        '[ -n "$SLURM_RESTART_COUNT" ] || { touch ' + str(shared / "again") + "; sleep 100; }\n",
+        mode=0o755,
+    )
+    options = ["--parsable", "--requeue", "--open-mode=append", f"--output={output}"]
+    number = cluster.run(["sbatch", *options, str(script)]).stdout.strip()
+    until("the first run", (shared / "again").exists)
+    assert cluster.run(["scontrol", "requeue", number]).returncode == 0
+    state = ["squeue", "-h", "-o", "%T", "-j", number]
+    until("the job to wait", lambda: cluster.run(state).stdout == "PENDING\n", 40)
+    # Slurm would wait for two minutes, for credentials to end
+    at_once = ["scontrol", "update", f"JobId={number}", "StartTime=now"]
+    assert cluster.run(at_once).returncode == 0
+    until("its end", lambda: output.read_text().split().count("old") == 2 or None, 90)
+    words = [word for word in output.read_text().split() if word in {"new", "old"}]
+    assert words == ["new", "old"] * 2
+    assert_nothing_kept()
+
+
 def test_mpi_works_in_a_step_that_joins(cluster: Cluster) -> None:
     srun = f"srun --overlap --environment={cluster.edf(image='openmpi')} --container-name=m"
     done = job(

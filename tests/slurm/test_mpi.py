@@ -39,6 +39,13 @@ def test_open_mpi_starts_across_nodes_by_pmix(cluster: Cluster, open_mpi: str) -
     assert (done.returncode, done.stdout, done.stderr) == (0, RING, "")
 
 
+def test_components_of_a_heterogeneous_step_are_one_world(cluster: Cluster, open_mpi: str) -> None:
+    component = ["-N1", "-n1", f"--environment={open_mpi}", "mpi-probe", "ring"]
+    step = ["srun", "--mpi=pmix", *component, ":", *component]
+    done = cluster.run(["salloc", "-Q", "-N2", "-n2", *step])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ring 1 allreduce 1\n", "")
+
+
 def test_a_client_does_as_the_server_of_pmix_says(cluster: Cluster, open_mpi: str) -> None:
     script = 'test -n "$PMIX_RANK" && echo "$PMIX_MCA_psec = $PMIX_SECURITY_MODE"'
     done = cluster.srun("--mpi=pmix", "-n1", f"--environment={open_mpi}", "sh", "-c", script)

@@ -113,6 +113,32 @@ def test_srun_inside_reaches_the_other_nodes_of_the_job(
     assert sorted(done.stdout.split()) == ["n1", "n2"], done.stderr
 
 
+def test_srun_inside_works_in_each_component_of_a_heterogeneous_step(
+    cluster: Cluster, inside: str
+) -> None:
+    """The components begin steps of the whole job, on both nodes."""
+    nested = f"srun --overlap -N1 -n1 sh -c '{SYSTEM}'; squeue -h -j $SLURM_JOB_ID -o %u"
+    component = ["-N1", "-n1", f"--environment={inside}", "sh", "-c", nested]
+    done = cluster.run(["salloc", "-Q", "-N2", "-n2", "srun", *component, ":", *component])
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == sorted([HOST, ALICE] * 2)
+
+
+def test_srun_inside_works_in_a_heterogeneous_job(
+    cluster: Cluster, inside: str, shared: Path
+) -> None:
+    script = shared / "job.sh"
+    nested = f"srun --overlap --het-group=1 -n1 sh -c '{SYSTEM}'"
+    script.write_text(
+        f"#!/bin/sh\n#SBATCH -N1 -n1 --environment={inside}\n#SBATCH hetjob\n#SBATCH -N1 -n1\n"
+        'srun -n1 sh -c "$NESTED"\n'
+    )
+    done = batch(cluster, f"--output={shared}/out", str(script), env={"NESTED": nested})
+    out = (shared / "out").read_text()
+    assert done.returncode == 0, out
+    assert out == "ce-demo\n"  # the environment of the job
+
+
 def test_an_environment_that_does_not_exist_is_refused_inside_as_outside(
     cluster: Cluster, inside: str
 ) -> None:

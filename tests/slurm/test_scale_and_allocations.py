@@ -184,6 +184,37 @@ def test_components_that_ask_for_two_environments_are_refused_in_one_line(
     assert f"'{demo}' for one component and '{other}' for another" in done.stderr
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_component_that_asks_for_none_is_refused(
+    cluster: Cluster, demo: str, first: bool
+) -> None:
+    components = [["-n1", f"--environment={demo}", "true"], ["-n1", "true"]]
+    one, other = components if first else reversed(components)
+    done = cluster.run(["srun", *one, ":", *other])
+    assert done.returncode == 125
+    assert len(causes(done)) == 1
+    assert f"'{demo}' for one component and none for another" in done.stderr
+
+
+def test_the_environment_of_a_heterogeneous_script_is_that_above_its_components(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    busybox = cluster.edf(image="busybox")
+    script = cluster.write(
+        "#!/bin/sh\n"
+        f"#SBATCH -N1 -n1 --environment={demo}\n"
+        "#SBATCH hetjob\n"
+        "#SBATCH -N1 -n1\n"
+        f"srun --het-group=0,1 sh -c {shlex.quote(_WHO)}\n"
+        f"srun --het-group=1 --environment={busybox} sh -c {shlex.quote(_WHO)}\n",
+        mode=0o755,
+    )
+    output = shared / "out"
+    done = cluster.run(["sbatch", "-W", f"--output={output}", str(script)])
+    assert done.returncode == 0, done.stderr
+    assert output.read_text() == "ce-demo\nce-demo\nce-busybox\n"
+
+
 def test_edf_is_another_name_of_the_option(cluster: Cluster, demo: str) -> None:
     done = cluster.srun(f"--edf={demo}", "sh", "-c", _WHO)
     assert (done.stdout, done.stderr) == ("ce-demo\n", "")
