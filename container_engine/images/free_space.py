@@ -46,6 +46,16 @@ def unusable(directory: str, error: OSError) -> UserError:
     return UserError(reason(error), see=see, name=where)
 
 
+def refuse_full(path: str, error: OSError) -> None:
+    """Raise UserError if `error` says that there is no room for `path`, which is not of a store."""
+    if error.errno in FULL:
+        from container_engine.base import shortage
+
+        raise UserError(
+            reason(error), shortage.hint(error.errno), shortage.CODE, name=error.filename or path
+        ) from None
+
+
 def _reserve(directory: str, size: int) -> None:
     """Reserve space for a moment, because file systems report a quota only when it is exceeded.
 

@@ -17,7 +17,7 @@ from container_engine.base.files import publish
 from container_engine.base.model import END, MisfitError, Model, about
 from container_engine.base.process import reason
 from container_engine.images import files_beside as beside_file
-from container_engine.images import identity, squashfs
+from container_engine.images import free_space, identity, squashfs
 from container_engine.images.reference import FileImage, parse
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def write(path: str, lock: Lock) -> None:
     try:
         publish(path, lock.to_json().encode("utf-8", "surrogateescape"))
     except OSError as error:
+        free_space.refuse_full(path, error)
         raise UserError(reason(error), _elsewhere(path, error), "image-lock", where=path) from None
 
 

@@ -328,3 +328,31 @@ def test_a_quota_that_is_used_up_is_named_and_the_store_stays_whole(
     registry: Registry, limited: Path, tmp_path: Path
 ) -> None:
     _outgrow(registry, limited / "store", tmp_path, 400, "quota exceeded")
+
+
+@pytest.mark.parametrize("words", [("init", "x"), ("lock", "e")], ids=["init", "lock"])
+def test_a_home_without_room_is_named_and_nothing_is_left_half_written(
+    registry: Registry, small: Path, words: tuple[str, str]
+) -> None:
+    home = small / "home"
+    (home / ".edf").mkdir(parents=True)
+    image = home / "i.sqsh"
+    (home / "empty").mkdir()
+    make = ["mksquashfs", str(home / "empty"), str(image), "-quiet", "-no-progress"]
+    subprocess.run(make, check=True)
+    env = Registry(registry.address, {**registry.env, "HOME": str(home), "PWD": "/tmp"})
+    (home / ".edf/e.toml").write_text(f'image = "{image}"\n')
+    _fill_up(small / "fill")
+    process = start(env, home / "store", *words)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode != 0, out
+    assert "no space left on device" in err
+    assert f"'{home}/." in err
+    assert "hint: make room there" in err
+    assert [path.name for path in (home / ".edf").iterdir()] == ["e.toml"]
+
+
+def _fill_up(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))

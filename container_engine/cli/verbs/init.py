@@ -18,6 +18,7 @@ from container_engine.edf.deferred_text import Variable
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import Origin
 from container_engine.edf.render import to_toml, toml_string
+from container_engine.images import free_space
 from container_engine.submit.environment import load_effective
 from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError
@@ -25,6 +26,7 @@ from container_engine.submit.refused import RefusedError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from typing import TextIO
 
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import EnvEntry, Problem
@@ -196,11 +198,23 @@ def _create(path: str, text: str) -> None:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
+            _fill(file, text)
     except FileExistsError:
         hint = "it stays as it is; choose another name, or remove it first"
         raise UserError(f"init: {path} exists already", hint) from None
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError):
+            free_space.refuse_full(path, error)
         why = reason(error) if isinstance(error, OSError) else str(error)
         hint = "ce init NAME writes ~/.edf/NAME.toml; a path is for another directory of yours"
         raise UserError(f"init: {path}: {why}", hint) from None
+
+
+def _fill(file: TextIO, text: str) -> None:
+    """Write a new file, or remove it if a disk or quota has no room for it."""
+    try:
+        file.write(text)
+        file.flush()
+    except OSError:
+        os.unlink(file.name)
+        raise

@@ -14,7 +14,7 @@ from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
 from container_engine.cli.printing import messages
 from container_engine.images.fetch.refusal import skopeos_words, trust_hint, unreached
-from container_engine.images.free_space import unusable
+from container_engine.images.free_space import refuse_full, unusable
 
 if TYPE_CHECKING:
     import argparse
@@ -45,6 +45,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     except OSError as error:
+        refuse_full(path, error)
         raise unusable(path, error) from None
     argv = [program, "login", "--authfile", path]
     if arguments.username:
