@@ -263,6 +263,28 @@ def test_a_requeued_job_begins_with_new_containers(
     assert_nothing_kept()
 
 
+def test_what_was_kept_before_a_reboot_of_the_node_is_not_believed(
+    cluster: Cluster, demo: str, shared: Path
+) -> None:
+    """A node whose power was lost has its disk again, and a job may come back to it."""
+    now = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    step = f"srun --environment={demo} --container-name=k sh -c"
+    look = "cat /mark 2>/dev/null || echo new; echo old > /mark"
+    wait = f"touch {shared}/first; until [ -e {shared}/booted ]; do sleep 0.1; done"
+    script = f"{step} '{look}'; {step} '{look}'; {wait}; {step} '{look}'; {step} '{look}'"
+    with cluster.popen(["salloc", "-Q", "-N1", "-w", "n2", "sh", "-ec", script]) as running:
+        until("the first steps", (shared / "first").exists, 40)
+        files = [path for path in KEPT.glob("ce-kept-*/*/**/*") if path.is_file()]
+        records = [path for path in files if now in path.read_text(errors="replace")]
+        for record in records:
+            record.write_text(record.read_text().replace(now, "0" * len(now)))
+        (shared / "booted").touch()
+        out, err = running.communicate(timeout=60)
+    assert records
+    assert out.split() == ["new", "old", "new", "old"], err
+    assert_nothing_kept()
+
+
 def test_mpi_works_in_a_step_that_joins(cluster: Cluster) -> None:
     srun = f"srun --overlap --environment={cluster.edf(image='openmpi')} --container-name=m"
     done = job(
