@@ -594,7 +594,7 @@ TEST("a component without an environment beside one that has one is refused")
 	components[0] = NULL, components[1] = "b";
 	status = test_in_child(submit_components);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 125);
-	CHECK_CONTAINS(test_printed, "'' for one component and 'b' for another");
+	CHECK_CONTAINS(test_printed, "'b' for one component and none for another");
 }
 
 TEST("what the planner refuses ends srun, salloc and sbatch with 125 and only the planner's message")
