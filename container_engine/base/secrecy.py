@@ -30,11 +30,12 @@ TOKENS = (
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
 # NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file; --NAME value;
-# NAME: value in YAML or a header. A name has a limit, so that no text takes quadratic time.
+# NAME: value in YAML or a header, but not the last part of a path. A name has a limit, so that no
+# text takes quadratic time.
 _SETTING = (
     r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*"""
     r"""|(?<![\w-])--([A-Za-z][\w-]{0,63})[ ]+(?!-)"""
-    r"""|\b([A-Za-z][\w-]{0,63})["']?:[ ]+"""
+    r"""|(?<![\w/.-])([A-Za-z][\w-]{0,63})["']?:[ ]+"""
 )
 # options and names whose value is no secret itself
 _NO_VALUE = ("-stdin", "-file")

@@ -357,7 +357,8 @@ def test_a_step_of_a_job_runs_on_the_host_where_its_command_says_so(
     [
         (f"env -i {_LEFT} srun", True),
         ("setsid -f srun", True),
-        (f"env -i {_LEFT} setsid -f srun", False),
+        # after a while, when its parent has ended
+        (f"env -i {_LEFT} setsid -f sh -c 'sleep 2; exec srun \"$@\"' sh", False),
         (f"env -i {_LEFT} CE_ENVIRONMENT=$ENV setsid -f srun", True),
     ],
 )

@@ -133,3 +133,10 @@ def test_any_text_has_an_answer_and_a_known_secret_is_not_in_it(text: str) -> No
 )
 def test_no_text_takes_long(part: str) -> None:
     assert len(Secrecy().text(part * 50_000)) > 50_000
+
+
+@pytest.mark.parametrize(
+    "text", ["device '/etc/passwd': not a device", "/run/secret: no such file", "my.token: missing"]
+)
+def test_the_last_part_of_a_path_is_no_name_of_a_secret(text: str) -> None:
+    assert Secrecy().text(text) == text
