@@ -63,9 +63,11 @@ def image(seed: int, base: bytes, arch: str) -> Image:
     chance = random.Random(seed)
     tree: dict[str, _Node] = {}
     story: list[str] = []
-    layers = [_Layer(chance, tree, story).archive() for _ in range(chance.randint(1, 4))]
-    # Podman does not find what it has left out of a layer when it wants the layer once more.
-    if chance.random() < 0.1 and _AUFS_FILE.encode() not in layers[-1]:
+    made = [_Layer(chance, tree, story) for _ in range(chance.randint(1, 4))]
+    layers = [layer.archive() for layer in made]
+    # Podman does not find what it has left out of a layer when it wants the layer once more; and
+    # what a hard link means may be gone by then, as the layer itself has hidden it.
+    if chance.random() < 0.1 and _AUFS_FILE.encode() not in layers[-1] and not made[-1].has_links:
         layers.append(layers[-1])  # the same content twice is one blob
         story.append("the last layer once more")
     layers.append(base)
@@ -81,6 +83,7 @@ class _Layer:
         self._closed: set[str] = set()  # what markers of this layer hide, and their parents
         self._emptied: set[str] = set()
         self._parts: list[bytes] = []
+        self.has_links = False
         story.append("a layer:")
         changes: tuple[Callable[[str], None], ...] = (
             *(self._file, self._file, self._directory, self._directory, self._link),
@@ -166,6 +169,7 @@ class _Layer:
             # Podman gives the file what the link's entry says; archivers say the same of both.
             if target not in self._closed and self._put(path, meant.kind):
                 self._tree[path] = meant
+                self.has_links = True
                 self._entry(path, tarfile.LNKTYPE, target=self._spelled(target, is_target=True))
 
     def _hide(self, path: str) -> None:
