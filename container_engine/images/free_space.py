@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 
 from container_engine.base.errors import UserError
 from container_engine.base.mountinfo import mounts
@@ -68,7 +67,9 @@ def _reserve(directory: str, size: int) -> None:
         return
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    with tempfile.TemporaryFile(dir=directory) as file:
+    from tempfile import TemporaryFile
+
+    with TemporaryFile(dir=directory) as file:
         if fallocate(file.fileno(), _KEEP_SIZE, 0, size) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))

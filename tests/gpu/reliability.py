@@ -33,7 +33,7 @@ PATIENCE_S = 20.0
 READY_S = 60.0
 NEAR_BYTES = 64 << 20
 # Words of Slurm, the kernel or PyTorch that give a reason.
-REASONS = ("oom-kill", "OutOfMemory", "Killed", "Terminated", "CANCELLED", "Bus error")
+REASONS = ("oom-kill", "OutOfMemory", "Killed", "Terminated", "Bus error")
 
 
 def processes(words: str = "") -> list[int]:

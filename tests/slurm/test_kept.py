@@ -257,7 +257,7 @@ def test_a_requeued_job_begins_with_new_containers(
     # Slurm would wait for two minutes, for credentials to end
     at_once = ["scontrol", "update", f"JobId={number}", "StartTime=now"]
     assert cluster.run(at_once).returncode == 0
-    until("its end", lambda: output.read_text().split().count("old") == 2 or None, 90)
+    until("its end", lambda: output.read_text().split().count("old") == 2 or None, 300)
     words = [word for word in output.read_text().split() if word in {"new", "old"}]
     assert words == ["new", "old"] * 2
     assert_nothing_kept()

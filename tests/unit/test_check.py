@@ -22,7 +22,6 @@ TARGETS = (
         "unit",
         "c-tests",
         "test-packaging",
-        "test-clones",
     ),
 )
 Completed = subprocess.CompletedProcess[str]
