@@ -7,9 +7,11 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,11 @@ class _Empty(http.server.BaseHTTPRequestHandler):
 class _Quiet(http.server.ThreadingHTTPServer):
     def handle_error(self, *_words: object) -> None:
         pass  # a client that does not trust it
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401  # a socket, or its address
+        """Close a connection once its client has read why, not while it still writes."""
+        time.sleep(0.5)
+        super().shutdown_request(request)
 
 
 @pytest.fixture(scope="module")
