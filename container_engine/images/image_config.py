@@ -66,7 +66,7 @@ class _WholeRun(_Run):
 
 
 class _WholeDocument(Excerpt):
-    """What an import judges: other tools read more of the configuration that it keeps."""
+    """The fields that an import judges: other tools read more of the configuration it keeps."""
 
     config: _WholeRun | None = None
 

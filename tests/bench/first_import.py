@@ -9,7 +9,6 @@ image is that of `tests.bench.tree`. RUNS (default 5) is the number of rounds, a
 import contextlib
 import os
 import pwd
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,10 +17,10 @@ from pathlib import Path
 
 from ce_sandbox.layout import from_environment
 
-from container_engine.images.pack.pack import OF_TREE
 from tests.bench import tree as bench_tree
 from tests.bench.place import place
-from tests.bench.results import Row, duration, table, write
+from tests.bench.reading import packed, report
+from tests.bench.results import Row, duration
 from tests.bench.samples import Samples, interleave
 from tests.bench.user import User
 
@@ -150,14 +149,10 @@ def main() -> int:
     ):
         os.chmod(directory, 0o755)  # the user reads the image
         image = Path(directory) / "image.sqsh"
-        subprocess.run(
-            ["mksquashfs", str(tree), str(image), *OF_TREE], check=True, stdout=subprocess.DEVNULL
-        )
+        packed(tree, image)
         os.chown(image, name.pw_uid, name.pw_gid)
         found = rows(_measure(user, image, tree, Path(directory), rounds))
-    write(found, RESULT)
-    print(table(found))
-    print(f"\n{rounds} rounds in turn, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+    report(found, rounds, RESULT)
     return 0
 
 

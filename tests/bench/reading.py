@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -138,18 +138,28 @@ def _others(name: str, when: str) -> list[str]:
     return [f"{name}, {kind}, {when}" for kind in _OTHERS]
 
 
+def packed(tree: Path, image: Path) -> None:
+    """Pack the tree as an import packs it."""
+    _run("mksquashfs", str(tree), str(image), *OF_TREE)
+
+
+def report(rows: Sequence[Row], rounds: int, result: Path) -> None:
+    """Print the rows, and write them to the file `result`."""
+    write(rows, result)
+    print(table(rows))
+    print(f"\n{rounds} rounds in turn, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+
+
 def main() -> int:
     rounds = int(os.environ.get("RUNS") or 5)
     tree = bench_tree.made()
     server = from_environment(os.environ).prefix / "libexec/container-engine/ce-image"
     with tempfile.TemporaryDirectory(prefix="ce-bench-", dir="/var/tmp") as place:
         image = Path(place) / "image.sqsh"
-        _run("mksquashfs", str(tree), str(image), *OF_TREE)
+        packed(tree, image)
         with Mounts(Path(place), tree, image, server) as mounts:
             rows = _rows(_measure(mounts, rounds))
-    write(rows, RESULT)
-    print(table(rows))
-    print(f"\n{rounds} rounds in turn, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+    report(rows, rounds, RESULT)
     return 0
 
 

@@ -84,7 +84,7 @@ class _Blob(Excerpt):
 
 
 class _Platform(Excerpt):
-    """What an index or a configuration says of the platform, and whether it is one of an image."""
+    """The platform in an index or a configuration, and what tells an image from an artifact."""
 
     architecture: str | None = None
     os: str | None = None
@@ -130,7 +130,7 @@ class Listed(_Blob):
 
     @property
     def is_image(self) -> bool:
-        """Whether it can be an image: attestations have the architecture `unknown`."""
+        """Check that it can be an image: attestations have the architecture `unknown`."""
         return self.place.architecture != "unknown"
 
 
@@ -228,12 +228,7 @@ class Skopeo(NamedTuple):
             self._run(image, attempt, watch.has_gained)
         except SiteError as error:
             if error.see == "registry-unreachable" and isinstance(image, RegistryImage):
-                if self._is_limited(argv):
-                    raise limited(image) from None
-                way = proxies.way("https", image.registry, self.env)
-                raise SiteError(
-                    f"{error.reason}{way}", see=error.see, details=error.details, name=image.name
-                ) from None
+                raise self._unanswered(image, argv, error.reason, error.details) from None
             raise
         if isinstance(image, RegistryImage):
             _check_sizes(image, remote, kept)
@@ -271,13 +266,18 @@ class Skopeo(NamedTuple):
         except SiteError as error:
             if error.see != "program-slow" or not isinstance(image, RegistryImage):
                 raise
-            if self._is_limited(argv):
-                raise limited(image) from None
-            way = proxies.way("https", image.registry, self.env)
-            message = f"{image.registry} did not answer within {self.look_up_s:g} s{way}"
-            raise SiteError(
-                message, see="registry-unreachable", details=error.details, name=image.name
-            ) from None
+            message = f"{image.registry} did not answer within {self.look_up_s:g} s"
+            raise self._unanswered(image, argv, message, error.details) from None
+
+    def _unanswered(
+        self, image: RegistryImage, argv: Sequence[str], message: str, details: str
+    ) -> CeError:
+        """Return the error for a registry that was silent: its limit, or the way to it."""
+        if self._is_limited(argv):
+            return limited(image)
+        way = proxies.way("https", image.registry, self.env)
+        see = "registry-unreachable"
+        return SiteError(f"{message}{way}", see=see, details=details, name=image.name)
 
     def _is_limited(self, argv: Sequence[str]) -> bool:
         """Return whether skopeo waits because the registry allows no more requests for now.

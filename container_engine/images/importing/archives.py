@@ -51,7 +51,7 @@ class _Saved(Excerpt):
 
 
 class Contents(NamedTuple):
-    """What an archive holds: the names of each image of Docker's, a layout, or neither.
+    """The contents of an archive: the names of each image of Docker's, a layout, or neither.
 
     `listed` is the index.json of a layout. `is_unlisted` says that a blob came before the entry of
     its directory: skopeo can unpack that for root only.
@@ -86,7 +86,7 @@ def located(image: LocalImage) -> LocalImage:
 
 
 class Archives(NamedTuple):
-    """What makes sources ready in the directory `work`, for `arch`. `env` is for zstd.
+    """Makes sources ready in the directory `work`, for `arch`. `env` is for zstd.
 
     `budget` limits what they unpack to, `listener` is told how far that is. All methods raise
     UserError or OSError.
@@ -165,20 +165,15 @@ class Archives(NamedTuple):
 
     def _saved(self, image: LocalImage, found: Contents) -> LocalImage:
         number = _number_of(image, found.saved)
-        if image.chosen == "" and not _is_compressed(image.place, image.name):
-            return image if ":" not in image.place else self._linked(image, number)
+        plain = os.path.join(self.work, "archive")  # a name without colons
         if _is_compressed(image.place, image.name):
-            plain = os.path.join(self.work, "archive")
             with open(plain, "wb") as out, self._plain(image.place) as stream:
                 while piece := stream.some(_PIECE):
                     out.write(piece)
-            return image._replace(ready=f"{DOCKERS}:{plain}:@{number}")
-        return self._linked(image, number)
-
-    def _linked(self, image: LocalImage, number: int) -> LocalImage:
-        """Return an image whose file has a name without colons."""
-        plain = os.path.join(self.work, "archive")
-        os.symlink(image.place, plain)
+        elif image.chosen or ":" in image.place:
+            os.symlink(image.place, plain)
+        else:
+            return image
         return image._replace(ready=f"{DOCKERS}:{plain}:@{number}")
 
     def _archived(self, image: LocalImage, found: Contents) -> LocalImage:
