@@ -303,6 +303,27 @@ def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
     assert "Containerfile:3: RUN test $MADE = here && cp f g: exit code 1" in third.stderr
 
 
+def test_a_build_with_one_more_line_reuses_its_steps_whatever_it_begins_with(
+    stranger: Engine,
+) -> None:
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    shutil.copy(stranger.image("busybox"), where / "base.sqsh")
+    assert finished(stranger, ce, "build", "-q", "-t", "built:1", str(where)).returncode == 0
+    for start in ("scratch\nCOPY busybox /bin/sh", "./base.sqsh", "built:1"):
+        recipe = f"FROM {start}\nRUN echo one > /f\n"
+        (where / "Containerfile").write_text(f"{recipe}RUN exit 7\n")
+        assert finished(stranger, ce, "build", "-t", "mine:1", str(where)).returncode == 1
+        (where / "Containerfile").write_text(f"{recipe}RUN echo two > /g\n")
+        done = finished(stranger, ce, "build", "-t", "mine:1", str(where))
+        assert done.returncode == 0, done.stderr
+        _before, _line, after = done.stderr.partition("RUN echo one > /f\n")
+        assert "Using cache" in after.split("STEP", 1)[0], (start, done.stderr)
+    assert "the former mine:1 (" in done.stderr
+    assert ") stays in the store until ce gc removes it\n" in done.stderr
+    assert "downloading" not in done.stderr
+    forget_podman(stranger)
+
+
 @pytest.mark.parametrize("temporary", ["My_Files_", "", "relative"])
 def test_a_build_begins_with_an_image_whatever_the_temporary_directory_is_called(
     stranger: Engine, temporary: str

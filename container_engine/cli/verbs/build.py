@@ -7,6 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.build_inputs import read, recipe_of, refuse_missing
 from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.cli.printing import messages, output
@@ -21,6 +22,7 @@ from container_engine.images.reference import (
     canonical_name,
     local_name,
 )
+from container_engine.images.store.inventory import items
 from container_engine.submit.environment import load_effective
 from container_engine.submit.mistaken_names import image_named, is_environment
 from container_engine.submit.site import site_config
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.building.build import Recipe
     from container_engine.images.building.containerfile_lines import From
-    from container_engine.images.store.store import Stores
+    from container_engine.images.store.store import Known, Stores
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
 
@@ -116,9 +118,20 @@ def _image(
         )
         path = source.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
     if not arguments.quiet:
-        for line in effects(read(recipe.containerfile), arguments.target):
+        left = left_behind(known, places, image.name)
+        for line in (*left, *effects(read(recipe.containerfile), arguments.target)):
             messages.say_progress(line)
     return path
+
+
+def left_behind(before: Known | None, places: Stores, name: str) -> list[str]:
+    """Return, in words, that the image that had this name stays in the user's store."""
+    if before is None or not before.is_own or places.own is None:
+        return []
+    item = next((one for one in items(places.own.root) if one.path == before.path), None)
+    if item is None or item.names:
+        return []
+    return [f"the former {name} ({size_text(item.size)}) stays in the store until ce gc removes it"]
 
 
 def effects(containerfile: str, target: str) -> list[str]:

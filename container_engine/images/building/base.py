@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _OCI = "application/vnd.oci.image"
+_FORM = 2  # of the layout: one that is in a build's storage in an older form is not used again
 
 
 class Base(NamedTuple):
@@ -42,7 +43,8 @@ class Base(NamedTuple):
 
         It also depends on the owner, who may have recorded the digest of somebody else's file.
         """
-        content = hashlib.sha256(f"{self.digest} {self.owner} ".encode() + self.configuration)
+        parts = f"{_FORM} {self.digest} {self.owner} "
+        content = hashlib.sha256(parts.encode() + self.configuration)
         return f"localhost/ce-base:{content.hexdigest()[:32]}"
 
 
@@ -55,7 +57,8 @@ def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: flo
         "os": "linux",
         **json.loads(base.configuration),
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
-        "history": [{"created_by": "container-engine"}],  # Podman wants one entry per layer
+        # one entry per layer; Podman reuses no step upon an entry without a time
+        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "container-engine"}],
     }
     manifest = {
         "schemaVersion": 2,

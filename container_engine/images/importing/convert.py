@@ -74,8 +74,9 @@ class Maker(NamedTuple):
                 )
                 check_platform(image, fetched.config, arch)
                 return fetched
+        doing = "downloading" if isinstance(image, RegistryImage) else "copying"
         fetched = self.skopeo.copy(
-            image, remote, place.work, place.layers, lambda done: far("downloading", done)
+            image, remote, place.work, place.layers, lambda done: far(doing, done)
         )
         check_platform(image, fetched.config, arch)
         contents = _contents(image, fetched.config, len(fetched.layers))
