@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from container_engine.base.errors import UserError
 from container_engine.edf.file import read_file
@@ -22,7 +21,8 @@ MAX_LEVELS = 10
 MAX_FILES = 100
 
 
-class _Merged(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Merged:
     """A file with all its bases; `chain` is the longest chain of files that begins with it."""
 
     layer: Layer

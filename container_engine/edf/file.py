@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from container_engine.base.toml_positions import TooDeepError, find_positions
 from container_engine.edf.expand import Scope
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from container_engine.edf.layer import Base, Item
 
 
-class Setting(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Setting:
     """The context for reading a file: environment and directory of the caller, and the hooks.
 
     `env` is only asked for single names, never iterated, so that the caller can record which
@@ -40,7 +40,8 @@ class Setting(Struct, frozen=True):
     hooks: HookRules = ()
 
 
-class EdfFile(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class EdfFile:
     """The content of one file without its bases; `written` has its values before expansion."""
 
     path: str

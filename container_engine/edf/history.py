@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from container_engine.base.deferred_operators import WORD, replacement_kind
 from container_engine.base.secrecy import HIDDEN
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     Value = bool | Text
 
 
-class Assignment(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Assignment:
     """One place that sets a value: the value there, and the string as it was written.
 
     The value of a mount is its shortest spelling. `written` is None for true and false.
@@ -39,7 +39,8 @@ class Assignment(Struct, frozen=True):
     written: str | None
 
 
-class History(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class History:
     """One effective value under its name for users (`mounts[1]`, `env.PATH`).
 
     `effective` is the place whose value is used. `others` are the overridden places, the next in

@@ -6,9 +6,8 @@ The rules are data of the hook catalog; the caller that loads an EDF passes them
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-from msgspec import Struct
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 
@@ -20,7 +19,8 @@ _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "-----BEGIN")
 _MAX_VALUE = 1000
 
 
-class ValueRule(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ValueRule:
     """A rule for values: of `kind`, one of KINDS, and in `values` unless that is empty."""
 
     kind: str = "string"
@@ -29,7 +29,8 @@ class ValueRule(Struct, frozen=True):
     maximum: int | None = None
 
 
-class HookRule(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HookRule:
     """The annotations of a hook, below `prefix`; the annotation `switch` enables it.
 
     `sites` are the names of settings that only the site may set.
@@ -38,7 +39,7 @@ class HookRule(Struct, frozen=True):
     name: str
     prefix: str
     switch: str
-    parameters: Mapping[str, ValueRule] = {}
+    parameters: Mapping[str, ValueRule] = field(default_factory=dict)
     sites: frozenset[str] = frozenset()
 
     def names(self) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from container_engine.edf.deferred_text import Text
@@ -16,14 +15,16 @@ T = TypeVar("T")
 Item = tuple["str", "Text"]
 
 
-class Sourced(Struct, Generic[T], frozen=True):
+@dataclass(frozen=True, slots=True)
+class Sourced(Generic[T]):
     """A single value and where it was written."""
 
     value: T
     origin: Origin
 
 
-class Base(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Base:
     """An entry of `base_environment`; `key` is how a message names it."""
 
     name: str
@@ -31,7 +32,8 @@ class Base(Struct, frozen=True):
     key: str
 
 
-class Layer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Layer:
     """The values of one file, or of several after a merge; None and empty mean not set.
 
     The mappings keep the order of writing. `mounts` has one entry per destination. `above` are the
@@ -43,11 +45,11 @@ class Layer(Struct, frozen=True):
     workdir: Sourced[Text] | None = None
     writable: Sourced[bool] | None = None
     entrypoint: Sourced[bool] | None = None
-    mounts: dict[Text, Mount] = {}
-    devices: dict[Text, Device] = {}
-    env: dict[str, EnvEntry] = {}
-    annotations: dict[str, Annotation] = {}
-    startup: dict[Text, Origin] = {}
+    mounts: dict[Text, Mount] = field(default_factory=dict)
+    devices: dict[Text, Device] = field(default_factory=dict)
+    env: dict[str, EnvEntry] = field(default_factory=dict)
+    annotations: dict[str, Annotation] = field(default_factory=dict)
+    startup: dict[Text, Origin] = field(default_factory=dict)
 
 
 def image_item(number: object) -> str:

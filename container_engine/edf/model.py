@@ -7,9 +7,10 @@ them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import field
 
 from container_engine.base.model import Model, about
 from container_engine.edf.deferred_text import Text
@@ -92,7 +93,8 @@ class Device(Model, kw_only=False):
     origin: Annotated[Origin, about(_FROM)] = field(name="from")
 
 
-class EnvEntry(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class EnvEntry:
     """One variable for the container; the value "" unsets it, whatever its source."""
 
     name: str
@@ -100,7 +102,8 @@ class EnvEntry(Struct, frozen=True):
     origin: Origin
 
 
-class Annotation(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Annotation:
     """One annotation under its flat, dotted key."""
 
     key: str
@@ -108,7 +111,8 @@ class Annotation(Struct, frozen=True):
     origin: Origin
 
 
-class Edf(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Edf:
     """The content of the user's files that a launch needs.
 
     `name` is the name that the user gave; `files` are absolute, in the order of evaluation, the
@@ -165,7 +169,8 @@ class Edf(Struct, frozen=True):
         return self.image_origin or self.place
 
 
-class Problem(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Problem:
     """An error or warning about an EDF, in one line. `line` is 0 and `key` "" if there is none.
 
     `excerpt` is the text of the line with a caret below it, for syntax errors. `see` is a code of
@@ -186,7 +191,8 @@ class Problem(Struct, frozen=True):
         return ": ".join(part for part in (where, self.key, self.message) if part)
 
 
-class Loaded(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Loaded:
     """The result of a load: an EDF unless a problem is an error.
 
     `probed` are all paths examined, existing or not, in the order of first access.

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
@@ -74,7 +72,8 @@ class _Unmount(NamedTuple):
         return cls(_inside(target), origin, "nofail" in flags.split("+"))
 
 
-class Overlay(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Overlay:
     """The part of an environment that options add.
 
     `unmounted` are the mounts of the environment that the options remove; `home` is the option
@@ -82,12 +81,12 @@ class Overlay(Struct, frozen=True):
     environment.
     """
 
-    layer: Layer = Layer()
+    layer: Layer = field(default_factory=Layer)
     unmounted: tuple[_Unmount, ...] = ()
     home: Given | None = None
     problems: tuple[Problem, ...] = ()
     given: tuple[Given, ...] = ()
-    env: Mapping[str, str] = {}
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 NO_OPTIONS = Overlay()

@@ -5,9 +5,8 @@ The parser's own message names what it expected next, seldom the author's mistak
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from container_engine.edf.document import KEYS
 from container_engine.edf.placeholders import find_placeholder
@@ -34,7 +33,8 @@ _BLANKS = tuple("\u00a0\u2002\u2003\u2007\u2009\u200b\u202f\u3000\ufeff")
 Advice = tuple[str, str | None]
 
 
-class Place(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Place:
     """The place where the parser stopped: `number` and `column` count from 1.
 
     `previous` is the last character of code before it; `before_it` are the positions in the text

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec.structs import replace
 
 from container_engine.base.errors import UserError
 from container_engine.base.validation_text import Fault

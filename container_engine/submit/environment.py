@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec.structs import replace
 
 from container_engine import __version__
 from container_engine.base.errors import UserError

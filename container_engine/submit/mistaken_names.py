@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
@@ -141,7 +142,7 @@ def _of_options(arguments: argparse.Namespace, context: Context) -> str:
     env = tuple(_of_caller(entry) for entry in edf.env)
     home = context.env.get("HOME")
     mounts = tuple(
-        replace(mount, source=_variable("HOME")) if mount.source == home else mount
+        structs.replace(mount, source=_variable("HOME")) if mount.source == home else mount
         for mount in edf.mounts
     )
     image = edf.image or ""

@@ -255,7 +255,7 @@ def _with_image_hint(refused: RefusedError, name: str) -> RefusedError:
     is_similar = problem.hint and ":" not in name
     if problem.see != "environment-not-found" or is_similar or not _IMAGE.fullmatch(name):
         return refused
-    from msgspec.structs import replace
+    from dataclasses import replace
 
     hint = f"ce list shows the environments; for the image: ce run --image {name} -- COMMAND"
     if _JOB.fullmatch(name):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec.structs import asdict, replace
 
 from container_engine.cli.command_line.container_options import (
     add_container_options,

@@ -1,8 +1,8 @@
 """Effective EDFs and images for the tests of the plan builder."""
 
 from collections.abc import Mapping
-
-from msgspec.structs import replace
+from dataclasses import replace
+from typing import Any
 
 from container_engine.catalog.load import Hook
 from container_engine.edf.deferred_text import Operator, Variable
@@ -20,7 +20,7 @@ HERE = Origin("/e.toml", 3)
 PLAIN = Image(path="/i.sqsh", name="/i.sqsh", env={"PATH": "/bin"}, source="/i.sqsh.json")
 
 
-def edf(**values: object) -> Edf:
+def edf(**values: Any) -> Edf:  # noqa: ANN401  # of any key
     smallest = Edf("e", ("/e.toml",), image="/i.sqsh", image_origin=Origin("/e.toml", 1))
     return replace(smallest, **values)
 
