@@ -61,10 +61,11 @@ def main(suite: Path, names: Sequence[str]) -> int:
     if not files:
         raise SystemExit(f"{suite}: no tests/*.bats: PYXIS_SUITE is a checkout of NVIDIA/pyxis")
     layout = from_environment(os.environ)
-    place = made()
+    # first: it makes the user to whom the images belong
     done = sandbox("up", "-n", "1")
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
+    place = made()
     cluster = Cluster(layout.dir, 1, layout.cache)
     outcomes: dict[str, list[Outcome]] = {}
     with (
