@@ -281,7 +281,7 @@ check-packages: ## build and install the packages in clean systems of Debian 12 
 
 ##@ Longer than CI
 fuzz: $(VENV)/.dev ## random input, for longer than the unit tests do
-	@$(PYTEST) tests/fuzz
+	@CE_FUZZ_EXAMPLES=20000 $(PYTEST) tests/unit/edf/test_fuzz.py
 	@sandbox/packages clang libclang-rt-dev
 	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=$(or $(FUZZ_SECONDS),300)
 

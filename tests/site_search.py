@@ -9,7 +9,7 @@ sections, and sections that have more of the words; pages of the project weigh l
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -50,11 +50,12 @@ class Section(NamedTuple):
 class Index:
     def __init__(self, pages: Mapping[str, str]) -> None:
         self._sections = [part for page, text in pages.items() for part in sections(page, text)]
-        # for each word, how many titles and texts of sections have it
-        self._found: Counter[str] = Counter()
-        for section in self._sections:
-            self._found.update(section.title.keys())
-            self._found.update(section.text.keys())
+        # for each word, the titles and texts that have it: (section, boost, how often)
+        self._found: dict[str, list[tuple[int, float, int]]] = defaultdict(list)
+        for number, section in enumerate(self._sections):
+            for field, boost in ((section.title, _TITLE_BOOST), (section.text, 1.0)):
+                for word, count in field.items():
+                    self._found[word].append((number, boost, count))
 
     def search(self, query: str) -> list[str]:
         """Return the pages that have any of the words, the best first."""
@@ -62,27 +63,25 @@ class Index:
         asked = [word for word in words if word not in _STOP_WORDS] or words
         begun = " ".join(_ENDING.sub(r"\1", word) for word in asked)
         wanted = [word for word in _SEPARATOR.split(begun) if word]
+        scores: dict[int, float] = defaultdict(float)
+        met: dict[int, set[str]] = defaultdict(set)
+        for term in wanted:
+            for word in (word for word in self._found if word.startswith(term)):
+                for number, boost, count in self._found[word]:
+                    often = (_K1 + 1) * count / (_K1 + count)
+                    scores[number] += boost * self._rarity(word) * often
+                    met[number].add(term)
         best: dict[str, float] = {}
-        for section in self._sections:
-            score = weight(section.page) * self._score(section, wanted)
-            if score > best.get(section.page, 0.0):
-                best[section.page] = score
+        for number, score in scores.items():
+            section = self._sections[number]
+            asked_for = met[number] | {term for term in wanted if term not in _STOP_WORDS}
+            bonus = section.is_article + len(met[number]) / len(asked_for)
+            whole = weight(section.page) * score * (1 + bonus**2)
+            best[section.page] = max(whole, best.get(section.page, 0.0))
         return sorted(best, key=lambda page: -best[page])
 
-    def _score(self, section: Section, wanted: list[str]) -> float:
-        score, met = 0.0, set()
-        for field, boost in ((section.title, _TITLE_BOOST), (section.text, 1.0)):
-            for word, count in field.items():
-                begun = [term for term in wanted if word.startswith(term)]
-                met.update(begun)
-                weight = (_K1 + 1) * count / (_K1 + count)
-                score += len(begun) * boost * self._rarity(word) * weight
-        asked = met | {term for term in wanted if term not in _STOP_WORDS}
-        bonus = section.is_article + (len(met) / len(asked) if asked else 0.0)
-        return score * (1 + bonus**2)
-
     def _rarity(self, word: str) -> float:
-        number, found = len(self._sections), self._found[word]
+        number, found = len(self._sections), len(self._found[word])
         return math.log(1 + abs((number - found + 0.5) / (found + 0.5)))
 
 

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -92,16 +93,22 @@ def room(module: str, of: str = "container_engine") -> str | None:
     return inside.partition(".")[0] if inside != module else None
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             assert node.module is not None
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def name_of(path: Path) -> str:
@@ -109,20 +116,24 @@ def name_of(path: Path) -> str:
 
 
 def docstring(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return ast.get_docstring(parsed(path)) or ""
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_go_one_way_only(path: Path) -> None:
+def test_imports_go_one_way_only() -> None:
     """Between the rooms of the engine, and between those of the room that has the module."""
-    for package, levels in LEVELS.items():
-        own = room(name_of(path), package)
-        if own is None or own in {"__init__", "__main__"}:
-            continue
-        assert own in levels, f"{own} has no place among the ROOMS of {package}"
-        for target in filter(None, (room(name, package) for name in imports(path))):
-            if target in levels and target != own:
-                assert levels[target] > levels[own], f"{name_of(path)} imports from {target}"
+    placed = [
+        (path, own, levels, package)
+        for path in MODULES
+        for package, levels in LEVELS.items()
+        if (own := room(name_of(path), package)) not in {None, "__init__", "__main__"}
+    ]
+    assert [f"{own} of {package}" for _, own, levels, package in placed if own not in levels] == []
+    assert [
+        f"{name_of(path)} imports from {target}"
+        for path, own, levels, package in placed
+        for target in {room(name, package) for name in imports(path)} - {own}
+        if target in levels and levels[target] <= levels[own]
+    ] == []
 
 
 @pytest.mark.parametrize("package", ROOMS)
@@ -152,10 +163,14 @@ def test_a_verb_uses_no_other_verb_unless_it_is_a_form_of_it() -> None:
     }
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if "Pure." in docstring(p)], ids=name_of)
-def test_a_module_that_says_it_is_pure_imports_nothing_else(path: Path) -> None:
-    touched = {name.partition(".")[0] for name in imports(path) - {"os.path"}}
-    assert not touched & IMPURE
+def test_a_module_that_says_it_is_pure_imports_nothing_else() -> None:
+    pure = [path for path in MODULES if "Pure." in docstring(path)]
+    assert [
+        f"{name_of(path)} imports {name}"
+        for path in pure
+        for name in imports(path) - {"os.path"}
+        if name.partition(".")[0] in IMPURE
+    ] == []
 
 
 def test_imports_make_no_circle() -> None:
@@ -176,10 +191,9 @@ def owner(name: str, known: Mapping[str, Path]) -> str | None:
 def test_no_program_imports_the_types_of_the_plan() -> None:
     """They cost a launch several milliseconds; only the type checker reads them."""
     for path in MODULES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         at_run_time = [
             node
-            for node in tree.body
+            for node in parsed(path).body
             if isinstance(node, ast.ImportFrom) and str(node.module).endswith("plan_types")
         ]
         assert not at_run_time, path

@@ -8,9 +8,8 @@ import pytest
 from tests.unit.catalog.sites import SMALLEST, Site
 
 
-@pytest.mark.parametrize("mode", [0o666, 0o664, 0o646])
-def test_a_file_that_others_may_write_is_refused(site: Site, mode: int) -> None:
-    site.hook("h").chmod(mode)
+def test_a_file_that_others_may_write_is_refused(site: Site) -> None:
+    site.hook("h").chmod(0o664)
     assert site.faults() == ["h/hook.toml: others than its owner may write it"]
 
 

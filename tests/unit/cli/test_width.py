@@ -60,7 +60,7 @@ def home(installed: Installed) -> Installed:
     return installed
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize(
     "words",
     [
