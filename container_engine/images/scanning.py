@@ -10,10 +10,9 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.base import process
+from container_engine.base import process, records
 from container_engine.base.errors import SiteError
 from container_engine.base.files import publish
-from container_engine.base.model import Excerpt, MisfitError
 from container_engine.base.ownership import fault
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.files_beside import content
@@ -38,7 +37,7 @@ class Subject(NamedTuple):
     path: str
 
 
-class Verdict(Excerpt):
+class Verdict(NamedTuple):
     """The result of a scan.
 
     `status` is the scanner's exit code, 0 for a good image, or None if it did not finish. `program`
@@ -79,8 +78,8 @@ class Scanner(NamedTuple):
             with open(self._place(subject), "rb", buffering=0) as file:
                 # another user's verdict in a cache that others may write is not trusted
                 is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
-                found = Verdict.of_json(content(file))
-        except (OSError, MisfitError):
+                found = records.from_json(Verdict, content(file))
+        except (OSError, ValueError):
             return None
         policy = self.rules.policy
         is_young = found.when - CLOCKS_S < now < found.when + policy.scanner_max_age_s
@@ -94,7 +93,7 @@ class Scanner(NamedTuple):
         verdict = Verdict(program=policy.scanner, when=time.time(), status=status, report=report)
         if status is not None:
             with contextlib.suppress(OSError):  # without the cache the next launch scans again
-                publish(self._place(subject), verdict.as_json())
+                publish(self._place(subject), records.to_json(verdict))
         return verdict
 
     def _run(self, subject: Subject) -> tuple[int | None, str]:

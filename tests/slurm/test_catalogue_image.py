@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.records import to_json
 from container_engine.images.store.lease import Holder
 from container_engine.images.store.store import Store, architecture
 from tests.integration.registry import Registry, serving
@@ -345,7 +346,7 @@ def test_an_import_of_somebody_else_that_does_not_end(
     lock = Path(Store(str(store), architecture()).lock(registry.image(pushed)))
     lock.parent.mkdir(parents=True)
     holder = Holder(token="t", user="ann", host="login2", machine="other", pid=7)
-    lock.write_text(holder.as_json().decode())
+    lock.write_text(to_json(holder).decode())
     for path in (store, lock.parent):
         path.chmod(0o777)
     block = ErrorBlock(

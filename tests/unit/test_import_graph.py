@@ -28,7 +28,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.base": (
         ("slurm",),
-        ("process", "schemas", "toml_positions"),
+        ("process", "records", "schemas", "toml_positions"),
         ("model",),
         ("validation_text",),
         ("shortage",),

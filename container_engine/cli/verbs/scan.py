@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         verdict = scanner.scan(asked)
     if arguments.json:
         good = verdict.is_good
-        output.document({**asked._asdict(), "good": good, **verdict.as_dict()})
+        output.document({**asked._asdict(), "good": good, **verdict._asdict()})
     else:
         output.text(verdict.report)
         output.line(f"{asked.name}: {_judgement(verdict, wanted.policy.scanner_verdict)}")

@@ -254,7 +254,7 @@ class Importer:
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
         """Return the result of an earlier look-up, and record that this one failed."""
         ref = found.ref
-        own.remember(image, ref.digest, ref.checked, time.time(), ref.judged, ref.index)
+        own.remember(image, ref.digest, ref.checked, time.time(), ref.judged, ref.index_text)
         notice = _could_not_ask(image, ref, error.about(image.name))
         not_after = time.time() + _RETRY_S
         return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))

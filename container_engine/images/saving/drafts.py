@@ -8,6 +8,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
+from container_engine.base import records
 from container_engine.base.files import now_at, publish
 from container_engine.base.private_files import is_own
 from container_engine.base.remove_tree import remove_tree
@@ -30,7 +31,7 @@ def directory(parent: str, limit_s: float) -> Iterator[str]:
     """
     _sweep(parent, 2 * limit_s)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:
-        publish(os.path.join(work, _OWNER), lease.this_process("").as_json())
+        publish(os.path.join(work, _OWNER), records.to_json(lease.this_process("")))
         yield work
 
 

@@ -17,11 +17,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
+from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import files_of, is_older, now_at
-from container_engine.base.model import Excerpt, MisfitError
 from container_engine.base.process import reason
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ class Pace(NamedTuple):
 PACE = Pace()
 
 
-class Holder(Excerpt):
+class Holder(NamedTuple):
     """The content of a lock file. `machine` identifies a host, its boot and a PID namespace."""
 
     token: str
@@ -117,8 +115,8 @@ def read(path: str) -> Holder | None:
     except FileNotFoundError:
         return None
     try:
-        return Holder.of_json(text)
-    except MisfitError:
+        return records.from_json(Holder, text)
+    except ValueError:
         return Holder(token=f"damaged {status.st_ino} {status.st_mtime_ns}")
 
 
@@ -245,8 +243,8 @@ class Lease:
                 self._write(beat)
 
     def _write(self, beat: int) -> None:
-        now = replace(self.holder, beat=beat, progress=self.progress[:_MAX_PROGRESS])
-        os.pwrite(self._fd, now.as_json()[:_SIZE].ljust(_SIZE), 0)
+        now = self.holder._replace(beat=beat, progress=self.progress[:_MAX_PROGRESS])
+        os.pwrite(self._fd, records.to_json(now)[:_SIZE].ljust(_SIZE), 0)
         os.fsync(self._fd)
 
 

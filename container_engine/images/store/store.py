@@ -13,19 +13,17 @@ A file that has its final name is complete.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Meta
-from msgspec.structs import replace
-
+from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
-from container_engine.base.model import END, Excerpt, MisfitError
 from container_engine.images import files_beside
-from container_engine.images.reference import architecture_named
+from container_engine.images.reference import DIGEST, architecture_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,22 +50,22 @@ damage. All of it can be imported again.
 """
 
 
-class Ref(Excerpt):
+class Ref(NamedTuple):
     """The digest that a name resolved to at the time `checked`, in seconds since 1970.
 
     `tried` is the time of a later look-up that failed. Both are by the clock of the host that wrote
     them. `origin` is the local source imported under this name, "" for a registry; if it is set, no
     registry is asked. `judged` is the hash of the site's signature policy that has accepted this
-    name, "" for none. `index` is the text of the index that led to the image, "" for none.
+    name, "" for none. `index_text` is the text of the index that led to the image, "" for none.
     """
 
     name: str
-    digest: Annotated[str, Meta(pattern=rf"^sha256:[0-9a-f]{{64}}{END}")]
+    digest: str
     checked: float
     tried: float = 0
     origin: str = ""
     judged: str = ""
-    index: str = ""
+    index_text: str = ""
 
     def is_of(self, image: Imported) -> bool:
         """Check whether the ref says this name, whatever its file is called.
@@ -77,16 +75,8 @@ class Ref(Excerpt):
         if self.name != image.canonical:
             return False
         return image.digest in {None, self.digest} or _leads_to(
-            self.index, image.digest, self.digest
+            self.index_text, image.digest, self.digest
         )
-
-
-class _Listed(Excerpt):
-    digest: str = ""
-
-
-class _Index(Excerpt):
-    manifests: tuple[_Listed, ...] = ()
 
 
 def _leads_to(index: str, named: str | None, digest: str) -> bool:
@@ -97,8 +87,8 @@ def _leads_to(index: str, named: str | None, digest: str) -> bool:
     if not text or f"sha256:{hashlib.sha256(text).hexdigest()}" != named:
         return False
     try:
-        return digest in {one.digest for one in _Index.of_json(text).manifests}
-    except MisfitError:
+        return any(one["digest"] == digest for one in json.loads(text)["manifests"])
+    except (ValueError, LookupError, TypeError):
         return False
 
 
@@ -169,9 +159,9 @@ class Store(NamedTuple):
             tried=tried,
             origin=image.origin,
             judged=judged,
-            index=index,
+            index_text=index,
         )
-        publish(self.ref(image), ref.as_json() + b"\n")
+        publish(self.ref(image), records.to_json(ref) + b"\n")
 
     def explain(self) -> None:
         """Write the README for users who find the directory, unless it exists. Raise OSError."""
@@ -205,12 +195,14 @@ def read_ref(path: str) -> Ref | None:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         with open(os.open(path, flags), "rb", buffering=0) as file:
             files_beside.check_stored(path, os.fstat(file.fileno()))
-            ref = Ref.of_json(files_beside.content(file))
-    except (OSError, MisfitError):
+            ref = records.from_json(Ref, files_beside.content(file))
+    except (OSError, ValueError):
+        return None
+    if not DIGEST.fullmatch(ref.digest):
         return None
     latest = time.time() + CLOCKS_S
-    future = {name: 0 for name in ("checked", "tried") if getattr(ref, name) > latest}
-    return replace(ref, **future)
+    checked, tried = (0 if when > latest else when for when in (ref.checked, ref.tried))
+    return ref._replace(checked=checked, tried=tried)
 
 
 class Known(NamedTuple):

@@ -14,11 +14,10 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.files import now_at, publish
 from container_engine.base.process import reason
+from container_engine.base.records import to_json
 from container_engine.images.store import lease
 from container_engine.images.store.store import Store
 
@@ -61,8 +60,8 @@ class VoidStore:
             message = "EDF_IMAGESTORE=void: the process that asked for this image has ended"
             raise UserError(message, see="store-none")
         self.root = tempfile.mkdtemp(prefix=_PREFIX, dir=self._place)
-        owner = replace(lease.this_process(""), pid=self._pid, start=start)
-        publish(os.path.join(self.root, _OWNER), owner.as_json())
+        owner = lease.this_process("")._replace(pid=self._pid, start=start)
+        publish(os.path.join(self.root, _OWNER), to_json(owner))
         name = os.path.basename(self.root).removeprefix(_PREFIX)
         directory = records(self._env)
         with contextlib.suppress(OSError):  # the link only helps a later cleanup

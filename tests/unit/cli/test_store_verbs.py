@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from msgspec.structs import replace
 
+from container_engine.base.records import to_json
 from container_engine.cli.main import main
 from container_engine.images.store import lease, publish
 from tests.unit import squashfs
@@ -172,8 +172,8 @@ def test_layers_go_on_demand_unless_an_import_may_read_them(owner: Owner) -> Non
         "layers of the last week are kept: an import is running\n"
         f"nothing to remove in {owner.store}\n"
     )
-    dead = replace(lease.this_process("me"), start="another")
-    (owner.store / "locks/x").write_text(dead.as_json().decode())  # its process was killed
+    dead = lease.this_process("me")._replace(start="another")
+    (owner.store / "locks/x").write_text(to_json(dead).decode())  # its process was killed
     assert owner.ce("gc", "--layers") == (
         "2 compressed layers (2.0 KiB): only save later imports a download\n2.0 KiB freed\n"
     )

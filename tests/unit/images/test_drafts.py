@@ -17,7 +17,7 @@ def left(place: Path, name: str = "", **owner: object) -> Path:
     path = place / f".ce-save-{name or 'left'}"
     path.mkdir(mode=0o700)
     (path / "image").write_text("half an image")
-    known = lease.this_process("").as_dict() | owner
+    known = lease.this_process("")._asdict() | owner
     (path / "owner").write_text(json.dumps(known))
     return path
 

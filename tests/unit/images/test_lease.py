@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from container_engine.base.errors import UserError
+from container_engine.base.records import to_json
 from container_engine.images.store.lease import (
     Holder,
     Lease,
@@ -75,11 +76,11 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "locks/x"
 
 
-def foreign(lock: Path, **changed: object) -> Holder:
+def foreign(lock: Path, **changed: Any) -> Holder:  # noqa: ANN401  # of any field
     """Return a lock of a process on another host."""
     lock.parent.mkdir(exist_ok=True)
-    found = replace(this_process("bob"), **{"machine": "another", "host": "nid2", **changed})
-    lock.write_text(found.as_json().decode())
+    found = this_process("bob")._replace(**{"machine": "another", "host": "nid2", **changed})
+    lock.write_text(to_json(found).decode())
     return found
 
 
@@ -209,7 +210,7 @@ def test_a_holder_elsewhere_that_shows_life_is_waited_for(lock: Path) -> None:
         while not ended.wait(0.02):
             beat += 1
             draft = lock.with_suffix(".draft")
-            draft.write_text(replace(alive, beat=beat).as_json().decode())
+            draft.write_text(to_json(alive._replace(beat=beat)).decode())
             draft.replace(lock)
 
     alive = foreign(lock)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import SiteError
+from container_engine.base.records import from_json
 from container_engine.images.policy import Rules
 from container_engine.images.scanning import Scanner, Subject, Verdict
 from container_engine.site import Policy
@@ -40,7 +41,7 @@ def test_a_verdict_is_remembered(scanner: Scanner, subject: Subject) -> None:
 def test_a_verdict_that_another_user_wrote_is_ignored(scanner: Scanner, subject: Subject) -> None:
     said = scanner.scan(subject)
     (file,) = Path(scanner.directory).iterdir()
-    assert Verdict.of_json(file.read_bytes()) == said
+    assert from_json(Verdict, file.read_bytes()) == said
     os.chown(file, OTHER, OTHER)
     assert scanner.recall(subject, said.when + 1) is None
 

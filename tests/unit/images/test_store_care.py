@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from container_engine.base.errors import UserError
+from container_engine.base.records import to_json
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
@@ -123,10 +123,10 @@ def test_every_damage_is_found_and_repaired(store: Store) -> None:
     for name in ("images/sha256-1-amd64.sqsh.json", "images/draft.host.1", "refs/draft.host.1"):
         (root / name).touch()
         os.utime(root / name, old)
-    dead = replace(lease.this_process("ann"), pid=1, start="another")
-    (root / "locks/a").write_text(dead.as_json().decode())
-    far = replace(dead, machine="another", host="far")
-    (root / "locks/b").write_text(far.as_json().decode())
+    dead = lease.this_process("ann")._replace(pid=1, start="another")
+    (root / "locks/a").write_text(to_json(dead).decode())
+    far = dead._replace(machine="another", host="far")
+    (root / "locks/b").write_text(to_json(far).decode())
     os.utime(root / "locks/b", old)
     gone = next(str(path.relative_to(root)) for path in root.glob("refs/*gone*"))
     expected |= {
@@ -228,15 +228,15 @@ def test_a_host_whose_clock_is_ahead_takes_nothing_for_old(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blob, lock = Path(f"{store.blobs}/sha256/aa"), Path(f"{store.root}/locks/a")
-    other = replace(lease.this_process("ann"), machine="another")
+    other = lease.this_process("ann")._replace(machine="another")
     record = tmp_path / ".local/state/container-engine/void/1-x"
     void = tmp_path / ".ce-void-x"
-    for path, text in ((blob, ""), (lock, other.as_json().decode())):
+    for path, text in ((blob, ""), (lock, to_json(other).decode())):
         path.parent.mkdir(parents=True)
         path.write_text(text)
     for directory in (record.parent, void):
         directory.mkdir(parents=True)
-    (void / "owner").write_text(other.as_json().decode())
+    (void / "owner").write_text(to_json(other).decode())
     record.symlink_to(void)
     day, now = 86400, time.time()
     monkeypatch.setattr(time, "time", lambda: now + 10 * day)
