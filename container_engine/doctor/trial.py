@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -36,7 +37,9 @@ def start(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> Finding:
         try:
             _make_image(directory, image, env)
         except CeError as error:
-            return warning(_CHECK, f"not tried: {error}", "install squashfs-tools")
+            is_there = shutil.which("mksquashfs", path=env.get("PATH")) is not None
+            why = str(error) if is_there else "mksquashfs is missing"
+            return warning(_CHECK, f"not tried: {why}", "install squashfs-tools")
         own = {**env, "XDG_CACHE_HOME": directory}
         found = (_run(ce, directory, path, own) for path in (image, *_smallest(stores)))
         admitted = next((finding for finding in found if finding is not None), None)

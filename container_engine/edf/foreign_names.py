@@ -69,3 +69,6 @@ INSTEAD: dict[str, str] = {
 
 # How other tools spell the flags of a mount.
 FOREIGN_FLAGS: dict[str, str] = {"r": "ro", "read-only": "ro", "readonly": "ro", "w": "rw"}
+
+WINDOWS = "a path of Windows"
+WINDOWS_HINT = "the source is a path on the cluster, for example ${HOME}/data"

@@ -11,7 +11,8 @@ from container_engine.base.errors import UserError
 from container_engine.base.mount_target import excess, is_reserved
 from container_engine.edf.deferred_text import Text, Variable, join
 from container_engine.edf.expand import escape, shown, spell
-from container_engine.edf.foreign_names import FOREIGN_FLAGS
+from container_engine.edf.foreign_names import FOREIGN_FLAGS, WINDOWS, WINDOWS_HINT
+from container_engine.edf.image_text import SQUASHFS_SUFFIXES
 from container_engine.edf.model import Mount
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ _TMPFS_SETTINGS = {
     "huge": (r"never|always|within_size|advise", "huge=within_size"),
 }
 _EXCLUSIVE = (_ACCESS, _BINDS, _PROPAGATION)
+_OPTION = re.compile(r"(-v|-B|--volume|--bind|--mount)[ =]")
 _COLON_HINT = r"a colon inside a path is written '\:'"
 
 
 def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     """Return the mount that an expanded entry describes. Access no file. Raise UserError."""
     fields = _split(pieces)
+    _refuse_words_of_others(fields)
     _check_one(fields)
     if len(fields) > 3:
         raise UserError(
@@ -62,11 +65,34 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     return Mount("bind", source, target, _options(flags, FLAGS), origin)
 
 
+def _refuse_words_of_others(fields: Sequence[Text]) -> None:
+    """Refuse a path of Windows, and the option that other tools have before a mount."""
+    drive, rest = fields[0], fields[1] if len(fields) > 1 else ""
+    if isinstance(drive, str) and re.fullmatch("[A-Za-z]", drive) and str(rest)[:1] == "\\":
+        raise UserError(f"'{drive}:{escape(rest)}' is {WINDOWS}", WINDOWS_HINT)
+    first = drive if isinstance(drive, str) else drive[0]
+    if isinstance(first, str) and (found := _OPTION.match(first)):
+        raise UserError(f"'{found[1]}' is an option of another tool", f"leave out '{found[1]}'")
+
+
 def _check_one(fields: Sequence[Text]) -> None:
     """Refuse a list of mounts in one string, which other tools accept on their command line."""
     texts = [field for field in fields if isinstance(field, str)]
     if any(text.startswith("/") for text in texts[2:]) and any(",/" in text for text in texts):
         raise UserError("several mounts in one string", 'each is a string of its own: ["…", "…"]')
+
+
+def is_packed(mount: Mount) -> bool:
+    """Check whether a file with the name of a SquashFS image is mounted under another name."""
+    source, target = shown(mount.source), shown(mount.target)
+    is_plain = source.endswith(SQUASHFS_SUFFIXES) and not target.endswith(SQUASHFS_SUFFIXES)
+    return mount.kind == "bind" and is_plain
+
+
+def packed_as_file(mount: Mount) -> tuple[str, str]:
+    """Return the message and hint for a SquashFS file that is mounted as a plain file."""
+    hint = f"to see what is in it: {escape(mount.source)}:{escape(mount.target)}:sqsh"
+    return f"'{escape(mount.source)}' is a SquashFS file, mounted as a plain file", hint
 
 
 def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
@@ -198,6 +224,8 @@ def _options(
 def _unknown_flag(flag: str, allowed: Sequence[str]) -> UserError:
     if flag.startswith(("/", ".")):
         return UserError(f"'{flag}' is not a flag", _COLON_HINT)
+    if flag in ("z", "Z"):
+        return UserError(f"unknown flag '{flag}'", "it is for SELinux, in Docker: leave it out")
     meant = FOREIGN_FLAGS.get(flag.lower()) or nearest(flag, allowed)
     suggestion = did_you_mean(meant)
     return UserError(f"unknown flag '{flag}'{suggestion}", f"choose from {', '.join(allowed)}")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MARK = " (at "
 _WIDTH = 100
+_NO_QUOTE = 'Expected "\'"'
 
 
 def syntax_problem(path: str, text: str, error: tomllib.TOMLDecodeError) -> Problem:
@@ -39,7 +40,21 @@ def _words_and_place(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, in
     if len(numbers) != 2:
         last = text.rstrip().count("\n") + 1
         numbers = [last, len(text.rstrip().split("\n")[-1]) + 1]
+    if words == _NO_QUOTE:
+        numbers = _unclosed(text) or numbers
     return f"{words[:1].lower()}{words[1:]}", numbers[0], numbers[1]
+
+
+def _unclosed(text: str) -> list[int] | None:
+    """Return line and column of the end of the first line with a string in ' that is not closed.
+
+    The parser looks for the ' to the end of the file, and stops there.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        code = re.sub(r'"(?:\\.|[^"\\])*"|#.*', "", line.replace("'''", ""))
+        if code.count("'") % 2:
+            return [number, len(line.rstrip()) + 1]
+    return None
 
 
 def _place(text: str, number: int, column: int) -> Place:

@@ -5,10 +5,12 @@ The parser's own message names what it expected next, seldom the author's mistak
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from container_engine.edf.document import KEYS
+from container_engine.edf.foreign_names import WINDOWS, WINDOWS_HINT
 from container_engine.edf.placeholders import find_placeholder
 from container_engine.edf.problems import key_text
 
@@ -121,8 +123,10 @@ def _invisible(place: Place) -> Advice | None:
 
 
 def _backslash(place: Place) -> Advice | None:
-    # the parser stops up to two characters after the backslash
     around = place.line[max(0, place.column - 3) : place.column]
+    if re.search(r'"[A-Za-z]:\\', place.line):
+        return WINDOWS, WINDOWS_HINT
+    # the parser stops up to two characters after the backslash
     if "\\" in around and place.line.count('"', 0, place.column) % 2:
         return "a backslash begins an escape that TOML does not know", _SINGLE_BACKSLASH
     return None

@@ -11,7 +11,7 @@ from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import deferred_names, expand, pieces
 from container_engine.edf.layer import Base, Sourced, add_mount, image_item
 from container_engine.edf.model import Annotation, EnvEntry
-from container_engine.edf.mounts import parse_mount
+from container_engine.edf.mounts import is_packed, packed_as_file, parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
 from container_engine.edf.problems import key_text
 from container_engine.edf.tokens import ExpandError, names, scan
@@ -118,6 +118,8 @@ class Reader:
             else:
                 self._refuse_image_variables(path, mount.source)
                 self._refuse_image_variables(path, mount.target)
+                if is_packed(mount):
+                    self._report.warning(path, *packed_as_file(mount))
                 add_mount(result, mount, self._report.problems)
                 if result[mount.target] is mount:
                     self.written["mounts", mount.target] = written

@@ -77,13 +77,12 @@ FAULTS = {
     "image-not-named": Fault(
         "the environment has no image",
         YOU,
-        'add an image, or write image = "" to run on the host on purpose',
+        'add a line image = "NAME"; ce images lists the images of this host',
     ),
     "image-empty": Fault(
         "the image's name consists of variables that are all empty",
         YOU,
-        'set the variable; only image = "" itself runs on the host, not a value that expands to'
-        " nothing",
+        "set the variable, or write the image's name",
     ),
     "variable-undefined": Fault(
         "the environment file uses a variable that is not set",
@@ -175,8 +174,8 @@ FAULTS = {
     "registry-unreachable": Fault(
         "the registry could not be reached, or did not answer in time",
         EITHER,
-        "ce pull it on a host that reaches the registry, such as a login node; does this host need"
-        " a proxy?",
+        "this host cannot reach the registry: run ce pull IMAGE on a login node, or set"
+        " HTTPS_PROXY",
     ),
     "registry-limit": Fault(
         "the registry allows no more requests for now",

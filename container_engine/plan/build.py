@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from msgspec.structs import replace
 
+from container_engine.base.did_you_mean import did_you_mean
 from container_engine.edf.model import Origin
 from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
@@ -24,7 +25,7 @@ from container_engine.plan.overrides import SETTINGS, choose, read_name
 from container_engine.plan.site_entries import add
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import Device, Edf, Mount, Problem
@@ -41,10 +42,14 @@ class Built(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def missing_image(file: str) -> Problem:
-    """Return the error for an EDF none of whose files has `image`. `image = ""` is allowed."""
-    message = "missing, so this environment can only serve as a base of others"
-    hint = 'add an image, or write image = "" to run on the host on purpose'
+def missing_image(file: str, problems: Sequence[Problem] = ()) -> Problem:
+    """Return the error for an EDF none of whose files has `image`. `image = ""` is allowed.
+
+    `problems` are those of its files: one may be about a misspelt `image`.
+    """
+    message = "missing, so this environment can only serve as a base for others"
+    typo = next((one for one in problems if one.message.endswith(did_you_mean("image"))), None)
+    hint = f"correct line {typo.line} of {typo.file}" if typo else None
     return Origin(file, 0).error("image", message, hint, "image-not-named")
 
 

@@ -79,7 +79,7 @@ def load_to_launch(
     """Load as `load_effective` does, and add an error if no file or option names an image."""
     loaded, files, layers = _read_files_and_options(name, context, offer, words)
     lacks = files and _lacks_image(loaded, layers)
-    return _with(loaded, [missing_image(files[-1].path)]) if lacks else loaded
+    return _with(loaded, [missing_image(files[-1].path, loaded.problems)]) if lacks else loaded
 
 
 def image_alone(image: str) -> Edf:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from container_engine.node.container.checks import DEVICE, SOURCE, absence, unusable
+from container_engine.base.errors import LaunchError
+from container_engine.edf.image_text import SQUASHFS_SUFFIXES
+from container_engine.edf.mounts import packed_as_file
+from container_engine.node.container.checks import (
+    DEVICE,
+    SOURCE,
+    absence,
+    check_image,
+    unusable,
+)
 from container_engine.submit.known_image import unusable_image
 
 if TYPE_CHECKING:
@@ -25,6 +35,29 @@ def missing_files(edf: Edf, context: Context) -> list[Problem]:
             error = unusable(kind, path, reason)
             problems.append(origin.error(key, error.message, error.hint, error.see))
     return problems
+
+
+def packed_files(edf: Edf) -> list[Problem]:
+    """Return a warning for each mount of a SquashFS file as a plain one that its name hides."""
+    return [
+        mount.origin.warning("mounts", *packed_as_file(mount))
+        for mount in edf.mounts
+        if mount.kind == "bind"
+        and isinstance(mount.source, str)
+        and not mount.source.endswith(SQUASHFS_SUFFIXES)
+        and _is_squashfs(mount.source)
+    ]
+
+
+def _is_squashfs(path: str) -> bool:
+    """Check whether this host has such a file; False if it cannot be read."""
+    try:
+        if os.path.isfile(path):
+            check_image(path)
+            return True
+    except LaunchError:
+        pass
+    return False
 
 
 def _files(edf: Edf) -> Iterator[tuple[str, str, str, Origin]]:

@@ -58,8 +58,15 @@ def is_environment(text: str, context: Context, settings: SiteConfig) -> bool:
 def with_image_hint(
     problems: Sequence[Problem], name: str, context: Context, settings: SiteConfig
 ) -> tuple[Problem, ...]:
-    """Return the problems of an environment that was not found, with a hint if it is an image."""
+    """Return the problems of an environment that was not found, with a hint where it is.
+
+    It may be an image, or in a directory that is not searched.
+    """
     first, *others = problems
+    own = search_path({"HOME": context.env.get("HOME", "")})[0]
+    if context.env.get("EDF_PATH") and os.path.exists(os.path.join(own, f"{name}.toml")):
+        hint = f"'{name}' is in {own}, which EDF_PATH, set in your shell, leaves out"
+        return (replace(first, hint=hint), *others)
     is_beside = os.path.exists(os.path.join(context.cwd, f"{name}.toml"))
     if first.see != "environment-not-found" or is_beside:
         return tuple(problems)

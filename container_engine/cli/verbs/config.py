@@ -84,7 +84,7 @@ def _rows(config: Configuration, hidden: Secrecy) -> Iterator[tuple[str, object,
 
 def _toml(value: object) -> str:
     if value is None:
-        return "(none)"
+        return '""'
     if isinstance(value, float):
         return f"{value:g}"
     # strings, arrays of strings and booleans look alike in TOML and JSON

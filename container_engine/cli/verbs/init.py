@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -23,6 +24,7 @@ from container_engine.images import free_space
 from container_engine.submit.environment import load_effective
 from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError
+from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
     import argparse
@@ -118,19 +120,38 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     output.exact(os.fsencode(f"{path}\n"))
     sys.stdout.flush()
     name = path if is_path(arguments.name) else arguments.name
+    if not is_path(arguments.name) and (hidden := _hidden(name, context)):
+        messages.say(
+            message_text.of_warning(
+                f"'{name}' of the site ({hidden}) is hidden by this file; remove it to have that"
+                " one back"
+            )
+        )
+    name = shlex.quote(name)
     messages.say_progress(f"next: edit it, ce validate {name}, srun --environment={name} COMMAND")
     return 0
 
 
+def _word(name: str) -> str:
+    """Return the name as a shell takes it, between the quotes of a comment."""
+    return name if shlex.quote(name) == name else f'"{name}"'
+
+
+def _hidden(name: str, context: Context) -> str:
+    """Return the site's file of this name, "" if the site has none."""
+    site = (os.path.join(place, f"{name}.toml") for place in site_config(context).edf_path)
+    return next(filter(os.path.exists, site), "")
+
+
 def _text(arguments: argparse.Namespace, context: Context) -> str:
     if arguments.from_options:
-        return f"{HEAD.format(name=arguments.name)}{_of_options(arguments, context)}"
+        return f"{HEAD.format(name=_word(arguments.name))}{_of_options(arguments, context)}"
     if arguments.container_options:
         raise UserError("init: options of pyxis need --from-options before them")
     # programs write to SCRATCH where it is set, and what is in no mount is lost
     scratch = "" if os.path.isdir(context.env.get("SCRATCH", "")) else "# "
     image = toml_string(arguments.image)
-    return TEMPLATE.format(name=arguments.name, image=image, scratch=scratch)
+    return TEMPLATE.format(name=_word(arguments.name), image=image, scratch=scratch)
 
 
 def _of_options(arguments: argparse.Namespace, context: Context) -> str:

@@ -14,7 +14,7 @@ from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.faults.remedies import code_for, remedy
 from container_engine.submit.environment import judged, load_effective, offer_here
-from container_engine.submit.host_files import missing_files
+from container_engine.submit.host_files import missing_files, packed_files
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +87,7 @@ class _Verdict(NamedTuple):
         if not self.valid:
             return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None
-        remark = " a base of others: it has no image" if is_base else ""
+        remark = ", but only as a base for others (no image)" if is_base else ""
         return f"{name}: valid{remark}{_warnings(len(self.problems))}{_absent(self.absent)}"
 
     def as_json(self) -> dict[str, object]:
@@ -120,6 +120,7 @@ def _judge(name: str | None, arguments: argparse.Namespace, context: Context) ->
     problems = list(loaded.problems)
     if loaded.edf is not None:
         problems += judged(loaded.edf, context, offer)
+        problems += packed_files(loaded.edf)
     missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
     if arguments.check_files:
         problems += missing

@@ -157,7 +157,7 @@ def _hint(image: RegistryImage, text: str, see: str) -> str | None:
     if (hint := trust_hint(image.registry, text)) is not None:
         return hint
     if image.short and see == "registry-unreachable":
-        return f"is the name right? ce images and ce list show what is here; {FAULTS[see].remedy}"
+        return f"{FAULTS[see].remedy}. If you meant an image of this host: ce images"
     if image.registry == LOCAL_REGISTRY and see == "registry-unreachable":
         other = image.repository
         return (

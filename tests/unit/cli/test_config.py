@@ -34,7 +34,7 @@ def test_each_value_is_shown_with_its_file(installed: Installed, site: Path) -> 
         ('env.A = "1"', main),
         ('policy.max_image_size = "1G"', drop_in),
         ('policy.scanner_verdict = "warn"', "default"),
-        ("image_store = (none)", "default"),
+        ('image_store = ""', "default"),
         ("entrypoint = false", "default"),
     }
     document = json.loads(installed.ce("config", "show", "--json").stdout)

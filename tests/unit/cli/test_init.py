@@ -133,3 +133,21 @@ def test_an_image_with_the_name_of_an_environment_is_reported(home: Path, capsys
 def test_a_new_environment_shows_how_the_shell_may_win(home: Path) -> None:
     assert main(["init"]) == 0
     assert '# LR = "${LR:-0.1}"  # the LR of your shell wins' in (home / "env.toml").read_text()
+
+
+def test_a_file_that_hides_one_of_the_site_says_so(home: Path, capsys: Capture) -> None:
+    (home / "site").mkdir()
+    (home / "site/demo.toml").write_text('image = "ubuntu:24.04"\n')
+    config = home / "config.toml"
+    config.write_text(f'edf_dir = "{home}/site"\n')
+    assert main(["--site", str(config), "init", "demo"]) == 0
+    assert capsys.readouterr().err.startswith(
+        f"ce: warning: 'demo' of the site ({home}/site/demo.toml) is hidden by this file;"
+        " remove it to have that one back\n"
+    )
+
+
+def test_a_name_with_a_blank_is_printed_as_a_shell_takes_it(capsys: Capture) -> None:
+    assert main(["init", "my env"]) == 0
+    assert "ce validate 'my env', srun --environment='my env' COMMAND" in capsys.readouterr().err
+    assert main(["validate", "--strict", "my env"]) == 0

@@ -276,7 +276,7 @@ def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> 
     [
         ('image = "A B"', ":1: image: 'A B' is not a valid name in a registry"),
         ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference to a registry, since a path"),
-        ("", ": image: missing, so this environment can only serve as a base of others"),
+        ("", ": image: missing, so this environment can only serve as a base for others"),
     ],
 )
 def test_a_wrong_image_is_reported_with_all_other_errors(
@@ -297,7 +297,7 @@ def test_a_wrong_image_is_reported_with_all_other_errors(
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", ": image: missing, so this environment can only serve as a base of others"),
+        ("", ": image: missing, so this environment can only serve as a base for others"),
         ('image = "./no.sqsh"', ":1: image: '{home}/no.sqsh': no such file or directory"),
         ('image = "./e.toml"', ":1: image: '{home}/e.toml': not a SquashFS file but {kind}"),
         ('image = "i.sqsh"', ":1: image: 'i.sqsh': a reference to a registry, {path}"),

@@ -49,7 +49,10 @@ def test_files_that_this_host_lacks_are_counted_beside_the_verdict(
 
 def test_a_partial_environment_is_valid_as_a_base(capsys: Capture) -> None:
     assert validate("partial.toml") == 0
-    assert capsys.readouterr() == ("partial.toml: valid a base of others: it has no image\n", "")
+    assert capsys.readouterr() == (
+        "partial.toml: valid, but only as a base for others (no image)\n",
+        "",
+    )
 
 
 def test_every_problem_of_every_environment_is_reported(here: Path, capsys: Capture) -> None:
@@ -227,3 +230,35 @@ def test_a_key_file_is_named_by_the_annotation_that_the_site_gave_the_hook(
     assert main(["--site", str(here / "config.toml"), "validate", "e.toml"]) == 1
     where = f"ce: error: {here}/e.toml:4: org.login.authorize_ssh_key: "
     assert f"{where}'/nowhere.pub': does not exist\n" in capsys.readouterr().err
+
+
+def test_a_squashfs_file_that_is_mounted_as_a_plain_file_is_noticed_by_its_content(
+    here: Path, capsys: Capture
+) -> None:
+    squashfs.make(here / "data.img", {"x": "y"})
+    (here / "packed.toml").write_text('image = "ubuntu:24.04"\nmounts = ["./data.img:/data"]\n')
+    assert validate("packed.toml") == 0
+    assert capsys.readouterr() == (
+        "packed.toml: valid, 1 warning\n",
+        f"ce: warning: {here}/packed.toml:2: mounts: '{here}/data.img' is a SquashFS file, mounted"
+        f" as a plain file\nce: hint: to see what is in it: {here}/data.img:/data:sqsh\n",
+    )
+
+
+def test_a_misspelt_image_is_the_line_to_correct(here: Path, capsys: Capture) -> None:
+    (here / "typo.toml").write_text('imgae = "ubuntu:24.04"\n')
+    assert main(["plan", "typo.toml"]) == 1
+    said = capsys.readouterr().err
+    assert f"ce: hint: correct line 1 of {here}/typo.toml\n" in said
+    assert "host" not in said
+
+
+def test_an_environment_that_edf_path_leaves_out_is_found_in_the_hint(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / ".edf").mkdir()
+    (here / ".edf/mine.toml").write_text('image = "ubuntu:24.04"\n')
+    monkeypatch.setenv("EDF_PATH", "/nonexistent")
+    assert validate("mine") == 1
+    hint = f"ce: hint: 'mine' is in {here}/.edf, which EDF_PATH, set in your shell, leaves out\n"
+    assert hint in capsys.readouterr().err

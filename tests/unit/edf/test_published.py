@@ -153,7 +153,7 @@ def test_a_file_without_an_image_is_no_more_than_a_base(name: str, world: World)
     with pytest.raises(RefusedError) as refused:
         prepare(str(path), world.context)
     assert str(refused.value) == (
-        f"{path}: image: missing, so this environment can only serve as a base of others"
+        f"{path}: image: missing, so this environment can only serve as a base for others"
     )
 
 

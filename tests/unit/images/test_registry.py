@@ -300,7 +300,7 @@ def test_a_time_that_is_not_a_number_counts_as_damage(tmp_path: Path, pax: dict[
             "~/.config/containers/certs.d/reg:5055/ca.crt",
         ),
         ("localhost/a", "dial tcp: refused", "'a' is not the same as 'localhost/a'"),
-        ("myapp", "dial tcp: lookup x: no such host", "is the name right? ce images and ce list"),
+        ("myapp", "dial tcp: lookup x: no such host", "run ce pull IMAGE on a login node"),
     ],
 )
 def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(

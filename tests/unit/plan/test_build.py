@@ -209,7 +209,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
 
 def test_the_refusal_of_an_edf_without_an_image_names_its_file() -> None:
     assert str(missing_image("/e.toml")) == (
-        "/e.toml: image: missing, so this environment can only serve as a base of others"
+        "/e.toml: image: missing, so this environment can only serve as a base for others"
     )
 
 
