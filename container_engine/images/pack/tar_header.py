@@ -23,7 +23,7 @@ KIND = slice(156, 157)
 MAX_SIZE, MAX_TIME = 1 << 62, (1 << 32) - 1
 _NAME_LENGTH, _OCTAL_SIZE = 100, 1 << 33
 _GNU, _USTAR = b"ustar  \0", b"ustar\0"
-_CHECKSUM, _MAGIC = slice(148, 156), slice(257, 262)
+_CHECKSUM = slice(148, 156)
 # the lower half of adler32 is one more than the sum of the bytes, modulo this
 _ADLER_BASE, _LOWER_HALF = 65521, 0xFFFF
 
@@ -57,8 +57,8 @@ class Entry(NamedTuple):
 
 
 def is_header(block: bytes) -> bool:
-    """Check whether a block begins an entry."""
-    if len(block) < BLOCK or not block[_MAGIC].startswith(b"ustar"):
+    """Check whether a block begins an entry; the oldest form has no mark but the sum."""
+    if len(block) < BLOCK:
         return False
     try:
         _check_sum(block)

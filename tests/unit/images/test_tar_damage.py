@@ -77,9 +77,12 @@ def layer(where: Path, data: bytes, content: str = "") -> LayerFile:
 A, B = member("a", b"1" * 700), member("b", b"2" * 700)
 BAD_SUM = B[:10] + b"x" + B[11:]
 LONG = "n" * 120
+OLD = tarfile.TarInfo("old").tobuf(tarfile.USTAR_FORMAT)[:257] + bytes(255)
+OLD = OLD[:148] + b"%06o\0 " % (sum(OLD[:148] + OLD[156:]) + 8 * 0x20) + OLD[156:]
 DAMAGE: dict[str, tuple[bytes, str]] = {
     "a lone block of zeros": (A + bytes(512) + B + END, "a single block of zeros, and data after"),
     "a second archive": (A + END + B + END, "a second archive follows its end"),
+    "a second archive of version 7": (A + END + OLD + END, "a second archive follows its end"),
     "a later archive": (A + bytes(10240) + B + END, "a second archive follows its end"),
     "cut in a header": (A + B[:100], "it is cut short"),
     "cut in a content": (A + B[:700], "it is cut short"),
