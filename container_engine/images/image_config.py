@@ -9,6 +9,7 @@ The sources, in order:
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,8 @@ _BESIDE = "this file must be the OCI image configuration of the image beside it"
 _NO_IMAGE = "image-format"
 _READ_TIMEOUT_S = 60
 _MOST_BYTES = 1 << 20
+# Linux's limits PATH_MAX, NAME_MAX and MAX_ARG_STRLEN; the first and last count the NUL at the end
+_PATH_MAX, _NAME_MAX, _WORD_MAX = 4096, 255, 1 << 17
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
 # lines of etc/rc, which enroot's import writes for WorkingDir, and for Entrypoint and Cmd
 _RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
@@ -86,10 +89,29 @@ def judge(text: bytes, name: str) -> None:
     except MisfitError as error:
         raise UserError(f"its configuration: {error}", MADE_SO, _NO_IMAGE, name=name) from None
     _refuse_nul(name, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
+    _refuse_long(name, run)
     entrypoint = _entrypoint(run)
     if entrypoint and not entrypoint[0]:
         message = "its configuration: config.Entrypoint[0]: must be a program, not an empty string"
         raise UserError(message, MADE_SO, _NO_IMAGE, name=name)
+
+
+def _refuse_long(name: str, run: _Run) -> None:
+    """Raise UserError for what the kernel takes neither as a path nor as a word of a program."""
+    workdir = os.fsencode(run.workdir or "")
+    longest = max(map(len, workdir.split(b"/")))
+    what = ""
+    if len(workdir) >= _PATH_MAX:
+        what = f"config.WorkingDir: {len(workdir)} bytes, a path has at most {_PATH_MAX - 1}"
+    elif longest > _NAME_MAX:
+        what = f"config.WorkingDir: a name of {longest} bytes, a name has at most {_NAME_MAX}"
+    for field_name, words in (("Env", run.env), ("Entrypoint", run.entrypoint)):
+        for number, word in enumerate(words or ()):
+            if (size := len(os.fsencode(word))) >= _WORD_MAX:
+                most = f"Linux takes at most {_WORD_MAX - 1}"
+                what = f"config.{field_name}[{number}]: {size} bytes, {most}"
+    if what:
+        raise UserError(f"its configuration: {what}", MADE_SO, _NO_IMAGE, name=name)
 
 
 def _entrypoint(run: _Run) -> tuple[str, ...]:

@@ -284,6 +284,10 @@ def test_a_digest_names_the_same_image_as_its_tag(
         ({"WorkingDir": ["/"]}, "config.WorkingDir: must be a string"),
         ({"Entrypoint": ["", "x"]}, "config.Entrypoint[0]: must be a program, not an empty string"),
         ({"Env": ["A=\0"]}, "a NUL character in a variable"),
+        ({"WorkingDir": "/é" * 1366}, "config.WorkingDir: 4098 bytes, a path has at most 4095"),
+        ({"WorkingDir": f"/a/{'n' * 256}/b"}, "config.WorkingDir: a name of 256 bytes"),
+        ({"Env": ["A=1", f"B={'x' * 131_070}"]}, "config.Env[1]: 131072 bytes, Linux takes"),
+        ({"Entrypoint": ["/e", "x" * 131_072]}, "config.Entrypoint[1]: 131072 bytes, Linux takes"),
     ],
 )
 def test_a_configuration_that_could_not_start_is_refused_by_the_import(
@@ -312,8 +316,9 @@ def test_a_configuration_that_could_not_start_is_refused_by_the_import(
     [
         (lambda good: [good[0], f"sha256:{'0' * 64}"], "its content has the digest "),
         (lambda good: good[:1], "its manifest lists 2 layers, and its configuration 1"),
+        (lambda _good: [], "its manifest lists 2 layers, and its configuration 0"),
     ],
-    ids=["another content", "another number"],
+    ids=["another content", "another number", "none"],
 )
 @pytest.mark.parametrize("twice", [False, True], ids=["at once", "in two passes"])
 def test_layers_that_the_configuration_does_not_state_are_refused(
@@ -326,7 +331,7 @@ def test_layers_that_the_configuration_does_not_state_are_refused(
 ) -> None:
     low, high = [Member("low")], [Member("high")] * (1 + twice)
     where = oci.layout(tmp_path, [low, high], RUN, stated=stated)
-    pushed = f"{registry.address}/stated:{len(said)}-{twice:d}"
+    pushed = f"{registry.address}/stated:{len(said)}-{said[-1]}-{twice:d}".replace(" ", "")
     copy = ["skopeo", "copy", "-q", f"oci:{where}:latest", f"docker://{pushed}"]
     subprocess.run(copy, env=registry.env, check=True)
     with pytest.raises(UserError, match=said) as caught:

@@ -44,11 +44,7 @@ class Place(NamedTuple):
         return os.path.exists(self.path(blob))
 
     def path(self, blob: Wanted) -> str:
-        return os.path.join(self.directory, blob.name)
-
-    @property
-    def directory(self) -> str:
-        return os.path.join(self.layers, "sha256")
+        return os.path.join(self.layers, blob.place)
 
 
 class Maker(NamedTuple):
@@ -64,7 +60,6 @@ class Maker(NamedTuple):
 
         Raise CeError or OSError.
         """
-        os.makedirs(place.directory, exist_ok=True)
         if isinstance(image, RegistryImage):
             with contextlib.suppress(BrokenOffError):
                 self._make_arriving(image, remote, arch, place, far)
@@ -92,7 +87,7 @@ class Maker(NamedTuple):
         skopeo = self.skopeo
         # a silent registry must not delay the import beyond its overall limit
         silence_s = min(skopeo.look_up_s, skopeo.copy_s)
-        arrival = Arrival(remote.source, skopeo.env, place.directory, place.work, silence_s)
+        arrival = Arrival(remote.source, skopeo.env, place.layers, place.work, silence_s)
         contents: Sequence[str] = [""] * len(remote.blobs)
         try:
             arrival.start(wanted)
@@ -151,8 +146,8 @@ class Maker(NamedTuple):
 def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
     """Return the digests that a configuration states for its layers' uncompressed content.
 
-    They are empty if it states none at all. Raise UserError unless they are `count`, and for a
-    configuration with which no container could start.
+    They are empty if it does not speak of them at all. Raise UserError unless they are `count`, and
+    for a configuration with which no container could start.
     """
     image_config.judge(config, image.name)
     try:
@@ -161,7 +156,9 @@ def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
         raise UserError(
             f"its configuration: {error}", see="image-format", name=image.name
         ) from None
-    stated = (rootfs and rootfs.diff_ids) or [""] * count
+    stated = None if rootfs is None else rootfs.diff_ids
+    if stated is None:
+        return [""] * count
     if len(stated) != count:
         raise UserError(
             f"its manifest lists {count} layers, and its configuration {len(stated)}",
