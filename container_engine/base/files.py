@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import hashlib
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
@@ -79,17 +80,25 @@ def fresh_directory(path: str) -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def sha256(path: str, is_stopped: Callable[[], bool] = lambda: False) -> str | None:
-    """Return the digest of a file in hexadecimal, or None if `is_stopped` became true."""
+def sha256(path: str) -> str:
+    """Return the digest of a file in hexadecimal."""
     import hashlib
 
     digest = hashlib.sha256()
+    sum_of(path, digest)
+    return digest.hexdigest()
+
+
+def sum_of(
+    path: str, digest: hashlib._Hash, is_stopped: Callable[[], bool] = lambda: False
+) -> bool:
+    """Add the content of a file to a sum; return whether that ended before `is_stopped` is true."""
     with open(path, "rb", buffering=0) as file:
         while data := file.read(_PIECE):
             if is_stopped():
-                return None
+                return False
             digest.update(data)
-    return digest.hexdigest()
+    return True
 
 
 def files_of(directory: str) -> list[str]:

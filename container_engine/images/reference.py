@@ -18,7 +18,14 @@ LOCAL_REGISTRY = "localhost"
 
 # the names of processors in images, by those of the kernel (uname -m); others are the same
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_ALSO = {"x64": "amd64", "": "", "unknown": ""}
+_ALSO = {"x64": "amd64", "i386": "386", "i686": "386", "armhf": "arm", "": "", "unknown": ""}
+# the architectures of images; any other word says nothing of what is inside
+KNOWN = frozenset(
+    (
+        *("386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle"),
+        *("ppc64", "ppc64le", "riscv64", "s390x", "sparc64", "wasm"),
+    )
+)
 # amd64/v3, x86_64_v3 and x86-64-v3 name a variant as well
 _VARIANT = re.compile(r"(?<=.)[/_-]v[0-9.]+\Z")
 
@@ -95,7 +102,8 @@ class LocalImage(NamedTuple):
     `place` is an absolute path, or a name in Podman's storage, and `chosen` the tag or name of one
     of several images there. `called` is the name in a store, in the form of
     RegistryImage.canonical. `made_of` is the source of the image if `place` is temporary. `ready`
-    is the name for skopeo of what has been made of it, "" if nothing had to be.
+    is the name for skopeo of what has been made of it, "" if nothing had to be. `stated` is the
+    digest that an index says of its manifest, "" for none.
     """
 
     name: str
@@ -106,6 +114,7 @@ class LocalImage(NamedTuple):
     made_of: str = ""
     chosen: str = ""
     ready: str = ""
+    stated: str = ""
 
     @property
     def origin(self) -> str:

@@ -237,7 +237,43 @@ def test_an_index_in_a_layout_is_what_its_digest_says(me: Importing) -> None:
     assert "its index does not match its digest" in me.refusal("import", f"oci:{where}")
     index["manifests"][0]["digest"] = "sha256:../../x"
     (where / "index.json").write_text(json.dumps(index))
-    assert "is not a SHA-256 digest" in me.refusal("import", f"oci:{where}")
+    assert "is neither a SHA-256 nor a SHA-512 digest" in me.refusal("import", f"oci:{where}")
+
+
+@pytest.mark.parametrize("prefix", ["oci", "oci-archive"])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_manifests_may_be_named_by_sha512(me: Importing, is_nested: bool, prefix: str) -> None:
+    where = me.root / "i"
+    where.mkdir()
+    if is_nested:
+        oci.layout_of_several(where, {"": [[Member("a")]], "s390x": [[Member("b")]]}, "sha512")
+    else:
+        oci.layout(where, [[Member("a")]], algorithm="sha512")
+    file = me.root / "i.tar"
+    with tarfile.open(file, "w") as archive:
+        archive.add(where, ".")
+    source = f"{prefix}:{where if prefix == 'oci' else file}"
+    assert listing(me.path("import", source, "n:1")) == {"/a"}
+    digest = json.loads((where / "index.json").read_text())["manifests"][0]["digest"]
+    named = where / "blobs" / digest.replace(":", "/")
+    named.write_text(named.read_text() + " ")
+    with tarfile.open(file, "w") as archive:
+        archive.add(where, ".")
+    what = "index" if is_nested else "manifest"
+    assert f"its {what} does not match its digest {digest}" in me.refusal("import", source, "n:2")
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_a_manifest_in_an_archive_is_what_its_digest_says(me: Importing, compressor: str) -> None:
+    where = oci.layout(me.root / "i", [[Member("a")]])
+    said = json.loads((where / "index.json").read_text())["manifests"][0]["digest"]
+    manifest = where / "blobs" / said.replace(":", "/")
+    manifest.write_text(manifest.read_text() + " ")
+    file = me.root / "l.tar"
+    with tarfile.open(file, "w") as archive:
+        archive.add(where, ".")
+    refusal = me.refusal("import", f"oci-archive:{packed(file, compressor)}")
+    assert f"its manifest does not match its digest {said}" in refusal
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

@@ -74,6 +74,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("resolve", "lock_file"),
         ("identity", "image_config", "policy"),
         ("squashfs", "files_beside"),
+        ("digests",),
         ("confine",),
         ("reference", "pull_policy", "budget", "free_space", "listener"),
     ),

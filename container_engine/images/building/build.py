@@ -95,7 +95,7 @@ class Recipe(NamedTuple):
         """
         whole = hashlib.sha256()
         bases = [f"{base.name} {base.tag}" for base in self.bases]
-        parts = (sha256(self.containerfile) or "", self.target, *sorted(self.arguments), *bases)
+        parts = (sha256(self.containerfile), self.target, *sorted(self.arguments), *bases)
         for part in parts:
             whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
         for line in _listed(self.context):

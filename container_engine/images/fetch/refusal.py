@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
 LIMIT = r"too ?many ?requests|\b429\b"
 LIMITED = re.compile(LIMIT, re.IGNORECASE)
+# skopeo (1.9) knows SHA-512 only of the first manifest, and of layers that it shows as streams
+UNCOMPARED = (
+    r"does not match (?:expected|provided manifest digest) sha512:|blob sha512:\w+, blob with"
+)
+_UNCOMPARED = re.compile(UNCOMPARED)
 # the words of a registry about its limit, less the steps that led to them
 _LIMIT_WORDS = re.compile(r"toomanyrequests: (.*)")
 _REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
@@ -67,6 +72,9 @@ def explained(
     `env` is that of the program: it tells the proxy.
     """
     text = _PREAMBLE.sub("", text)
+    if _UNCOMPARED.search(text):
+        message = "a part of it is named by SHA-512, where skopeo knows only SHA-256"
+        return message, "image-format", "have it pushed by a tool that names them by SHA-256"
     asked = image if isinstance(image, RegistryImage) else None
     if (found := unreached(text, asked.registry if asked else "", env)) is not None:
         message, see, hint = found

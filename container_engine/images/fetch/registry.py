@@ -17,14 +17,11 @@ from msgspec import Meta, field
 from container_engine.base import process
 from container_engine.base.errors import CeError, SiteError, UserError
 from container_engine.base.model import Excerpt, MisfitError
+from container_engine.images import digests
 from container_engine.images.fetch import proxies, short_names
-from container_engine.images.fetch.refusal import LIMIT, LIMITED, limited, refusal
+from container_engine.images.fetch.refusal import LIMIT, LIMITED, UNCOMPARED, limited, refusal
 from container_engine.images.files_beside import MOST, small
-from container_engine.images.reference import (
-    DIGEST,
-    RegistryImage,
-    architecture_named,
-)
+from container_engine.images.reference import KNOWN, LocalImage, RegistryImage, architecture_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 _FINAL = re.compile(
     r"unauthorized|authentication required|denied|forbidden|unknown|not found|\b40[0134]\b|x509"
     r"|no such host|network is unreachable|HTTP response to HTTPS|no space left|quota|policy"
-    rf"|unsupported|image rejected|is blocked in|{LIMIT}|proxy authentication|\b407\b",
+    rf"|unsupported|image rejected|is blocked in|{LIMIT}|{UNCOMPARED}|proxy authentication|\b407\b",
     re.IGNORECASE,
 )
 # what an expired token leads to; skopeo renews none that is younger than a minute
@@ -48,10 +45,15 @@ _Result = TypeVar("_Result")
 
 
 class Wanted(NamedTuple):
-    """A blob to fetch, named by its digest in hexadecimal."""
+    """A blob to fetch."""
 
-    name: str
+    digest: str
     size: int
+
+    @property
+    def place(self) -> str:
+        """Return its path below a directory of blobs."""
+        return digests.place(self.digest)
 
 
 class Remote(NamedTuple):
@@ -94,8 +96,17 @@ class _Platform(Excerpt):
 
     @property
     def named(self) -> str:
-        """Return the architecture as the specification names it, "" if it is not known."""
-        return architecture_named(self.architecture or "")
+        """Return the architecture as the specification names it, "" if it names none."""
+        name = architecture_named(self.word)
+        return name if name in KNOWN else ""
+
+    @property
+    def word(self) -> str:
+        return (self.architecture or "").strip()
+
+    @property
+    def is_told(self) -> bool:
+        return self.word.lower() not in {"", "unknown"}
 
     @property
     def system(self) -> str:
@@ -105,7 +116,8 @@ class _Platform(Excerpt):
     @property
     def shown(self) -> str:
         """Return the platform for a message: the architecture, with any system but Linux."""
-        return self.named if self.system == "linux" else f"{self.system}/{self.named}".rstrip("/")
+        name = self.named or self.word
+        return name if self.system == "linux" else f"{self.system}/{name}".rstrip("/")
 
 
 class Listed(_Blob):
@@ -161,7 +173,8 @@ class Skopeo(NamedTuple):
 
     def look_up(self, image: Imported, arch: str) -> Remote:
         """Return the image of this architecture that the name stands for now. Raise CeError."""
-        text, index = self._shown(image, image.source, image.digest), b""
+        digest = image.stated if isinstance(image, LocalImage) else image.digest
+        text, index = self._shown(image, image.source, digest), b""
         document = _parse(image, text)
         source = image.source
         if document.manifests is not None and isinstance(image, RegistryImage):
@@ -170,11 +183,11 @@ class Skopeo(NamedTuple):
             text = self._shown(image, source, chosen)
             document = _parse(image, text)
         digest = _digest(text)
-        if isinstance(image, RegistryImage):
+        if isinstance(image, RegistryImage) and source == image.source:
             source = image.at(digest)
-        layers = tuple(Wanted(_hex(layer.digest), layer.size) for layer in document.layers)
+        layers = tuple(Wanted(valid(layer.digest), layer.size) for layer in document.layers)
         described = document.config
-        config = None if described is None else Wanted(_hex(described.digest), described.size)
+        config = None if described is None else Wanted(valid(described.digest), described.size)
         if config is not None and config.size > MOST:
             message = f"its configuration is larger than {MOST >> 20} MiB"
             raise UserError(message, see="image-format", name=image.name)
@@ -197,7 +210,7 @@ class Skopeo(NamedTuple):
 
     def configuration(self, image: Imported, remote: Remote) -> bytes:
         """Return the OCI configuration of an image that was looked up. Raise CeError."""
-        digest = None if remote.config is None else f"sha256:{remote.config.name}"
+        digest = None if remote.config is None else remote.config.digest
         return self._shown(image, remote.source, digest, "--config")
 
     def copy(
@@ -214,11 +227,9 @@ class Skopeo(NamedTuple):
         that have arrived. Raise CeError.
         """
         layout = os.path.join(work, "oci")
-        os.makedirs(os.path.join(blobs, "sha256"), exist_ok=True)
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
-        kept = os.path.join(blobs, "sha256")
-        watch = _Arrival(layout, kept, remote, on_bytes, self.look_up_s)
+        watch = _Arrival(layout, blobs, remote, on_bytes, self.look_up_s)
         ends = time.monotonic() + self.copy_s  # the limit of all tries together
 
         def attempt() -> None:
@@ -230,9 +241,10 @@ class Skopeo(NamedTuple):
             if error.see == "registry-unreachable" and isinstance(image, RegistryImage):
                 raise self._unanswered(image, argv, error.reason, error.details) from None
             raise
+        fetched = _read(image, layout, blobs)
         if isinstance(image, RegistryImage):
-            _check_sizes(image, remote, kept)
-        return _read(image, layout, blobs)
+            _check_sizes(image, remote, fetched)
+        return fetched
 
     def _skopeo(self, image: Imported) -> list[str]:
         if image.is_ours:
@@ -248,10 +260,12 @@ class Skopeo(NamedTuple):
     def _shown(self, image: Imported, source: str, digest: str | None, *options: str) -> bytes:
         """Return what skopeo shows of `source`: by default its manifest or index.
 
-        Raise UserError if it has another digest than `digest`, unless that is None.
+        Raise UserError if it has another digest than `digest`, if any.
         """
         text = self._ask(image, [*self._skopeo(image), "inspect", "--raw", *options, source])
-        if digest is not None and _digest(text) != digest:
+        if digest and not digests.is_of(valid(digest), text):
+            if isinstance(image, LocalImage):
+                raise unlike("manifest", digest, image)
             raise UserError(
                 f"the registry answers with {_digest(text)} where {digest} was asked for",
                 "nothing of it was kept; tell those who run the registry, or its mirror",
@@ -328,7 +342,7 @@ class _Arrival:
         silence_s: float,
     ) -> None:
         self._layout, self._on_bytes, self._silence_s = layout, on_bytes, silence_s
-        self._paths = [os.path.join(blobs, blob.name) for blob in remote.blobs]
+        self._paths = [os.path.join(blobs, blob.place) for blob in remote.blobs]
         # the sizes are as announced, unless skopeo compresses an image from this host again
         self._most = remote.size + _SPARE if remote.source.startswith("docker://") else None
         self._last, self._since = -1, time.monotonic()
@@ -374,8 +388,9 @@ def choose(image: Imported, listed: tuple[Listed, ...], arch: str) -> Listed:
     fitting = [one for one in linux if one.place.named == arch]
     if not fitting:
         unsaid = [one for one in linux if not one.place.named]
-        known = ", ".join(sorted({one.place.shown for one in listed if one.is_image} - {""}))
-        if known or len(unsaid) != 1:
+        images = [one for one in listed if one.is_image]
+        if images != unsaid or len(unsaid) != 1:
+            known = ", ".join(sorted({one.place.shown for one in images} - {""}))
             message = f"not available for {arch}"
             message += f", only for {known}" if known else ", its index names no architecture"
             raise UserError(message, see="image-architecture", name=image.name)
@@ -384,15 +399,15 @@ def choose(image: Imported, listed: tuple[Listed, ...], arch: str) -> Listed:
     return min(fitting, key=lambda one: one.place.variant or "")
 
 
-def _check_sizes(image: Imported, remote: Remote, directory: str) -> None:
+def _check_sizes(image: Imported, remote: Remote, fetched: Fetched) -> None:
     """Raise UserError for a layer that is not as large as its manifest says.
 
     Its digest is right, but limits were compared with a false size.
     """
-    for blob in remote.blobs:
-        size = _size_of(os.path.join(directory, blob.name))
+    for blob, path in zip(remote.blobs, fetched.layers, strict=True):
+        size = _size_of(path)
         if size != blob.size:
-            message = f"layer {blob.name} has {size} bytes, its manifest says {blob.size}"
+            message = f"layer {blob.digest} has {size} bytes, its manifest says {blob.size}"
             raise UserError(message, see="image-damaged", name=image.name)
 
 
@@ -403,14 +418,15 @@ def _read(image: Imported, layout: str, blobs: str) -> Fetched:
     if manifest.config is None:
         raise _artifact(image)
     config = _blob(blobs, manifest.config)
-    layers = tuple(os.path.join(blobs, "sha256", _hex(one.digest)) for one in manifest.layers)
+    layers = tuple(os.path.join(blobs, digests.place(valid(one.digest))) for one in manifest.layers)
     return Fetched(config, layers, sum(one.size for one in manifest.layers))
 
 
 def check_platform(image: Imported, config: bytes, arch: str) -> None:
     """Raise UserError if a configuration is for another operating system or architecture.
 
-    One that names none is accepted: builders forget it, and what is inside says it in the end.
+    One that names none, or one that nobody knows, is accepted: builders forget it or write
+    `noarch`, and what is inside says it in the end.
     """
     found = _platform(image, config)
     if not any((found.architecture, found.os, found.rootfs, found.config)):
@@ -425,10 +441,15 @@ def check_platform(image: Imported, config: bytes, arch: str) -> None:
 
 
 def doubt(image: Imported, config: bytes, arch: str) -> str:
-    """Return a warning if a configuration names no architecture, else "". Raise UserError."""
-    if _platform(image, config).named:
+    """Return a warning if a configuration names no known architecture, else "".
+
+    Raise UserError.
+    """
+    found = _platform(image, config)
+    if found.named:
         return ""
-    return f"{image.name}: its configuration names no architecture, taken for {arch}"
+    names = f"an unknown architecture, {found.word!r}" if found.is_told else "no architecture"
+    return f"{image.name}: its configuration names {names}, taken for {arch}"
 
 
 def _platform(image: Imported, config: bytes) -> _Platform:
@@ -438,12 +459,18 @@ def _platform(image: Imported, config: bytes) -> _Platform:
         raise _artifact(image) from None
 
 
+def unlike(what: str, digest: str, image: LocalImage) -> UserError:
+    """Return the error for a document of a layout that does not have the digest of its index."""
+    message = f"its {what} does not match its digest {digest}"
+    return UserError(message, "copy or make it again", "image-damaged", name=image.name)
+
+
 def _artifact(image: Imported) -> UserError:
     return UserError("an artifact, not an image", see="image-format", name=image.name)
 
 
 def _blob(blobs: str, blob: _Blob) -> bytes:
-    return small_blob(os.path.join(blobs, "sha256", _hex(blob.digest)))
+    return small_blob(os.path.join(blobs, digests.place(valid(blob.digest))))
 
 
 def small_blob(path: str) -> bytes:
@@ -452,7 +479,7 @@ def small_blob(path: str) -> bytes:
     Raise OSError, or UserError for a file with another digest, which is removed.
     """
     text = small(path)
-    if hashlib.sha256(text).hexdigest() != os.path.basename(path):
+    if not digests.is_of(digests.of_place(path), text):
         os.unlink(path)
         message = "does not match its digest"
         raise UserError(message, "it was removed; try again", "image-damaged", where=path)
@@ -474,8 +501,8 @@ def _digest(text: bytes) -> str:
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def _hex(digest: str) -> str:
-    """Return the digits of an untrusted digest. Raise UserError for any but those of SHA-256."""
-    if not DIGEST.fullmatch(digest):
-        raise UserError(f"'{digest}' is not a SHA-256 digest", see="image-format")
-    return digest.partition(":")[2]
+def valid(digest: str) -> str:
+    """Return an untrusted digest. Raise UserError unless it is one that can be compared."""
+    if not digests.is_digest(digest):
+        raise UserError(f"'{digest}' is neither a SHA-256 nor a SHA-512 digest", see="image-format")
+    return digest

@@ -59,14 +59,14 @@ class Proxy:
         self._open.close()
 
     @contextlib.contextmanager
-    def blob(self, name: str, size: int) -> Iterator[int]:
+    def blob(self, digest: str, size: int) -> Iterator[int]:
         """Yield a descriptor from which to read the blob up to its end.
 
         Raise RefusedError if there is none, ProxyError if it was incomplete. `FinishPipe` is sent
         first, because only then does the proxy close its end of the pipe.
         """
         try:
-            answer = self._ask("GetBlob", self._image, f"sha256:{name}", size)
+            answer = self._ask("GetBlob", self._image, digest, size)
         except ProxyError:
             raise RefusedError from None
         try:

@@ -55,7 +55,7 @@ class Arrival:
         self._threads: list[threading.Thread] = []
 
     def start(self, wanted: Sequence[Wanted]) -> None:
-        self._waiting, self._wanted = list(wanted), {one.name for one in wanted}
+        self._waiting, self._wanted = list(wanted), {one.digest for one in wanted}
         for _number in range(min(_AT_ONCE, len(wanted))):
             thread = threading.Thread(target=self._run, daemon=True)
             self._threads.append(thread)
@@ -89,19 +89,19 @@ class Arrival:
         """
         with self._changed:
             while True:
-                if wanted.name in self._whole:
+                if wanted.digest in self._whole:
                     return True
                 if self._is_over or is_closed.is_set():
                     raise BrokenOffError
-                if self._arrived.get(wanted.name, 0) > have:
+                if self._arrived.get(wanted.digest, 0) > have:
                     return False
                 self._changed.wait(_LOOK_S)
 
     def path(self, wanted: Wanted) -> str:
-        return os.path.join(self._directory, wanted.name)
+        return os.path.join(self._directory, wanted.place)
 
     def draft(self, wanted: Wanted) -> str:
-        return os.path.join(self._work, f"arriving-{wanted.name}")
+        return os.path.join(self._work, f"arriving-{wanted.digest.partition(':')[2]}")
 
     def _run(self) -> None:
         try:
@@ -141,9 +141,13 @@ class Arrival:
     def _fetch(self, proxy: Proxy, wanted: Wanted) -> None:
         draft = self.draft(wanted)
         try:
-            with open(draft, "wb", buffering=0) as file, proxy.blob(wanted.name, wanted.size) as fd:
+            with (
+                open(draft, "wb", buffering=0) as file,
+                proxy.blob(wanted.digest, wanted.size) as fd,
+            ):
                 process.widen(fd)
                 self._receive(fd, file.fileno(), wanted)
+            os.makedirs(os.path.dirname(self.path(wanted)), exist_ok=True)
             os.replace(draft, self.path(wanted))
         except BaseException as error:
             if isinstance(error, OSError) and error.errno in FULL:
@@ -152,7 +156,7 @@ class Arrival:
                 os.unlink(draft)
             raise
         with self._changed:
-            self._whole.add(wanted.name)
+            self._whole.add(wanted.digest)
             self._changed.notify_all()
 
     def _receive(self, fd: int, file: int, wanted: Wanted) -> None:
@@ -170,7 +174,7 @@ class Arrival:
             if done > wanted.size:
                 raise BrokenOffError  # `skopeo copy` reports the error
             with self._changed:
-                self._arrived[wanted.name] = done
+                self._arrived[wanted.digest] = done
                 self._changed.notify_all()
 
 

@@ -6,7 +6,6 @@ images of a layout that have no tag, and of an index it takes the image for this
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,11 +16,12 @@ from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 from container_engine.base.errors import UserError
 from container_engine.base.model import Excerpt, MisfitError
 from container_engine.base.process import reason
-from container_engine.images.fetch.registry import Index, choose
+from container_engine.images import digests
+from container_engine.images.fetch.registry import Index, choose, unlike, valid
 from container_engine.images.files_beside import MOST, small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
-from container_engine.images.reference import DIGEST, FileImage, LocalImage, same_name
+from container_engine.images.reference import FileImage, LocalImage, same_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,8 +179,9 @@ class Archives(NamedTuple):
     def _archived(self, image: LocalImage, found: Contents) -> LocalImage:
         # what skopeo can read is left to it: a site's policy may admit this transport alone
         is_readable = ":" not in image.place and not found.is_unlisted
-        if is_readable and _is_plain(image, _parsed(image, found.listed)):
-            return image
+        index = _parsed(image, found.listed)
+        if is_readable and _is_plain(image, index):
+            return image._replace(stated=_of_tag(image, index.manifests)[0].digest)
         layout = os.path.join(self.work, "archived")
         self._opened(image.place, image.name, lambda archive: _unpack(archive, layout))
         return self._of_layout(image, layout)
@@ -411,18 +412,15 @@ def _index(image: LocalImage, layout: str) -> bytes:
 
 
 def _blob(image: LocalImage, layout: str, one: Listed) -> bytes:
-    name, what = one.digest.removeprefix("sha256:"), "index" if one.is_index else "manifest"
-    if not DIGEST.fullmatch(one.digest):
-        raise UserError(f"'{one.digest}' is not a SHA-256 digest", see=_NO_IMAGE, name=image.name)
-    path = os.path.join(layout, "blobs", "sha256", name)
+    what = "index" if one.is_index else "manifest"
+    path = os.path.join(layout, "blobs", digests.place(valid(one.digest)))
     try:
         text = small(path)
     except OSError as error:
         message = f"its {what} is not there: {path}: {reason(error)}"
         raise UserError(message, see="image-damaged", name=image.name) from None
-    if hashlib.sha256(text).hexdigest() != name:
-        message = f"its {what} does not match its digest {one.digest}"
-        raise UserError(message, "copy or make it again", "image-damaged", name=image.name)
+    if not digests.is_of(one.digest, text):
+        raise unlike(what, one.digest, image)
     return text
 
 

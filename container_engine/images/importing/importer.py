@@ -144,7 +144,7 @@ class Importer:
         """Return the hash of the site's signature policy, "" for none. Raise SiteError."""
         policy = self._skopeo.policy
         try:
-            return sha256(policy) or "" if policy else ""
+            return sha256(policy) if policy else ""
         except OSError as error:
             raise SiteError(reason(error), see="site-configuration", where=policy) from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import threading
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
-from container_engine.base.files import sha256
+from container_engine.images import digests
 from container_engine.images.pack.chunks import Ahead, Stream
 from container_engine.images.pack.tar_header import DamagedError
 from container_engine.images.pack.tar_stream import Reader
@@ -27,6 +26,7 @@ except ImportError:
     _InflateError, decompressobj = zlib.error, zlib.decompressobj  # type: ignore[assignment]
 
 if TYPE_CHECKING:
+    import hashlib
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from container_engine.images.budget import Account
@@ -43,7 +43,6 @@ _ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
 _MOST = 1 << 20  # bytes decompressed at once: compressed zeros become a thousand times as long
 _BUFFER = 1 << 20
-_ALGORITHMS = {"sha256", "sha512"}
 _TIMEOUT_S = 24 * 3600  # the actual limit is that of the import as a whole
 
 
@@ -154,17 +153,16 @@ def plain(
 def _digest(layer: Layer) -> hashlib._Hash | None:
     if not layer.content:
         return None
-    algorithm = layer.content.partition(":")[0]
-    if algorithm not in _ALGORITHMS:
+    if not digests.is_digest(layer.content):
         message = f"the digest of its content, '{layer.content}', is of an unknown kind"
         raise UserError(f"layer {layer.path}: {message}", see="image-format")
-    return hashlib.new(algorithm)
+    return digests.begun(layer.content)
 
 
 def _check_content(layer: Layer, digest: hashlib._Hash | None) -> None:
     if digest is None:
         return
-    found = f"{digest.name}:{digest.hexdigest()}"
+    found = digests.named(digest)
     if found != layer.content:
         raise UserError(
             f"layer {layer.path}: its content has the digest {found}, and the image's"
@@ -267,7 +265,7 @@ def _by_zstd(
 
 
 class Verification:
-    """A thread that compares files with the SHA-256 digests that are their names."""
+    """A thread that compares files with the digests that are their names."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._wrong: list[str] = []
@@ -295,7 +293,7 @@ class Verification:
     def _run(self, paths: Sequence[str]) -> None:
         for path in paths:
             try:
-                good = sha256(path, self._stop.is_set) in {None, os.path.basename(path)}
+                good = digests.is_as_named(path, self._stop.is_set)
             except OSError:
                 good = True  # the process that reads the content reports the error
             if not good:

@@ -12,6 +12,7 @@ from container_engine.base.files import files_of, is_older, now_at, publish, sha
 from container_engine.base.process import reason
 from container_engine.base.remove_tree import remove_tree
 from container_engine.images import identity, image_config, squashfs
+from container_engine.images.digests import is_as_named
 from container_engine.images.files_beside import small
 from container_engine.images.store import inventory, lease
 from container_engine.images.store.in_use import NOTHING
@@ -50,7 +51,8 @@ class Checker:
 
     def size(self) -> int:
         """Return the approximate number of bytes that a check reads."""
-        paths = [item.path for item in inventory.items(self._root)] + self._blobs()
+        paths = [item.path for item in inventory.items(self._root)]
+        paths += inventory.blobs(self._root)
         return sum(map(_size, paths))
 
     def check(self) -> Iterator[Damage]:
@@ -66,9 +68,11 @@ class Checker:
                 yield damage._replace(stamp=_stamp(before)) if damage.mend is None else damage
         yield from self._strangers()
         yield from self._bad_refs()
-        for path in self._blobs():
-            if self._sum(path) not in {None, os.path.basename(path)}:
-                yield Damage(path, "does not match its name")
+        for path in inventory.blobs(self._root):
+            with contextlib.suppress(FileNotFoundError):
+                if not is_as_named(path):
+                    yield Damage(path, "does not match its name")
+                self._on_read(_size(path))
         yield from self._left_behind()
 
     def _of_image(self, item: Item) -> Damage | None:
@@ -162,9 +166,6 @@ class Checker:
         for name in names:
             if name not in live and os.path.lexists(f"{work}/{name}"):
                 yield Damage(f"{work}/{name}", "left by an import that was ended")
-
-    def _blobs(self) -> list[str]:
-        return files_of(f"{self._root}/blobs/sha256")
 
     def _sum(self, path: str) -> str | None:
         """Return the digest of a file in hexadecimal, or None if it was removed."""

@@ -14,6 +14,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import files_of, is_older, now_at
 from container_engine.base.text_layout import duration_text
 from container_engine.images import image_config
+from container_engine.images.digests import ALGORITHMS
 from container_engine.images.files_beside import small
 from container_engine.images.store import publish
 from container_engine.images.store.publish import Use, belongings
@@ -178,17 +179,22 @@ def superfluous(found: Sequence[Item], limits: Limits, now: float) -> list[tuple
     return chosen
 
 
+def blobs(root: str) -> list[str]:
+    """Return the layers in the store."""
+    return [path for kind in ALGORITHMS for path in files_of(f"{root}/blobs/{kind}")]
+
+
 def old_blobs(root: str, unused_s: float) -> list[str]:
     """Return the layers that no import has used for `unused_s` seconds."""
-    found = files_of(f"{root}/blobs/sha256")
-    now = now_at(f"{root}/blobs/sha256") if found else 0
+    found = blobs(root)
+    now = now_at(os.path.dirname(found[0])) if found else 0
     return [path for path in found if is_older(path, unused_s, now)]
 
 
 def room_of_blobs(root: str) -> int:
     """Return how many bytes the compressed layers in the store have."""
     sizes = 0
-    for path in files_of(f"{root}/blobs/sha256"):
+    for path in blobs(root):
         with contextlib.suppress(FileNotFoundError):
             sizes += os.path.getsize(path)
     return sizes

@@ -75,25 +75,31 @@ def layout(
     compressor: str = "gzip",
     arch: str = "",
     stated: Callable[[list[str]], list[str]] = lambda diff_ids: diff_ids,
+    algorithm: str = "sha256",
 ) -> Path:
     """Write an OCI layout with one image, tagged `latest`; "" is this machine's architecture.
 
-    `stated` changes what the configuration says of the layers' contents.
+    `stated` changes what the configuration says of the layers' contents. Its manifest is named by
+    `algorithm`.
     """
     arch = arch or _architecture()
-    return _tagged(where, _image(where, layers, run, compressor, arch, stated))
+    return _tagged(where, _image(where, layers, run, compressor, arch, stated, algorithm))
 
 
-def layout_of_several(where: Path, layers: Mapping[str, Sequence[Sequence[Member]]]) -> Path:
+def layout_of_several(
+    where: Path,
+    layers: Mapping[str, Sequence[Sequence[Member]]],
+    algorithm: str = "sha256",
+) -> Path:
     """Write an OCI layout with an index of images by architecture; "" is this machine's."""
     images = []
     for name, stack in layers.items():
         arch = name or _architecture()
-        described = _image(where, stack, None, "gzip", arch)
+        described = _image(where, stack, None, "gzip", arch, algorithm=algorithm)
         images.append({**described, "platform": {"architecture": arch, "os": "linux"}})
     kind = "application/vnd.oci.image.index.v1+json"
     index = {"schemaVersion": 2, "mediaType": kind, "manifests": images}
-    return _tagged(where, _blob(where, _json(index), kind))
+    return _tagged(where, _blob(where, _json(index), kind, algorithm))
 
 
 def docker_save(where: Path, images: Sequence[tuple[Sequence[str], Sequence[Member]]]) -> Path:
@@ -134,6 +140,7 @@ def _image(
     compressor: str,
     arch: str,
     stated: Callable[[list[str]], list[str]] = lambda diff_ids: diff_ids,
+    algorithm: str = "sha256",
 ) -> dict[str, Any]:
     suffix, compress = COMPRESSORS[compressor]
     plain = [layer(members) for members in layers]
@@ -153,7 +160,7 @@ def _image(
         "config": _blob(where, _json(config), f"{media}.config.v1+json"),
         "layers": [_blob(where, compress(tar), f"{media}.layer.v1.tar{suffix}") for tar in plain],
     }
-    return _blob(where, _json(manifest), f"{media}.manifest.v1+json")
+    return _blob(where, _json(manifest), f"{media}.manifest.v1+json", algorithm)
 
 
 def _tagged(where: Path, described: dict[str, Any]) -> Path:
@@ -172,8 +179,9 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _blob(where: Path, data: bytes, media_type: str) -> dict[str, Any]:
-    path = where / "blobs/sha256" / _digest(data)
+def _blob(where: Path, data: bytes, media_type: str, algorithm: str = "sha256") -> dict[str, Any]:
+    digest = hashlib.new(algorithm, data).hexdigest()
+    path = where / "blobs" / algorithm / digest
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    return {"mediaType": media_type, "digest": f"sha256:{_digest(data)}", "size": len(data)}
+    return {"mediaType": media_type, "digest": f"{algorithm}:{digest}", "size": len(data)}

@@ -32,6 +32,7 @@ from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
 HEX = "ab" * 32
+WANTED = Wanted(f"sha256:{HEX}", 10)
 
 
 def image() -> RegistryImage:
@@ -116,6 +117,7 @@ def test_an_artifact_has_no_platforms(answers: Answers) -> None:
         ({"architecture": "ppc64le", "os": ""}, "made for ppc64le, amd64 is needed"),
         ({"architecture": "amd64", "os": "windows"}, "made for windows/amd64, linux/amd64 is"),
         ({"architecture": "", "os": "windows"}, "made for windows, linux/amd64 is needed"),
+        ({"architecture": "i686"}, "made for 386, amd64 is needed"),
         ({}, "an artifact, not an image"),
         ({"architecture": ["a list"]}, "an artifact, not an image"),
     ],
@@ -162,6 +164,15 @@ def test_an_image_that_names_no_architecture_is_taken_with_a_warning(
     assert said == f"{image().name}: its configuration names no architecture, taken for amd64"
 
 
+@pytest.mark.parametrize("word", ["noarch", "all", "made-up/v2", "x\x1b[1m"])
+def test_an_image_of_an_unknown_architecture_is_taken_with_a_warning(word: str) -> None:
+    config = json.dumps({"architecture": word, "os": "linux"}).encode()
+    check_platform(image(), config, "amd64")
+    said = doubt(image(), config, "amd64")
+    names = f"names an unknown architecture, {word!r}, taken for amd64"
+    assert said == f"{image().name}: its configuration {names}"
+
+
 ATTESTATION = {"architecture": "unknown", "os": "unknown"}
 
 
@@ -185,6 +196,14 @@ ATTESTATION = {"architecture": "unknown", "os": "unknown"}
         ),
         ([{"architecture": "arm64"}, None], "not available for amd64, only for arm64"),
         ([None, None], "not available for amd64, its index names no architecture"),
+        ([{"architecture": "noarch"}], 0),
+        ([{"architecture": "noarch"}, ATTESTATION], 0),
+        ([{"architecture": "noarch"}, {"architecture": "amd64"}], 1),
+        (
+            [{"architecture": "noarch"}, {"architecture": "arm64"}],
+            "not available for amd64, only for arm64, noarch",
+        ),
+        ([{"architecture": "a"}, {"architecture": "b"}], "not available for amd64, only for a, b"),
         ([ATTESTATION], "not available for amd64, its index names no architecture"),
     ],
 )
@@ -203,8 +222,10 @@ def test_of_an_index_the_image_is_chosen_by_platform(
         assert choose(image(), listed, "amd64").digest == f"sha256:{chosen}"
 
 
-def test_a_blob_that_is_not_what_its_name_says_is_removed(tmp_path: Path) -> None:
-    good = tmp_path / hashlib.sha256(b"{}").hexdigest()
+@pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
+def test_a_blob_that_is_not_what_its_name_says_is_removed(tmp_path: Path, algorithm: str) -> None:
+    good = tmp_path / algorithm / hashlib.new(algorithm, b"{}").hexdigest()
+    good.parent.mkdir()
     good.write_bytes(b"{}")
     assert small_blob(str(good)) == b"{}"
     good.write_bytes(b"[]")
@@ -220,15 +241,16 @@ def test_a_blob_that_brings_more_than_it_said_is_broken_off(tmp_path: Path) -> N
     os.write(start, bytes(11))
     os.close(start)
     with pytest.raises(BrokenOffError):
-        arrival._receive(end, target, Wanted(HEX, 10))
+        arrival._receive(end, target, WANTED)
     os.close(end)
     os.close(target)
 
 
 def test_skopeo_is_ended_when_more_comes_than_was_announced(tmp_path: Path) -> None:
-    remote = Remote("", "docker://x", 10, (Wanted(HEX, 10),), b"")
+    remote = Remote("", "docker://x", 10, (WANTED,), b"")
     watch = registry._Arrival("/none", str(tmp_path), remote, lambda _done: None, 20)
-    blob = tmp_path / HEX
+    blob = tmp_path / WANTED.place
+    blob.parent.mkdir()
     for size, is_good in ((10, True), (1 << 30, False)):
         with open(blob, "wb") as file:
             file.truncate(size)
@@ -321,6 +343,44 @@ def test_a_file_that_is_not_an_archive_is_not_answered_with_a_registry() -> None
     image = LocalImage("x", "docker-archive", "/y.tar")
     text = "loading tar component manifest.json: file does not exist"
     assert explained(text, image, {}) == (text, "image-format", None)
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "determining manifest MIME type for docker://r/a@sha512:ab: Manifest does not match"
+        " provided manifest digest sha512:ab",
+        "reading config blob sha512:ab: Download config.json digest sha256:cd does not match"
+        " expected sha512:ab",
+        "Internal error writing blob sha512:ab, blob with digest sha512:ab saved with sha256:cd",
+    ],
+)
+def test_what_skopeo_cannot_compare_is_not_called_a_registry_out_of_reach(says: str) -> None:
+    text, see, hint = explained(says, image(), {})
+    assert (see, "named by SHA-512, where skopeo knows only SHA-256" in text) == (
+        "image-format",
+        True,
+    )
+    assert hint == "have it pushed by a tool that names them by SHA-256"
+
+
+def test_the_image_of_an_index_may_be_named_by_sha512(answers: Answers) -> None:
+    answers.say()
+    child = (answers.root / "manifest").read_bytes()
+    named = f"sha512:{hashlib.sha512(child).hexdigest()}"
+    entry = {"digest": named, "size": 1, "platform": {"architecture": "amd64"}}
+    (answers.root / "index").write_text(json.dumps({"manifests": [entry]}))
+    program = answers.root / "bin/skopeo"
+    program.write_text(
+        f"#!/bin/sh\nwhat=index\ncase $* in *@{named}) what=manifest ;; esac\n"
+        f"cat {answers.root}/$what\n"
+    )
+    found = answers.skopeo.look_up(image(), "amd64")
+    assert found.digest == f"sha256:{hashlib.sha256(child).hexdigest()}"
+    assert found.source.endswith(f"@{named}")
+    (answers.root / "manifest").write_bytes(child + b" ")
+    with pytest.raises(UserError, match=f"where {named} was asked for"):
+        answers.skopeo.look_up(image(), "amd64")
 
 
 @pytest.mark.parametrize(

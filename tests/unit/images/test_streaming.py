@@ -8,7 +8,7 @@ import pytest
 from container_engine.images.fetch.registry import Wanted
 from container_engine.images.fetch.streaming import Arrival, ArrivingLayer, BrokenOffError
 
-WANTED = Wanted("0" * 64, 10)
+WANTED = Wanted(f"sha256:{'0' * 64}", 10)
 
 
 class BreaksOff(Arrival):
