@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.cli import main as ce
 from container_engine.cli.enroot import kept_containers
 from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _YES = ("y", "yes", "true", "1")
 _BY_VARIABLE = {
@@ -92,11 +91,11 @@ def names(env: Mapping[str, str]) -> Names:
     return Names(f"{data}/container-engine/enroot")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `enroot ARGUMENTS` and return its exit code."""
+def main(ce: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
+    """Run `enroot ARGUMENTS`, with `ce` for the command of that name, and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(words)
+        return _run(words, ce)
     except UserError as error:
         messages.say(messages.of_error(error))
     except OSError as error:
@@ -104,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _FAILED
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], ce: Callable[[Sequence[str]], int]) -> int:
     if words[:1] == ["version"]:
         output.line(__version__)
         return 0
@@ -114,10 +113,10 @@ def _run(words: list[str]) -> int:
     found = _parser().parse_args(words)
     known = names(os.environ)
     if found.verb == "import":
-        return ce.main(import_words(found))
+        return ce(import_words(found))
     if found.verb == "start":
         os.environ.update(_variables(found.env))
-        return ce.main(start_words(found, known, os.environ))
+        return ce(start_words(found, known, os.environ))
     if found.verb == "exec":
         kept_containers.here().enter(found.pid, found.command)
     _manage_named(found, known)

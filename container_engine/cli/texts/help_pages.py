@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.faults.catalogue import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 # Directories of pages, as they are installed and in docs.
 DIRECTORIES = {
@@ -48,8 +50,8 @@ class Page(NamedTuple):
     kind: str = ""
 
 
-def read(prefix: str) -> dict[str, Page]:
-    """Return all pages by name; one whose name is taken is called after its directory, too."""
+def read(prefix: str, taken: Container[str]) -> dict[str, Page]:
+    """Return all pages by name; a page whose name is taken is called after its directory, too."""
     found: dict[str, Page] = {}
     for kind, source in DIRECTORIES.items():
         directory = os.path.join(_DOCS, source)
@@ -62,7 +64,7 @@ def read(prefix: str) -> dict[str, Page]:
                     text = page.read()
                 head = text.partition("\n")[0].lstrip("# ")
                 title = FAULTS[name].what if kind == "errors" and name in FAULTS else head
-                called = f"{kind}/{name}" if name in found or name in VERBS else name
+                called = f"{kind}/{name}" if name in found or name in taken else name
                 found[called] = Page(called, title, text, kind)
     return found
 

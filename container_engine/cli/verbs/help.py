@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    known = help_pages.read(context.prefix)
+    known = help_pages.read(context.prefix, verb_table.VERBS)
     asked = arguments.asked
     summary = wrap_lines(verb_table.summary(), output.columns())
     texts = [_about(word, known) for word in asked] or [summary]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.enroot import main as enroot
+from container_engine.cli.main import main as ce
 
 Capture = pytest.CaptureFixture[str]
 
@@ -21,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def said(capsys: Capture, *words: str) -> tuple[int, str]:
-    code = enroot.main(list(words))
+    code = enroot.main(ce, list(words))
     out, err = capsys.readouterr()
     return code, out + err
 

@@ -558,7 +558,7 @@ _BESIDE = (
 
 @pytest.mark.parametrize("words", _BESIDE)
 def test_help_has_an_answer_to_what_is_beside_containers(words: str) -> None:
-    pages = help_pages.search(words, help_pages.read(""))
+    pages = help_pages.search(words, help_pages.read("", VERBS))
     assert "beside" in [page.name for page in pages[:3]]
 
 
