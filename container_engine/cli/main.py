@@ -13,7 +13,7 @@ from container_engine.base.files import keep_others_out
 from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.parser import PROBLEM, build
 from container_engine.cli.command_line.verb_table import VERBS, overview
-from container_engine.cli.printing import messages, output
+from container_engine.printing import messages, output
 from container_engine.submit import context
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _listener() -> Listener:
-    from container_engine.cli.printing.progress import listener
+    from container_engine.printing.progress import listener
 
     return listener()
 

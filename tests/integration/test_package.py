@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.doctor import installation
+from container_engine.tools.doctor import installation
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "opt/container-engine"

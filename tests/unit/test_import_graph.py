@@ -18,8 +18,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine": (
         ("cli",),
-        ("doctor",),
-        ("submit", "lint", "trace"),
+        ("compat",),
+        ("tools", "build"),
+        ("printing",),
+        ("submit",),
         ("node", "images"),
         ("plan",),
         ("edf", "catalog", "site"),
@@ -45,13 +47,15 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("mountinfo", "mount_target"),
     ),
     "container_engine.cli": (
-        ("enroot",),
         ("main",),
         ("verbs",),
         ("completion",),
-        ("texts",),
-        ("jobs", "command_line"),
-        ("printing",),
+        ("command_line",),
+    ),
+    "container_engine.tools": (
+        ("report",),
+        ("running_steps", "variable_sources", "help"),
+        ("doctor", "lint", "trace"),
     ),
     "container_engine.node": (
         ("start",),
@@ -68,7 +72,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ),
     ),
     "container_engine.images": (
-        ("importing", "building", "saving", "scanning", "details", "podman_storage"),
+        ("importing", "scanning", "details", "podman_storage"),
         ("store", "fetch", "pack"),
         ("describe_image",),
         ("resolve", "lock_file"),

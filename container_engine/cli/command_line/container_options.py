@@ -9,8 +9,8 @@ import argparse
 from typing import Any
 
 from container_engine.cli.command_line.examples import hint_without_name
-from container_engine.cli.printing import messages
 from container_engine.edf.pyxis_names import OPTIONS, VARIABLES_COUNT
+from container_engine.printing import messages
 
 
 def add_container_options(parser: argparse.ArgumentParser, *, of_plugin: bool = False) -> None:

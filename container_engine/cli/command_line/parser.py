@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from container_engine import __version__
 from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.verb_table import VERBS, overview
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
+from container_engine.printing import messages, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         """Refuse an unknown action, with a hint if it is known what was meant."""
         if action.dest == "action" and value not in (action.choices or ()):
             from container_engine.base.did_you_mean import nearest
-            from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
+            from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS
 
             verb = self.prog.partition(" ")[2]
             known = FOREIGN_ACTIONS.get(verb, {})
@@ -159,7 +159,7 @@ class _Whole(Parser):
             import shutil
 
             from container_engine.base.did_you_mean import did_you_mean, nearest
-            from container_engine.cli.command_line.foreign_verbs import FOREIGN_VERBS
+            from container_engine.compat.foreign_verbs import FOREIGN_VERBS
 
             if value in FOREIGN_VERBS:
                 self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
@@ -180,7 +180,7 @@ class _Whole(Parser):
 
 def _meant(parsed: argparse.Namespace, words: Sequence[str]) -> str | None:
     """Return a hint at what was meant by too many words, None if it is not known."""
-    from container_engine.cli.command_line.foreign_verbs import FOREIGN_ACTIONS
+    from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS
 
     if any(word.startswith("-") for word in words):
         return None

@@ -7,8 +7,8 @@ import argparse
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.cli.completion.model import Command, Kind, Option, Value
-from container_engine.cli.texts.help_pages import TOPICS
 from container_engine.faults.catalogue import FAULTS
+from container_engine.tools.help.pages import TOPICS
 
 # arguments of a verb that name something that ce can list
 _LISTED: dict[tuple[str, str], Kind] = {

@@ -43,8 +43,8 @@ def _hooks(context: Context) -> list[str]:
 
 
 def _steps(kind: str, context: Context) -> Iterable[str]:
-    from container_engine.cli.jobs import running_steps
-    from container_engine.trace import reader
+    from container_engine.tools import running_steps
+    from container_engine.tools.trace import reader
 
     if kind == "step":
         return [step.id for step in running_steps.running(context)]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.command_line.build_inputs import read, recipe_of, refuse_missing
-from container_engine.cli.command_line.foreign_options import add_foreign_of_builds, refuse_foreign
-from container_engine.cli.printing import messages, output
-from container_engine.images.building.build import Builder
-from container_engine.images.building.containerfile_lines import entrypoint_of, without_effect
+from container_engine.build.dockerfile.build import Builder
+from container_engine.build.dockerfile.containerfile_lines import entrypoint_of, without_effect
+from container_engine.build.dockerfile.inputs import read, recipe_of, refuse_missing
+from container_engine.compat.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.images.free_space import unusable
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
@@ -23,6 +22,7 @@ from container_engine.images.reference import (
     local_name,
 )
 from container_engine.images.store.inventory import items
+from container_engine.printing import messages, output
 from container_engine.submit.environment import load_effective
 from container_engine.submit.mistaken_names import image_named, is_environment
 from container_engine.submit.site import site_config
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from container_engine.images.building.build import Recipe
-    from container_engine.images.building.containerfile_lines import From
+    from container_engine.build.dockerfile.build import Recipe
+    from container_engine.build.dockerfile.containerfile_lines import From
     from container_engine.images.store.store import Known, Stores
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context

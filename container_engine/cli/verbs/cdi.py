@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import UserError
 from container_engine.base.files import replace
 from container_engine.base.process import reason
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.node.devices.cdi_check import differences
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.devices.cdi_generate import MAKERS
+from container_engine.printing import messages, output
 from container_engine.submit.environment import offer_here
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from container_engine.cli.completion import bash, fish, zsh
 from container_engine.cli.completion.commands import commands
 from container_engine.cli.completion.names import names
-from container_engine.cli.printing import output
+from container_engine.printing import output
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

@@ -12,14 +12,14 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import with_origins
 from container_engine.base.validation_text import Fault
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
-from container_engine.cli.printing import output
-from container_engine.doctor import site_values
-from container_engine.doctor.site_files import site_files
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
+from container_engine.printing import output
 from container_engine.site.lines import FaultsError, line_of, located
 from container_engine.site.load import directories, of_clusters
 from container_engine.submit.site import with_faults
+from container_engine.tools.doctor import site_values
+from container_engine.tools.doctor.site_files import site_files
 
 if TYPE_CHECKING:
     import argparse

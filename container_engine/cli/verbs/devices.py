@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import LaunchError, SiteError
-from container_engine.cli.printing import output
 from container_engine.node.devices.cdi import directories
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
+from container_engine.printing import output
 from container_engine.submit.environment import offer_here
 
 if TYPE_CHECKING:

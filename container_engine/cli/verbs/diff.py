@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.edf.difference import differences
+from container_engine.printing import messages, output
 from container_engine.submit.environment import trace_effective
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from container_engine.base.errors import EXIT_ENGINE
 from container_engine.base.files import with_given_umask
 from container_engine.cli.command_line import default_shell
-from container_engine.cli.jobs import running_steps
+from container_engine.tools import running_steps
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
-from container_engine.cli.printing import messages, output
-from container_engine.cli.texts.variable_sources import explain_variable
 from container_engine.edf import message_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.history import displayed, histories, quoted, variables
 from container_engine.edf.mounts import mount_text
 from container_engine.plan.site_entries import SiteOrigin, add
+from container_engine.printing import messages, output
 from container_engine.submit.environment import scope_at, trace_effective
+from container_engine.tools.variable_sources import explain_variable
 
 if TYPE_CHECKING:
     import argparse

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.printing import output
-from container_engine.images.building.build import cache_of
+from container_engine.build.dockerfile.build import cache_of
 from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store
 from container_engine.images.store.in_use import NOTHING, used_by_jobs
 from container_engine.images.store.store import VOID
+from container_engine.printing import output
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError
 from container_engine.base.validation_text import Fault
-from container_engine.cli.printing import messages, output
-from container_engine.doctor.site_files import site_files
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hooks import whole
+from container_engine.printing import messages, output
 from container_engine.submit.site import site_config
 from container_engine.submit.site_offer import builtin, catalog, machine
+from container_engine.tools.doctor.site_files import site_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

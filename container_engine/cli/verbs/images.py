@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from container_engine.base.text_layout import size_text
-from container_engine.cli.printing import output
 from container_engine.edf import message_text
 from container_engine.images.reference import familiar
 from container_engine.images.store.inventory import Item, items, room_of_blobs
+from container_engine.printing import output
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
-from container_engine.cli.printing import messages, output
 from container_engine.images import free_space
 from container_engine.images.importing.adopt import to_file
 from container_engine.images.importing.archives import Archives, located
@@ -25,6 +24,7 @@ from container_engine.images.reference import (
     parse_source,
 )
 from container_engine.images.store.store import architecture
+from container_engine.printing import messages, output
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import adopter, importer, own_store, rules, stores

@@ -14,13 +14,13 @@ from msgspec import structs
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.cli.command_line.container_options import add_container_options
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.edf.deferred_text import Variable
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import Origin
 from container_engine.edf.render import to_toml, toml_string
 from container_engine.images import free_space
+from container_engine.printing import messages, output
 from container_engine.submit.environment import load_effective
 from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import check_single, environment_of
-from container_engine.cli.printing import output
 from container_engine.images import details, squashfs
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.store import architecture
+from container_engine.printing import output
 from container_engine.submit.environment import offer_here
 from container_engine.submit.image import found_image, images_of
 from container_engine.submit.mistaken_names import image_named, with_similar_hint

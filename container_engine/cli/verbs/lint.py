@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine.base.mountinfo import network_file_system
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.edf.history import histories
-from container_engine.lint.advise import advise
-from container_engine.lint.subject import Subject
+from container_engine.printing import messages, output
 from container_engine.submit.environment import judged, trace_effective
 from container_engine.submit.refused import RefusedError
+from container_engine.tools.lint.advise import advise
+from container_engine.tools.lint.subject import Subject
 
 if TYPE_CHECKING:
     import argparse

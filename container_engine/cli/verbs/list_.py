@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.text_layout import shortened
-from container_engine.cli.printing import output
 from container_engine.edf import message_text
+from container_engine.printing import output
 from container_engine.submit.environment import load_effective, offer_here
 from container_engine.submit.environment_names import environments
 

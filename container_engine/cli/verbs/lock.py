@@ -10,10 +10,10 @@ from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import environment_of
-from container_engine.cli.printing import output
 from container_engine.images import identity, lock_file
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.store.store import architecture
+from container_engine.printing import output
 from container_engine.submit.environment import offer_here
 from container_engine.submit.lock_state import declared
 from container_engine.submit.short_name import meant

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
-from container_engine.cli.printing import messages
 from container_engine.images.fetch.refusal import skopeos_words, trust_hint, unreached
 from container_engine.images.free_space import refuse_full, unusable
+from container_engine.printing import messages
 
 if TYPE_CHECKING:
     import argparse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.cli.printing import output
 from container_engine.cli.verbs.login import log_out
+from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.printing import output
-from container_engine.cli.printing.progress import listener
 from container_engine.images.free_space import FULL, unusable
 from container_engine.images.pack.directory import pack
 from container_engine.images.pack.pack import Packer
+from container_engine.printing import output
+from container_engine.printing.progress import listener
 from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.cli.jobs import running_steps
-from container_engine.cli.printing import output
 from container_engine.edf import message_text
+from container_engine.printing import output
+from container_engine.tools import running_steps
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_pull
-from container_engine.cli.printing import messages, output
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
+from container_engine.printing import messages, output
 from container_engine.submit.mistaken_names import with_environment_hint
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config

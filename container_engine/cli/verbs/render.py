@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
+from container_engine.printing import messages, output
 from container_engine.submit.environment import load_effective
 from container_engine.submit.refused import RefusedError
 

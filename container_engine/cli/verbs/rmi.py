@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.printing import output
 from container_engine.images.free_space import unusable
 from container_engine.images.reference import FileImage, RegistryImage, familiar, parse_source
 from container_engine.images.store import in_use, inventory
+from container_engine.printing import output
 from container_engine.submit.mistaken_names import similar_image
 from container_engine.submit.short_name import candidates
 from container_engine.submit.site import site_config

@@ -14,11 +14,11 @@ from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
 from container_engine.cli.command_line import default_shell
 from container_engine.cli.command_line.container_options import add_container_options, names_image
-from container_engine.cli.command_line.foreign_options import add_foreign, refuse_foreign
 from container_engine.cli.command_line.shared_options import add_pull
-from container_engine.cli.printing import messages
-from container_engine.cli.printing.messages import refuse
+from container_engine.compat.foreign_options import add_foreign, refuse_foreign
 from container_engine.edf import message_text
+from container_engine.printing import messages
+from container_engine.printing.messages import refuse
 from container_engine.submit import plan_output
 from container_engine.submit.refused import RefusedError
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.jobs import running_steps, save_named
-from container_engine.cli.printing import messages, output
-from container_engine.cli.printing.progress import listener
+from container_engine.build.saving import drafts, save_named, session_files
 from container_engine.edf.locate import is_path
 from container_engine.images import identity
 from container_engine.images.free_space import FULL, unusable
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
-from container_engine.images.saving import drafts, session_files
 from container_engine.images.store.publish import install
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
+from container_engine.printing import messages, output
+from container_engine.printing.progress import listener
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config
+from container_engine.tools import running_steps
 
 if TYPE_CHECKING:
     from container_engine.submit.context import Context

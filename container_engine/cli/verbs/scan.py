@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from container_engine.base.errors import SiteError
 from container_engine.cli.command_line.image_argument import resolved
 from container_engine.cli.command_line.shared_options import add_pull
-from container_engine.cli.printing import messages, output
 from container_engine.images.scanning import Scanner, cache_directory
+from container_engine.printing import messages, output
 from container_engine.submit.image import subject
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import rules, with_pull

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.base.schemas import render
-from container_engine.cli.printing import output
+from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse
@@ -38,10 +38,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: AR
 def models() -> dict[str, type[Model]]:
     """Return the model of each format."""
     from container_engine.catalog.model import HookFile
-    from container_engine.cli.printing.json_models import MODELS
     from container_engine.edf.document import Document
     from container_engine.images.lock_file import Lock
     from container_engine.plan.model import LaunchPlan
+    from container_engine.printing.json_models import MODELS
     from container_engine.site.model import SiteConfig
 
     return {

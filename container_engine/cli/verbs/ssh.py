@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
-from container_engine.cli.printing import output
 from container_engine.node.ssh import record
+from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from container_engine.cli.printing import output
 from container_engine.cli.verbs.ssh import recorded
+from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse

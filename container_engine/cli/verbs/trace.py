@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.cli.jobs import running_steps
-from container_engine.cli.printing import output
+from container_engine.printing import output
 from container_engine.submit.site import site_config
-from container_engine.trace import page, perfetto, reader, table
+from container_engine.tools import running_steps
+from container_engine.tools.trace import page, perfetto, reader, table
 
 if TYPE_CHECKING:
     import argparse

@@ -10,9 +10,9 @@ from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
-from container_engine.cli.printing import messages, output
 from container_engine.edf import message_text
 from container_engine.faults.remedies import code_for, remedy
+from container_engine.printing import messages, output
 from container_engine.submit.environment import judged, load_effective, offer_here
 from container_engine.submit.host_files import missing_files, packed_files
 

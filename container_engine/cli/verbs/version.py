@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
-from container_engine.cli.printing import output
 from container_engine.node.start.begin import PLAN_VERSIONS
+from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse

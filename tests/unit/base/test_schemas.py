@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from container_engine.cli.jobs.running_steps import Step
 from container_engine.cli.main import main
 from container_engine.cli.verbs.schema import FORMATS as NAMES
 from container_engine.cli.verbs.schema import models
 from container_engine.edf.document import KEYS
 from container_engine.images.store.inventory import Item
 from container_engine.plan.model import Image, LaunchPlan
+from container_engine.tools.running_steps import Step
 from tests.unit import squashfs
 
 ROOT = Path(__file__).parents[3]

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.cli.printing import output
+from container_engine.printing import output
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 
-CLI = Path(__file__).parents[3] / "container_engine" / "cli"
+PACKAGE = Path(__file__).parents[3] / "container_engine"
+SPEAKING = [
+    p for room in ("cli", "compat", "tools", "printing") for p in (PACKAGE / room).rglob("*.py")
+]
 EVIL = "red\033[31m\rforged\nce: error: no\x9b2K\u202e"
 SHOWN = r"red\x1b[31m\rforged\nce: error: no\x9b2K\u202e"
 
@@ -24,15 +27,13 @@ def is_bare(node: ast.Call) -> bool:
     return called == "print" or stdout or called == "os.write"
 
 
-@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SPEAKING), ids=lambda path: path.stem)
 def test_what_is_printed_goes_through_one_module(path: Path) -> None:
     if path.stem == "output":
         return
     tree = ast.parse(path.read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    assert [
-        f"line {call.lineno}: use cli/printing/output.py" for call in calls if is_bare(call)
-    ] == []
+    assert [f"line {call.lineno}: use printing/output.py" for call in calls if is_bare(call)] == []
 
 
 def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

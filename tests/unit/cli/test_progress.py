@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from container_engine.cli.printing import messages, progress
 from container_engine.images.listener import Quiet
+from container_engine.printing import messages, progress
 
 HALF = ("tools:1", "downloading", 5 << 20, 10 << 20)
 
@@ -130,7 +130,7 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 _DIES = """
 import os, signal, sys
 from container_engine.cli import main
-from container_engine.cli.printing import messages
+from container_engine.printing import messages
 os.close(os.open(os.ttyname(2), os.O_RDWR))  # the session's terminal from now on
 child = os.fork()
 if child == 0:

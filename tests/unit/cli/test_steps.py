@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.cli.jobs.running_steps import Step, choose, running
 from container_engine.submit.context import Context
+from container_engine.tools.running_steps import Step, choose, running
 
 
 def step(number: str, *, traced: bool) -> Step:

@@ -36,10 +36,11 @@ def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
     loaded = set(done.stdout.decode().split())
     assert "container_engine.submit.prepare" in loaded
     rooms = {room(name, "container_engine.images") for name in loaded}
-    making = {"importing", "building", "saving", "pack", "scanning"}
+    making = {"importing", "pack", "scanning"}
     assert making <= set(LEVELS["container_engine.images"])
     slow = {"hashlib", "shutil", "socket", "subprocess", "tempfile", "threading", "traceback"}
     assert not rooms & making
+    assert not {room(name) for name in loaded} & {"tools", "build"}
     assert not loaded & slow
 
 

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.texts.help_pages import TOPICS
 from container_engine.cli.verbs.help import codes
 from container_engine.faults.catalogue import EITHER, FAULTS, SITE, US, YOU
+from container_engine.tools.help.pages import TOPICS
 from docs.errors import DIRECTORY, END, INDEX, body, pages
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "container_engine"
 ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
 # Errors raised here end a launch: each of them has a page.
-LAUNCHING = ("node", "submit", "images", "site", "plan", "base/process.py")
+LAUNCHING = ("node", "submit", "images", "build", "site", "plan", "base/process.py")
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
-    *("images/saving/session_files.py", "node/devices/cdi_generate.py"),
+    *("build/saving/session_files.py", "build/saving/save_named.py"),
+    *("build/dockerfile/inputs.py", "node/devices/cdi_generate.py"),
     *("node/inside/tasks.py", "node/start/ce_run.py"),
 }
 

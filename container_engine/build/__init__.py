@@ -1,0 +1,1 @@
+"""Images made on a login node: from Dockerfiles, and from saved containers."""

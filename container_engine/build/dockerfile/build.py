@@ -1,0 +1,356 @@
+"""Build an image from a Containerfile with Podman, in namespaces and a storage of its own.
+
+Only one user exists there, as in the containers of a launch, so no subordinate ids are needed; see
+`fakeroot.py` for what that would break. All processes end with the build. The storage stays, so
+that the next build can reuse the steps of this one.
+
+The steps run programs of an image in a mere chroot, which they have no privilege to leave. Even
+outside of it only those files of the user can be seen that the build needs; see `smallroot.sh`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import shutil
+import stat
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from container_engine.base import process
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.files import publish, sha256
+from container_engine.base.ownership import fault
+from container_engine.base.process import reason
+from container_engine.base.secrecy import is_secret_name
+from container_engine.images import confine
+from container_engine.build.dockerfile import apt
+from container_engine.build.dockerfile.base import write_layout
+from container_engine.build.dockerfile.containerfile_lines import with_after_from
+from container_engine.build.dockerfile.failure import Output, failure
+from container_engine.images.confine.namespaces import OWN_NAMESPACES
+from container_engine.images.fetch.enroot_logins import auth_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.build.dockerfile.base import Base
+
+CONTAINERFILES = ("Containerfile", "Dockerfile")
+# Podman's working directory, for files that must not outlive its processes. It needs a path that is
+# short and always the same: Podman is process 1 of its namespace.
+_RUN = "/proc/1/cwd"
+_RESULTS = f"{_RUN}/results"
+_CONFINE = os.path.dirname(os.path.abspath(confine.__file__))
+_SMALLROOT, _FAKEROOT = (os.path.join(_CONFINE, name) for name in ("smallroot.sh", "fakeroot.py"))
+# with SYS_CHROOT a step could leave its chroot; the others have no use in the build's namespaces
+_NO_CAPABILITIES = ("SYS_CHROOT", "MKNOD", "NET_RAW", "NET_BIND_SERVICE", "AUDIT_WRITE")
+# Files that Podman reads: those below ~/.config/containers, except logins; those that variables
+# name; and those to which links in /etc may lead.
+_OWN_FILES = (
+    *("registries.conf", "registries.conf.d", "policy.json", "certs.d", "storage.conf"),
+    *("containers.conf", "containers.conf.d"),
+)
+_FILE_VARIABLES = (
+    *("CONTAINERS_REGISTRIES_CONF", "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"),
+    *("CONTAINERS_STORAGE_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+_LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
+_NAME = "localhost/ce-build"
+_INFO_TIMEOUT_S = 60
+
+
+class Recipe(NamedTuple):
+    """The inputs of a build. `arguments` are NAME=VALUE, `bases` images of this host.
+
+    `text` is what Podman reads in place of the Containerfile, "" for the file itself.
+    """
+
+    context: str
+    containerfile: str
+    arguments: tuple[str, ...] = ()
+    target: str = ""
+    bases: tuple[Base, ...] = ()
+    text: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return the Containerfile's name in messages: relative to the context if it lies there."""
+        name = os.path.relpath(self.containerfile, self.context)
+        return self.containerfile if name.startswith("../") else name
+
+    @property
+    def whole(self) -> str:
+        """Return the text that Podman reads; "" if the file can no longer be read."""
+        with contextlib.suppress(OSError), open(self.containerfile, errors="replace") as file:
+            return self.text or file.read()
+        return self.text
+
+    def digest(self) -> str:
+        """Return the digest of everything that the build may use, except for downloads.
+
+        Raise OSError.
+        """
+        whole = hashlib.sha256()
+        bases = [f"{base.name} {base.tag}" for base in self.bases]
+        parts = (sha256(self.containerfile), self.target, *sorted(self.arguments), *bases)
+        for part in parts:
+            whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
+        for line in _listed(self.context):
+            whole.update(line.encode("utf-8", "surrogateescape"))
+        return f"sha256:{whole.hexdigest()}"
+
+
+class Builder(NamedTuple):
+    """A builder of images. `env` leads to the user's registries.conf and logins.
+
+    `policy` is the site's signature policy in place of the user's policy.json; "" for none.
+    """
+
+    env: Mapping[str, str]
+    uid: int
+    gid: int
+    timeout_s: float
+    policy: str = ""
+
+    def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> None:
+        """Write the image as an OCI layout to the directory `layout`, which must not exist.
+
+        `digest` is the recipe's: it keeps concurrent builds from using each other's image. Podman's
+        output goes to stderr unless `quiet`. Raise CeError.
+        """
+        podman = self._podman(recipe, os.path.dirname(layout))
+        output = Output()
+        name = f"{_NAME}:{digest.partition(':')[2]}"
+        try:
+            words = ["build", "--isolation=chroot", "--network=host", "--format=docker"]
+            words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
+            words += ["--tag", name, "--file", _file(recipe, os.path.dirname(layout))]
+            arguments, secrets = self._arguments(recipe)
+            words += [f"--build-arg={argument}" for argument in arguments]
+            words += [f"--target={recipe.target}"] if recipe.target else []
+            words += ["--no-cache"] if fresh else []
+            # Podman would ask a registry for images of this host, too
+            words += ["--pull=always"] if fresh and not recipe.bases else []
+            words += self._signers
+            for base in recipe.bases:
+                self._bring(podman, base, os.path.dirname(layout))
+                words += [f"--build-context={base.name}=container-image://{base.tag}"]
+            argv = [*podman, *words, recipe.context]
+            env = self._environment() | secrets
+            process.merged(argv, env, self.timeout_s, output.feed, is_shown=not quiet)
+            save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
+            process.output([*podman, *save], self._environment(), self.timeout_s)
+            apt.leave_out(layout)
+        except process.CommandError as error:
+            raise failure(recipe.shown, recipe.whole, output, error, self.env) from None
+        except OSError as error:
+            raise UserError(reason(error), see="store-unusable", name=layout) from None
+
+    @property
+    def _signers(self) -> list[str]:
+        return [f"--signature-policy={self.policy}"] if self.policy else []
+
+    def _bring(self, podman: Sequence[str], base: Base, results: str) -> None:
+        """Copy an image of this host into the build's storage, unless it is there.
+
+        Podman makes a name from the layout's path. Names have no capitals and do not end with `_`,
+        so the path is not that of `results`, which may have both.
+        """
+        env = self._environment()
+        word = base.tag.rpartition(":")[2]
+        layout = f"{results}/{word}"
+        try:
+            process.output([*podman, "image", "exists", base.tag], env, self.timeout_s)
+        except process.CommandError:
+            write_layout(base, layout, self.env, self.timeout_s)
+            pull = [*podman, "pull", "--quiet", *self._signers, f"oci:{_RESULTS}/{word}"]
+            made = process.output(pull, env, self.timeout_s).decode().strip()
+            process.output([*podman, "tag", made, base.tag], env, self.timeout_s)
+            shutil.rmtree(layout)
+
+    def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
+        """Return Podman's build arguments, and variables with the values of those that are secret.
+
+        Any user may read a command line; Podman takes the value of a bare name from its
+        environment. A variable that is set there already keeps its meaning for Podman.
+        """
+        arguments, secrets = [], {}
+        for argument in recipe.arguments:
+            name, equals, value = argument.partition("=")
+            if equals and is_secret_name(name) and name not in self._environment():
+                secrets[name] = value
+            arguments.append(name if name in secrets else argument)
+        return arguments, secrets
+
+    def _podman(self, recipe: Recipe, results: str) -> list[str]:
+        """Return Podman's command line up to its subcommand."""
+        place = _private(cache_of(self.env, self.uid))
+        directories = [*_programs(self.env), place, results, recipe.context]
+        # outer directories first, because one may contain another
+        shown = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
+        seen = [results, *shown]
+        return self._command(place, seen, self._driver(place, seen))
+
+    @property
+    def _podmans_login(self) -> str:
+        """Return the file of `podman login`, whose directory the build replaces; "" if unused."""
+        first, *_others = auth_files(self.env)
+        return "" if self.env.get("REGISTRY_AUTH_FILE") else first
+
+    def _files(self, recipe: Recipe) -> list[str]:
+        """Return the further files, existing or not, that Podman may read."""
+        home = self.env.get("HOME", "/")
+        own = os.path.join(self.env.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers")
+        named = [self.env.get(variable, "") for variable in _FILE_VARIABLES]
+        files = [recipe.containerfile, self.policy, *auth_files(self.env), *named, *_LINKED]
+        files += [os.path.realpath(path) for path in files if path]
+        files += [f"{own}/{name}" for name in _OWN_FILES]
+        return [path for path in dict.fromkeys(files) if path.startswith("/")]
+
+    def _command(self, place: str, seen: Sequence[str], driver: str) -> list[str]:
+        return [
+            *OWN_NAMESPACES,
+            "--mount-proc",
+            *("sh", _SMALLROOT),
+            _private(f"{place}/run"),
+            self._users(place),
+            _private(f"{place}/tmp"),
+            self._podmans_login,
+            *seen,
+            sys.executable,
+            *("-I", "-S", _FAKEROOT),
+            "podman",
+            f"--root={place}/{driver}",
+            f"--runroot={_RUN}/root",
+            f"--tmpdir={_RUN}/tmp",
+            f"--storage-driver={driver}",
+            "--events-backend=none",
+            "--cgroup-manager=cgroupfs",
+        ]
+
+    def _users(self, place: str) -> str:
+        """Write an /etc/passwd for Podman and return its path.
+
+        Podman looks the user up, and fails if the host has no name for them.
+        """
+        try:
+            name = pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            name = "user"
+        entry = f"{name}:x:{self.uid}:{self.gid}::{self.env.get('HOME', '/')}:/bin/sh\n"
+        publish(f"{place}/passwd", f"root:x:0:0::/root:/bin/sh\n{entry}".encode())
+        return f"{place}/passwd"
+
+    def _driver(self, place: str, seen: Sequence[str]) -> str:
+        """Return the storage driver: overlay, or vfs where that does not work.
+
+        vfs copies whole images. A driver that an earlier build has used is used again.
+        """
+        for driver in ("overlay", "vfs"):
+            if os.path.isdir(f"{place}/{driver}"):
+                return driver
+        try:
+            argv = [*self._command(place, seen, "overlay"), "info"]
+            process.output(argv, self._environment(), _INFO_TIMEOUT_S)
+        except process.CommandError:
+            return "vfs"
+        return "overlay"
+
+    def _environment(self) -> dict[str, str]:
+        """Return Podman's environment.
+
+        The `_CONTAINERS_*` variables mean that Podman is in its user namespace already.
+        """
+        return {
+            **self.env,
+            "TMPDIR": "/var/tmp",
+            "XDG_RUNTIME_DIR": f"{_RUN}/user",
+            "_CONTAINERS_USERNS_CONFIGURED": "done",
+            "_CONTAINERS_ROOTLESS_UID": str(self.uid),
+            "_CONTAINERS_ROOTLESS_GID": str(self.gid),
+        }
+
+
+def _file(recipe: Recipe, directory: str) -> str:
+    """Write the file for Podman to `directory` and return its path.
+
+    A line of each stage names apt-get's configuration (apt.py).
+    """
+    path = os.path.join(directory, "Containerfile")
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(with_after_from(recipe.whole, apt.LINE))
+    for ending in (".containerignore", ".dockerignore"):
+        if os.path.isfile(f"{recipe.containerfile}{ending}"):
+            shutil.copyfile(f"{recipe.containerfile}{ending}", f"{path}{ending}")
+    return path
+
+
+def _programs(env: Mapping[str, str]) -> list[str]:
+    """Return the directories, outside of /usr, of the programs that run in the build's root."""
+    podman = shutil.which("podman", path=env.get("PATH")) or "/usr/bin/podman"
+    own = [sys.prefix, sys.base_prefix, _CONFINE, os.path.dirname(os.path.realpath(podman))]
+    return [path for path in own if not path.startswith("/usr")]
+
+
+def find_containerfile(context: str) -> str:
+    """Return the path of the Containerfile in the context's directory. Raise UserError."""
+    for name in CONTAINERFILES:
+        path = os.path.join(context, name)
+        if os.path.isfile(path):
+            return path
+    raise UserError(
+        "there is no Containerfile or Dockerfile",
+        "-f names it",
+        "image-build",
+        name=context,
+    )
+
+
+def cache_of(env: Mapping[str, str], uid: int) -> str:
+    """Return the directory, whether it exists or not, in which builds keep their steps."""
+    base = os.path.abspath(env.get("TMPDIR") or "/var/tmp")
+    return os.path.join(base, f"ce-build-{uid}")
+
+
+def _private(path: str) -> str:
+    """Return a directory that only this user can write, created if need be.
+
+    Raise UserError, or SiteError for a directory that others may write.
+    """
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        found = os.lstat(path)
+    except OSError as error:
+        raise UserError(reason(error), see="store-unusable", name=path) from None
+    if not stat.S_ISDIR(found.st_mode) or fault(path, found, {os.geteuid()}):
+        raise SiteError(
+            "not a directory that only you can write",
+            "set TMPDIR to another place",
+            "store-unusable",
+            name=path,
+        )
+    return path
+
+
+def _listed(directory: str) -> Iterator[str]:
+    """Yield a line for each entry below a directory, in a fixed order. Raise OSError."""
+    for where, names, files in os.walk(directory, onerror=_fail):
+        names.sort()
+        links = [name for name in names if os.path.islink(os.path.join(where, name))]
+        yield f"{os.path.relpath(where, directory)} {os.stat(where).st_mode:o}\n"
+        for name in sorted([*files, *links]):
+            path = os.path.join(where, name)
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                content: str | None = os.readlink(path)
+            else:
+                content = sha256(path) if stat.S_ISREG(found.st_mode) else ""
+            yield f"{name} {found.st_mode:o} {content}\n"
+
+
+def _fail(error: OSError) -> None:
+    raise error

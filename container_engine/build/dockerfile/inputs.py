@@ -1,0 +1,199 @@
+"""The inputs of `ce build`, checked before Podman begins: the Dockerfile and its images."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from container_engine.base.did_you_mean import nearest
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
+from container_engine.images import identity
+from container_engine.build.dockerfile.base import Base
+from container_engine.build.dockerfile.build import Recipe, find_containerfile
+from container_engine.build.dockerfile.containerfile_lines import (
+    INSTRUCTIONS,
+    UNKNOWN,
+    bases_of,
+    first_mistake,
+    stages_of,
+    with_names,
+)
+from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
+from container_engine.images.resolve import configuration
+from container_engine.submit.short_name import candidates
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Container, Mapping, Sequence
+
+    from container_engine.build.dockerfile.containerfile_lines import From
+    from container_engine.images.store.store import Stores
+    from container_engine.submit.context import Context
+
+_CONDA = (
+    "a file of conda's: COPY and RUN conda env update -n base -f in a Dockerfile install it"
+    " (ce help python-packages)"
+)
+_COMPOSE = "a file of Docker Compose: each service is an srun of its own (ce help docker)"
+# the first words of files that other builders read, and what to do with them
+_OTHER_RECIPES = {
+    "name:": _CONDA,
+    "channels:": _CONDA,
+    "dependencies:": _CONDA,
+    "services:": _COMPOSE,
+    "version:": _COMPOSE,
+    "bootstrap:": "a definition file of Apptainer: write its sections as a Dockerfile, %post as RUN"
+    " (ce help migration)",
+}
+
+
+def recipe_of(
+    arguments: argparse.Namespace, places: Stores, context: Context
+) -> tuple[Recipe, list[From]]:
+    """Return the inputs of the build, and the images that its stages begin with.
+
+    Raise UserError for what no build can do.
+    """
+    source = _source(arguments.context, context.cwd)
+    if arguments.file:
+        containerfile = os.path.join(context.cwd, arguments.file)
+    else:
+        containerfile = find_containerfile(source)
+    text = read(containerfile)
+    given = _given(arguments.build_arg, context.env)
+    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target)
+    froms = _checked(text, recipe.shown, given)
+    _check_target(arguments.target, text, recipe.shown)
+    bases = _bases(froms, places, source, context)
+    here = {base.name for base in bases}
+    # Podman looks up images of this host by the name as it is written
+    changed = [one for one in froms if one.name in here and one.written != one.name]
+    changed += [full for one in froms if (full := _with_registry(one, here, context)) != one]
+    as_read = with_names(text, changed) if changed else ""
+    return recipe._replace(bases=bases, text=as_read), froms
+
+
+def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
+    """Raise UserError for an image of this host that is not here.
+
+    Podman would ask a registry on this machine for it, four times in six seconds.
+    """
+    here = {base.name for base in recipe.bases}
+    for one in froms:
+        if one.name.startswith(f"{LOCAL_REGISTRY}/") and one.name not in here:
+            raise UserError(
+                "no image of this name was imported or built on this host",
+                "ce images lists the names; ce build -t NAME and ce import make such images",
+                "image-build",
+                key=f"FROM {one.name}",
+                where=f"{recipe.shown}:{one.line}",
+            )
+
+
+def _source(given: str, cwd: str) -> str:
+    """Return the path of the build's directory. Raise UserError."""
+    source = os.path.normpath(os.path.join(cwd, given))
+    if os.path.isdir(source):
+        return source
+    hint = None
+    if os.path.isfile(source):
+        hint = f"for a Dockerfile of this name: ce build -f {given} ."
+    elif "=" in given:
+        hint = f"for an ARG line of the Dockerfile: ce build --build-arg {given} ."
+    elif not os.path.exists(source):
+        raise UserError("no such directory", "for the one you are in: ce build .", name=given)
+    raise UserError("not a directory", hint, name=given)
+
+
+def read(containerfile: str) -> str:
+    """Return the text of a Containerfile. Raise UserError."""
+    try:
+        with open(containerfile, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError as error:
+        hint = "-f names the file; without it, the directory's own is used"
+        raise UserError(reason(error), hint, "image-build", name=containerfile) from None
+
+
+def _given(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of --build-arg; a name alone has its value in the environment."""
+    parts = [argument.partition("=") for argument in arguments]
+    return {name: value if equals else env.get(name, "") for name, equals, value in parts}
+
+
+def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
+    """Return the images that stages begin with. Raise UserError for what no build can do.
+
+    `shown` is the name of the file in messages. Podman's own messages are less clear, or come only
+    after it has pulled an image.
+    """
+    mistake = None if shown.endswith(".in") else first_mistake(text)  # .in: for a preprocessor
+    if mistake is not None:
+        close = nearest(mistake.name.upper(), INSTRUCTIONS) if mistake.why == UNKNOWN else None
+        why = f"{mistake.why}, did you mean {close}?" if close else mistake.why
+        where = f"{shown}:{mistake.line}" if mistake.line else shown
+        hint = None if close else _OTHER_RECIPES.get(mistake.name.lower())
+        raise UserError(why, hint, where=where, name=mistake.name or None)
+    froms = bases_of(text, given)
+    for one in froms:
+        if one.lacks:
+            why = f"FROM {one.written}: the variable {one.lacks} has no value"
+            hint = f"--build-arg {one.lacks}=IMAGE, or ARG {one.lacks}=IMAGE before the first FROM"
+            raise UserError(why, hint, where=f"{shown}:{one.line}")
+    return froms
+
+
+def _check_target(target: str, text: str, shown: str) -> None:
+    """Raise UserError if no stage has the name of --target."""
+    stages = stages_of(text)
+    if not target or target.isdecimal() or target.lower() in stages:
+        return
+    hint = f"its stages: {', '.join(stages)}" if stages else "a name stands after AS: FROM x AS y"
+    raise UserError("no stage has this name", hint, where=shown, key="--target", name=target)
+
+
+def _bases(
+    froms: Sequence[From], places: Stores, source: str, context: Context
+) -> tuple[Base, ...]:
+    """Return the images of this host that stages begin with: made here, or SquashFS files.
+
+    Paths are relative to `source`, the directory of the build.
+
+    Podman would ask a registry for the names, where a stranger may own images of the same names.
+    """
+    found = {}
+    for name in dict.fromkeys(one.name for one in froms):
+        path = _of_this_host(name, places, source)
+        if path:
+            described = configuration([path], context.env)  # refuses what is not an image
+            digest = identity.known_digest(path) or identity.computed(path)
+            found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
+    return tuple(found.values())
+
+
+def _with_registry(one: From, here: Container[str], context: Context) -> From:
+    """Return the image with the default registry if neither its name nor this host sets one.
+
+    Podman would refuse the name.
+    """
+    try:
+        image = parse(one.name, "/")
+    except UserError:
+        return one  # Podman's error says more
+    if one.name in here or not isinstance(image, RegistryImage) or not image.short:
+        return one
+    is_only = candidates(image, context) == (image,)
+    return one._replace(name=image.canonical) if is_only else one
+
+
+def _of_this_host(name: str, places: Stores, directory: str) -> str:
+    """Return the file of an image that was made here, "" for one of a registry."""
+    try:
+        image = parse(name, directory)
+    except UserError:
+        return ""  # Podman's error says more
+    if isinstance(image, FileImage):
+        return image.path
+    found = places.find(image)
+    return found.path if found is not None and found.ref.origin else ""

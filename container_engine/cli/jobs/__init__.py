@@ -1,1 +1,0 @@
-"""The steps of jobs that run in containers, as verbs find and join them."""

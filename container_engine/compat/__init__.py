@@ -1,0 +1,1 @@
+"""Commands, options and variables of other tools, and their meaning here."""

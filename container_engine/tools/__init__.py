@@ -1,0 +1,1 @@
+"""Tools that explain this host, environments, traces and errors; the core imports none of them."""

@@ -1,0 +1,1 @@
+"""The pages of `ce help`, and a search in them."""

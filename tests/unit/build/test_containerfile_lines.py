@@ -1,0 +1,193 @@
+"""The step of a build that failed, and what the build must not leave in the image."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from container_engine.build.dockerfile import apt
+from container_engine.build.dockerfile.containerfile_lines import (
+    Mistake,
+    bases_of,
+    entrypoint_of,
+    first_mistake,
+    line_of,
+    line_of_complaint,
+    shortened,
+    with_after_from,
+    with_names,
+    without_effect,
+)
+
+_RECIPE = """\
+# syntax=docker/dockerfile:1
+FROM debian:12 AS base
+RUN apt-get update && \\
+    # comments are allowed here
+
+    apt-get install -y  curl
+COPY a /a
+
+RUN make
+RUN make
+RUN <<EOF
+false
+EOF
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "number", "line"),
+    [
+        ("FROM debian:12 AS base", 1, 2),
+        ("RUN apt-get update &&     apt-get install -y  curl", 2, 3),
+        ("COPY a /a", 3, 7),
+        ("RUN make", 5, 10),  # the second of two
+        ("RUN make", 9, 0),
+        ("RUN unknown", 2, 0),
+        ("RUN <<EOF (false)", 6, 11),  # Podman 5
+        ("false", 7, 12),  # Podman 4
+    ],
+)
+def test_the_line_of_a_step_is_given_where_it_is_certain(step: str, number: int, line: int) -> None:
+    assert line_of(step, number, _RECIPE) == line
+
+
+def test_a_long_step_is_shortened() -> None:
+    assert len(shortened(f"RUN {'x ' * 500}")) < 80
+
+
+def _blob(layout: Path, content: object) -> dict[str, object]:
+    text = json.dumps(content).encode()
+    name = hashlib.sha256(text).hexdigest()
+    (layout / "blobs/sha256" / name).write_bytes(text)
+    return {"digest": f"sha256:{name}", "size": len(text), "mediaType": "x"}
+
+
+def test_no_variable_of_the_build_stays_in_the_image(tmp_path: Path) -> None:
+    (tmp_path / "blobs/sha256").mkdir(parents=True)
+    config = _blob(tmp_path, {"config": {"Env": ["A=b", apt.VARIABLE, "APT_CONFIG=/mine"]}})
+    manifest = _blob(tmp_path, {"config": config, "layers": []})
+    (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
+    apt.leave_out(str(tmp_path))
+    (entry,) = json.loads((tmp_path / "index.json").read_text())["manifests"]
+    texts = {f"sha256:{p.name}": p.read_bytes() for p in tmp_path.glob("blobs/sha256/*")}
+    assert all(f"sha256:{hashlib.sha256(t).hexdigest()}" == d for d, t in texts.items())
+    new = json.loads(texts[entry["digest"]])["config"]
+    assert new["size"] == len(texts[new["digest"]])
+    assert json.loads(texts[new["digest"]])["config"]["Env"] == ["A=b", "APT_CONFIG=/mine"]
+    assert len(texts) == 2
+
+
+def test_an_image_without_variables_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "blobs/sha256").mkdir(parents=True)
+    manifest = _blob(tmp_path, {"config": _blob(tmp_path, {"config": {}}), "layers": []})
+    (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
+    apt.leave_out(str(tmp_path))
+    assert json.loads((tmp_path / "index.json").read_text())["manifests"] == [manifest]
+
+
+def _bases(text: str, **arguments: str) -> list[tuple[int, str]]:
+    return [(one.line, one.name) for one in bases_of(text, arguments)]
+
+
+def test_the_images_of_a_recipe_are_those_that_are_no_stages() -> None:
+    text = (
+        "FROM --platform=linux/amd64 debian:12 AS Base\nRUN x\nFROM base\n"
+        "from scratch\nFROM \\\n mine:1\n"
+    )
+    assert _bases(text) == [(1, "debian:12"), (5, "mine:1")]
+
+
+def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
+    text = (
+        "ARG NAME=base TAG='1'\nARG WHOLE=\"${NAME}:$TAG\"\n"
+        "FROM ${WHOLE}\nARG NAME=stage\nFROM $NAME:${OTHER:-2}${TAG:+-x}\n"
+    )
+    assert _bases(text) == [(3, "base:1"), (5, "base:2-x")]
+    assert _bases(text, NAME="mine", TAG="9") == [(3, "mine:9"), (5, "mine:2-x")]
+    assert with_names(text, bases_of(text, {})).splitlines()[2:] == [
+        "FROM base:1",
+        "ARG NAME=stage",
+        "FROM base:2-x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("FROM ${BASE}\n", "BASE"),
+        ("ARG BASE\nFROM a:$BASE\n", "BASE"),
+        ("FROM --platform=$BUILDPLATFORM a\n", ""),
+        ("FROM a-$TARGETARCH\n", ""),
+    ],
+)
+def test_a_variable_without_a_value_is_found(text: str, lacks: str) -> None:
+    assert [one.lacks for one in bases_of(text, {})] == [lacks]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("FROM a\nRUM true\n", Mistake(2, "RUM", "unknown instruction")),
+        ("FROM a\nrun \\\n RUM\n# RUM\n", None),
+        (
+            "FROM a\nRUN <<EOF\nRUM\nEOF\nCOPY <<-'X' /x\nRUM\nX\nRUM x\n",
+            Mistake(8, "RUM", "unknown instruction"),
+        ),
+        ("FROM a\nRUN echo $((1 <<2)) && x <<< EOF\nCMD x\n", None),
+        ("ARG A\nRUN x\nFROM a\n", Mistake(2, "RUN", "comes before the first FROM")),
+        ("# nothing\n", Mistake(0, "", "has no FROM line")),
+        ("FROM a\nCOPY\n", Mistake(2, "COPY", "nothing follows the instruction")),
+        ("FROM a\nENV A\n", Mistake(2, "ENV", "'A' has no value: ENV A=VALUE")),
+        ("FROM a\nENV A b\nLABEL a=b\n", None),
+    ],
+)
+def test_the_first_instruction_that_no_builder_accepts_is_found(
+    text: str, found: Mistake | None
+) -> None:
+    assert first_mistake(text) == found
+
+
+def test_a_message_without_a_line_gets_that_of_the_one_instruction_it_begins_with() -> None:
+    text = "FROM a\nENV A=b\nLABEL x\nENV C=d\n"
+    assert line_of_complaint("LABEL must have two arguments", text) == 3
+    assert line_of_complaint("ENV must have two arguments", text) == 0
+
+
+def test_instructions_that_no_launch_reads_are_listed_once() -> None:
+    text = "FROM a\nUSER x\nENV A=1\ncmd x\nCMD y\nWORKDIR /\nENTRYPOINT x\n"
+    assert without_effect(text) == ["CMD", "USER"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FROM a\nRUN b\n", "FROM a\nENV X=1\nRUN b\n"),
+        ("ARG V=1\nFROM a AS b\nfrom b", "ARG V=1\nFROM a AS b\nENV X=1\nfrom b\nENV X=1\n"),
+        ("FROM \\\n  a\nRUN <<E\nFROM c\nE\n", "FROM \\\n  a\nENV X=1\nRUN <<E\nFROM c\nE\n"),
+        ("# escape=`\nFROM `\na\r\nRUN b\r\n", "# escape=`\nFROM `\na\nENV X=1\nRUN b\r\n"),
+    ],
+)
+def test_a_line_is_set_below_each_from(text: str, expected: str) -> None:
+    assert with_after_from(text, "ENV X=1") == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        ('ENTRYPOINT ["python3", "app.py"]', "python3 app.py"),
+        ('ENTRYPOINT ["a"]\nentrypoint ["/my app", \\\n  "-x"]', "'/my app' -x"),
+        ('ENTRYPOINT ["a"]\nFROM b', None),
+        ('CMD ["a"]', None),
+        ("ENTRYPOINT []", ""),
+        ("ENTRYPOINT exec a", ""),
+        ("ENTRYPOINT [1]", ""),
+        ("ENTRYPOINT 1", ""),
+    ],
+)
+def test_the_entrypoint_of_the_last_stage_is_a_command_line(
+    lines: str, command: str | None
+) -> None:
+    assert entrypoint_of(f"FROM a\n{lines}\n") == command
