@@ -18,7 +18,7 @@ PYTEST := $(VENV)/bin/pytest -q
 # What runs for minutes: what takes most of them is shown, and a soak test has no limit of its own.
 SLOW := --durations=10 --durations-min=5
 SOAK := -s -m soak -o faulthandler_timeout=0
-SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh)
+SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh -o -name 'ce.*sh')
 TEMPLATES := $(shell find container_engine -name '*_script.py.in')
 CHECKED := container_engine sandbox/ce_sandbox tests docs
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.

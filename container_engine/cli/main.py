@@ -36,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not words:
             output.text(wrap_lines(overview(), output.columns()))
             return 0
+        if words[0] == "complete":  # by the scripts of `ce completion`, at each tab
+            from container_engine.cli.completion.offer import complete
+
+            return complete(words[1:] or [""], context.of_this_process(None))
         verb = next((word for word in words if word in VERBS), None)
         parsed = build([verb] if verb else []).parse_args(words)
         failure = parsed.failure

@@ -8,13 +8,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from container_engine.cli.command_line.verb_table import VERBS
-from container_engine.cli.completion.commands import commands
 from container_engine.cli.verbs.completion import SHELLS
 from container_engine.cli.verbs.schema import FORMATS
 from tests.unit.cli.conftest import Installed
@@ -54,13 +52,14 @@ def home(installed: Installed) -> Installed:
 
 def script(home: Installed, shell: str) -> Path:
     path = home.home / f"completion.{shell}"
-    path.write_text(text(shell))
+    path.write_text(home.ce("completion", shell).stdout)
     return path
 
 
-@cache
-def text(shell: str) -> str:
-    return SHELLS[shell](commands())
+def offered_to(home: Installed, *words: str) -> tuple[str, dict[str, str]]:
+    """Return which files a shell adds for the last word, and what it offers, with what it is."""
+    files, *lines = home.ce("complete", *words).stdout.splitlines()
+    return files, {line.partition("\t")[0]: line.partition("\t")[2] for line in lines}
 
 
 def environment(home: Installed) -> dict[str, str]:
@@ -261,41 +260,28 @@ def test_zsh_runs_no_name(zsh: Terminal, home: Installed) -> None:
     assert not (home.home / "pwned").exists()
 
 
-def test_the_scripts_are_complete_and_nothing_in_them_is_wrong(
-    home: Installed, need_tool: NeedTool
-) -> None:
+def test_nothing_in_the_scripts_is_wrong(home: Installed, need_tool: NeedTool) -> None:
     for shell in ("bash", "zsh", "fish"):
         path = script(home, shell)
         done = subprocess.run([need_tool(shell), "-n", path], capture_output=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, b"")
-        assert all(verb in path.read_text() for verb in VERBS)
     checker = shutil.which("shellcheck")
     if checker:
         subprocess.run([checker, "-s", "bash", script(home, "bash")], check=True, timeout=60)
 
 
-def test_ce_completion_prints_what_the_shells_were_given(home: Installed) -> None:
-    for shell in SHELLS:
-        assert home.ce("completion", shell).stdout == text(shell)
-    assert home.ce("completion").stdout == text("bash")
+def test_bash_is_the_usual_shell(home: Installed) -> None:
+    assert home.ce("completion").stdout == home.ce("completion", "bash").stdout
 
 
-def test_every_option_of_every_verb_is_known() -> None:
-    described = {command.name: command for command in commands()}
-    assert set(described) == set(VERBS)
-    pull = next(option for option in described["run"].options if "--pull" in option.names)
-    assert pull.value is not None
-    assert pull.value.words == ("age", "always", "missing", "never")
-    assert [value.kind for value in described["diff"].words] == ["environment", "environment"]
-
-
-def test_hidden_options_are_not_offered() -> None:
-    assert all(
-        name not in ("--here", "--lines", "--list", "--site")
-        for command in commands()
-        for option in command.options
-        for name in option.names
-    )
+def test_every_verb_and_option_is_offered_with_what_it_is(home: Installed) -> None:
+    for verb, described in VERBS.items():
+        assert offered_to(home, "")[1][verb] == described.help
+        files, options = offered_to(home, verb, "-")
+        assert files == "names"
+        # hidden ones are in neither
+        shown = re.findall(r"^  (-.*?)(?:  |$)", home.ce(verb, "--help").stdout, re.MULTILINE)
+        assert set(options) == set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", " ".join(shown)))
 
 
 # ---- srun, sbatch and salloc beside the site's own completion ---------------------------------
@@ -385,30 +371,36 @@ def test_the_part_for_slurm_stands_alone(home: Installed, need_tool: NeedTool, s
 # ---- what ce lists ----------------------------------------------------------------------------
 
 
-def test_each_kind_lists_what_it_says(home: Installed) -> None:
-    def listed(kind: str) -> set[str]:
-        return set(home.ce("completion", "--list", kind).stdout.splitlines())
+def test_each_argument_offers_what_it_names(home: Installed) -> None:
+    environments = {"train", "train/large", "other"}
+    for words in (["explain"], ["hooks", "explain"], ["inspect"], ["run"], ["diff", "a"]):
+        files, names = offered_to(home, *words, "")
+        assert (files, environments <= set(names)) == ("environments", True), words
+    assert {"pmix", "ssh", "cxi"} <= set(offered_to(home, "hooks", "show", "")[1])
+    for words in (["hooks", "check"], ["hooks", "list"]):
+        assert offered_to(home, *words, "") == ("environments", {})
+    for words in (["pull"], ["rmi"], ["run", "--image"]):
+        assert offered_to(home, *words, "") == ("names", {})
+    assert "mpi" in offered_to(home, "help", "")[1]
 
-    assert {"train", "train/large", "other"} <= listed("environment")
-    assert listed("hook:explain") == listed("environment") == listed("named")
-    assert {"pmix", "ssh", "cxi"} <= listed("hook:show")
-    assert listed("hook:check") == listed("hook:list") == listed("image") == set()
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("import", "files"),
+        ("build -t", "anything"),
+        ("build", "files"),
+        ("run other", "files"),
+        ("run other --", "files"),
+        ("exec 1 cat", "files"),
+        ("diff a b", "names"),
+        ("trace last", "names"),
+    ],
+)
+def test_files_are_offered_where_they_may_stand(home: Installed, line: str, files: str) -> None:
+    assert offered_to(home, *line.split(), "")[0] == files
 
 
-def test_verbs_that_take_images_steps_and_hooks_say_so() -> None:
-    described = {command.name: command for command in commands()}
-    kinds = {
-        "rmi": "image",
-        "inspect": "named",
-        "exec": "step",
-        "trace": "trace",
-        "hooks": "hook",
-        "report": "trace",
-        "ssh": "step",
-        "pull": "image",
-        "lock": "environment",
-    }
-    assert {
-        name: described[name].words[-1 if name == "hooks" else 0].kind for name in kinds
-    } == kinds
-    assert "mpi" in described["help"].words[0].words
+@pytest.mark.parametrize("apart", [["--pull=a"], ["--pull", "=", "a"], ["--pull", "a"]])
+def test_a_value_is_offered_however_it_is_written(home: Installed, apart: list[str]) -> None:
+    assert set(offered_to(home, "run", *apart)[1]) == {"age", "always", "missing", "never"}
