@@ -47,9 +47,9 @@ def test_a_step_leaves_a_trace_of_each_node_with_phases_tasks_and_end(
     assert head.split() == ["STEP", "STARTED", "NODES", "START", "TOOK", "STATE", "ENVIRONMENT"]
     assert newest.split()[0] == f"{job}.0"
     assert newest.split()[-2:] == ["ended", edf]
-    page = shared / "page.html"
-    trace(cluster, job, f"--html={page}")
-    assert page.read_text().count("<rect ") >= 20
+    timeline = shared / "launch.json"
+    trace(cluster, job, f"--perfetto={timeline}")
+    assert timeline.read_text().count('"ph": "X"') >= 20
 
 
 @contextmanager

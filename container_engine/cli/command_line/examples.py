@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "save": ("ce save 1234 mine.sqsh", "ce save --difference 1234.0 mine.sqsh"),
     "ssh": ("ce ssh 1234", "ce ssh -w node2 1234 -- hostname"),
     "ssh-config": ("ce ssh-config --jump login.example.org 1234",),
-    "trace": ("ce trace 1234", "ce trace 1234.0 --html launch.html"),
+    "trace": ("ce trace 1234", "ce trace 1234.0 --perfetto launch.json"),
     "report": ("ce report 1234", "ce report"),
     "doctor": ("ce doctor", "ce doctor --all-nodes"),
     "completion": ("ce completion bash",),

@@ -14,7 +14,7 @@ from container_engine.base.process import reason
 from container_engine.printing import output
 from container_engine.submit.site import site_config
 from container_engine.tools import running_steps
-from container_engine.tools.trace import page, perfetto, reader, table
+from container_engine.tools.trace import perfetto, reader, table
 
 if TYPE_CHECKING:
     import argparse
@@ -42,7 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", metavar="TIME", help="list steps since then: 30m, 2h, 1d or 2026-01-31[T12:00]"
     )
-    parser.add_argument("--html", metavar="FILE", help="write a page with a timeline of all nodes")
     parser.add_argument(
         "--perfetto", metavar="FILE", help="write Chrome's trace format, for ui.perfetto.dev"
     )
@@ -59,14 +58,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     traces = reader.read(directory, step)
     if not traces:
         raise UserError("its traces are not complete", "the step may still be starting", where=step)
-    if arguments.html:
-        _write(arguments.html, page.page(step, traces))
     if arguments.perfetto:
         _write(arguments.perfetto, perfetto.document(step, traces))
     if arguments.json:
         nodes = [_for_programs(trace) for trace in traces]
         output.document({"step": step, "nodes": nodes})
-    elif not (arguments.html or arguments.perfetto):
+    elif not arguments.perfetto:
         for line in table.lines(step, traces, output.columns()):
             output.folded(line, table.LABEL_WIDTH)
     return 0

@@ -6,7 +6,6 @@ import pwd
 import shutil
 import time
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from jsonschema import Draft202012Validator
 from container_engine.base.errors import UserError
 from container_engine.cli.main import main
 from container_engine.cli.verbs.trace import moment
-from container_engine.tools.trace import page, perfetto, reader, table
+from container_engine.tools.trace import perfetto, reader, table
 
 SECOND = 1_000_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -86,7 +85,6 @@ def test_nodes_without_a_trace_are_named(tmp_path: Path) -> None:
     lines = list(table.lines("7.0", traces))
     assert lines[0] == "step 7.0: 2 of 3 nodes, 4 tasks"
     assert lines[-1] == "no trace of n2: still starting, interrupted, or not kept here"
-    assert "<h1>Start of step 7.0 on 2 of 3 nodes</h1>" in page.page("7.0", traces)
 
 
 @pytest.mark.parametrize("nodes", ["n[1-10]", "", "n[1-x]"])
@@ -139,8 +137,6 @@ def test_tasks_that_did_not_start_are_counted_and_their_node_marked(tmp_path: Pa
     lines = list(table.lines("7.0", traces))
     assert lines[:2] == ["step 7.0: 2 nodes, 2 of 4 tasks", "failed: n2: no <mount>"]
     assert table.state(traces) == "failed on n2"
-    text = ">failed: n2<title>no &lt;mount&gt;</title></text>"
-    assert text in page.page("7.0", traces)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +154,6 @@ def test_what_no_launch_writes_is_not_read(tmp_path: Path, wrong: dict[str, obje
 
 
 def test_every_phase_is_explained() -> None:
-    assert set(page.COLOURS) <= set(table.PHASES)
     guide = (Path(__file__).parents[4] / "docs/guide/troubleshooting.md").read_text()
     assert [phase for phase in table.PHASES if f"| `{phase}` |" not in guide] == []
 
@@ -279,36 +274,6 @@ def test_what_no_node_has_written_is_neither_waited_for_nor_read(
     write(tmp_path, "7.0", "n1", facts(5))
     put(tmp_path / "7.0/n2.json")
     assert [trace.node for trace in reader.read(str(tmp_path), "7.0")] == ["n1"]
-
-
-class _Bars(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.bars = 0
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
-        self.bars += tag == "rect"
-        assert tag not in {"script", "img", "iframe"}
-        if tag not in {"meta", "line"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-
-def test_the_page_has_a_bar_for_each_phase_and_is_sound_html(step: Path) -> None:
-    text = page.page("7.0", reader.read(str(step), "7.0"))
-    parser = _Bars()
-    parser.feed(text)
-    assert parser.open == []
-    assert parser.bars == 10 * 4
-    assert '<text x="122" y="241" text-anchor="end" class="slow">n10</text>' in text
-    assert "/a&lt;b&gt; on /data" in text
-    assert "http" not in text
 
 
 def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> None:
