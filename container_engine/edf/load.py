@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
@@ -9,7 +10,7 @@ from container_engine.edf.expand import Scope, deferred_names, expand
 from container_engine.edf.family import Family
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Edf, Loaded, Origin
-from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, apply
+from container_engine.edf.overlay import NO_OPTIONS, Overlay, apply
 
 if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile, Setting
@@ -47,6 +48,7 @@ def _merged(
     if any(problem.severity == "error" for problem in problems):
         return Loaded(None, problems, tuple(family.probed)), path
     edf = _edf(_name(name, layer), tuple(family.files), layer)
+    edf = replace(edf, has_image_of_option=over.layer.image is not None)
     return Loaded(edf, problems, tuple(family.probed)), path
 
 

@@ -137,6 +137,7 @@ class Edf:
     env: tuple[EnvEntry, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     startup: tuple[tuple[Text, Origin], ...] = ()
+    has_image_of_option: bool = False
 
     @property
     def has_image_of_file(self) -> bool:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from container_engine.base.did_you_mean import did_you_mean
 from container_engine.edf.model import Origin
-from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
+from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.model import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
-from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
+from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import variable_excess
 from container_engine.plan.build import Built, build
 from container_engine.plan.overrides import PREFIX

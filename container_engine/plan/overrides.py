@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
-from container_engine.edf.pyxis_names import CONTAINER_NAME, CONTAINER_SAVE
+from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:

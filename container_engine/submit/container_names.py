@@ -14,14 +14,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.private_files import OTHERS_WRITE, is_own_directory, make_own
-from container_engine.edf.pyxis_names import PREFIX, VARIABLES_COUNT, is_step
+from container_engine.edf.names import is_step
 from container_engine.plan.overrides import read_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
+
+    from container_engine.submit.options import Options
 
 _PLACE = ".local/state/container-engine/names"
-_IMAGE, _NAME = "--container-image=", "--container-name="
 # in place of JOB: a step that srun runs outside of a job is planned before it has one
 _NO_JOB = "new"
 _MAX_AGE_S = 30 * 86400
@@ -31,40 +32,38 @@ class Request(NamedTuple):
     """An environment, or None, and the options over it. `consulted` are files it depends on."""
 
     environment: str | None
-    words: Sequence[str]
+    options: Options
     consulted: tuple[str, ...] = ()
 
 
-def completed(words: Sequence[str], env: Mapping[str, str], traces: str = "") -> Request:
-    """Return the request for `words`, completed by the container that they name.
+def completed(options: Options, env: Mapping[str, str], traces: str = "") -> Request:
+    """Return the request for `options`, completed by the container that they name.
 
     What is added are the environment and the image of that container.
 
     `traces` is the directory of the user's traces, for a container whose only name is JOB.STEP.
     Outside of a job, the request can only join a running container.
     """
-    name = _name(words, env)
+    name = _name(options, env)
     # an empty image is given, too, and is refused later
-    if not name or _IMAGE in words or _value(words, env, _IMAGE, "IMAGE"):
-        return Request(None, words)
+    if not name or options.image(env) is not None:
+        return Request(None, options)
     found = next(_candidates(name, env), None)
     if found is None and is_step(name):
-        return _of_step(name, words, traces)
+        return _of_step(name, options, traces)
     if found is None:
-        return Request(None, words, tuple(filter(None, [record_of(name, env)])))
+        return Request(None, options, tuple(filter(None, [record_of(name, env)])))
     try:
         record = json.loads(_read(found))
         environment, image = record["environment"], record["image"]
     except (ValueError, KeyError, TypeError):
-        return Request(None, words, (found,))
-    more = [f"{_IMAGE}{image}"] if image else []
-    if not env.get("SLURM_JOB_ID", "").isdigit():
-        # this may be the record of another job than srun's --jobid: then it must not make anything
-        more.append(f"{_NAME}{name}:exec")
-    return Request(environment, [*words, *more], (found,))
+        return Request(None, options, (found,))
+    # outside of a job it may be the record of another one than srun's --jobid: it must make nothing
+    only_joins = "" if env.get("SLURM_JOB_ID", "").isdigit() else f"{name}:exec"
+    return Request(environment, options.with_more(image=image, container=only_joins), (found,))
 
 
-def _of_step(name: str, words: Sequence[str], traces: str) -> Request:
+def _of_step(name: str, options: Options, traces: str) -> Request:
     """Return the request with the image of the running step JOB.STEP, as its trace has it.
 
     Traces of other users are ignored: anybody can put one into a directory that users share.
@@ -76,19 +75,20 @@ def _of_step(name: str, words: Sequence[str], traces: str) -> Request:
             for line in _read(f"{place}/{file}").splitlines() if file.endswith(".json") else ():
                 document = json.loads(line)
                 image = document["image"]["path"] if "version" in document else image
-    more = [f"{_IMAGE}{image}", f"{_NAME}{name}:exec"] if image.startswith("/") else []
-    return Request(None, [*words, *more], (place,))
+    if image.startswith("/"):
+        options = options.with_more(image=image, container=f"{name}:exec")
+    return Request(None, options, (place,))
 
 
 def record(
-    environment: str | None, words: Sequence[str], env: Mapping[str, str], cwd: str
+    environment: str | None, options: Options, env: Mapping[str, str], cwd: str
 ) -> tuple[str, ...]:
     """Record what the container that these options name is made from, if they name one.
 
     Return the record's path, if any: a remembered plan is valid only while the record is unchanged.
     """
-    name = _name(words, env)
-    image = _value(words, env, _IMAGE, "IMAGE")
+    name = _name(options, env)
+    image = options.image(env) or ""
     path = record_of(name, env) if name else ""
     if not path or (environment is None and not image):
         return ()
@@ -123,16 +123,9 @@ def record_of(name: str, env: Mapping[str, str]) -> str:
     return f"{home}/{_PLACE}/{job if job.isdigit() else _NO_JOB}/{name}"
 
 
-def _name(words: Sequence[str], env: Mapping[str, str]) -> str:
-    named = read_name(_value(words, env, _NAME, "NAME"))
+def _name(options: Options, env: Mapping[str, str]) -> str:
+    named = read_name(options.container(env))
     return named[0] if named is not None else ""
-
-
-def _value(words: Sequence[str], env: Mapping[str, str], option: str, variable: str) -> str:
-    given = [word.removeprefix(option) for word in words if word.startswith(option)]
-    if given:
-        return given[-1]
-    return env.get(PREFIX + variable, "") if VARIABLES_COUNT in words else ""
 
 
 def _candidates(name: str, env: Mapping[str, str]) -> Iterator[str]:

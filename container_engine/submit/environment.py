@@ -15,7 +15,7 @@ from container_engine.edf.layer import Sourced
 from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Origin
-from container_engine.edf.pyxis_overlay import NO_OPTIONS, Overlay, alone, no_container, read
+from container_engine.edf.overlay import NO_OPTIONS, Overlay, alone, no_container
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
@@ -29,6 +29,7 @@ from container_engine.submit.known_image import (
     unusable_image,
 )
 from container_engine.submit.mistaken_names import with_image_hint
+from container_engine.submit.options import NONE_GIVEN
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from container_engine.plan.offer import Offer
     from container_engine.site import SiteConfig
     from container_engine.submit.context import Context
+    from container_engine.submit.options import Options
 
 
 class Traced(NamedTuple):
@@ -63,21 +65,21 @@ class Traced(NamedTuple):
 
 
 def load_effective(
-    name: str | None, context: Context, offer: Offer | None = None, words: Sequence[str] = ()
+    name: str | None, context: Context, offer: Offer | None = None, options: Options = NONE_GIVEN
 ) -> Loaded:
     """Load the environment `name`; an invalid image reference is one of its problems.
 
-    `offer` is what the site offers, if the caller has it already. `words` are options of pyxis over
-    the environment, or over nothing if `name` is None.
+    `offer` is what the site offers, if the caller has it already. `options` are over the
+    environment, or over nothing if `name` is None.
     """
-    return _read_files_and_options(name, context, offer or offer_here(context), words)[0]
+    return _read_files_and_options(name, context, offer or offer_here(context), options)[0]
 
 
 def load_to_launch(
-    name: str | None, context: Context, offer: Offer, words: Sequence[str] = ()
+    name: str | None, context: Context, offer: Offer, options: Options = NONE_GIVEN
 ) -> Loaded:
     """Load as `load_effective` does, and add an error if no file or option names an image."""
-    loaded, files, layers = _read_files_and_options(name, context, offer, words)
+    loaded, files, layers = _read_files_and_options(name, context, offer, options)
     lacks = files and _lacks_image(loaded, layers)
     return _with(loaded, [missing_image(files[-1].path, loaded.problems)]) if lacks else loaded
 
@@ -133,11 +135,11 @@ def offer_here(context: Context) -> Offer:
 
 
 def _read_files_and_options(
-    name: str | None, context: Context, offer: Offer, words: Sequence[str] = ()
+    name: str | None, context: Context, offer: Offer, options: Options = NONE_GIVEN
 ) -> tuple[Loaded, tuple[EdfFile, ...], list[Layer]]:
     """Return the environment, its files, and the layers of the files and of the options."""
     site = offer.site
-    over = _overlay(name, words, context, offer)
+    over = _overlay(name, options, context, offer)
     setting = Setting(context.env, context.cwd, site.is_deferred, rules(offer.hooks))
     loaded, files = load(name, setting, search_path(context.env, site.edf_path), over)
     if name is not None and not files:
@@ -163,11 +165,11 @@ def _setting_problems(loaded: Loaded, layers: Sequence[Layer], offer: Offer) -> 
     return [problem for problem in found if (problem.file, problem.line) not in known]
 
 
-def _overlay(name: str | None, words: Sequence[str], context: Context, offer: Offer) -> Overlay:
+def _overlay(name: str | None, options: Options, context: Context, offer: Offer) -> Overlay:
     """Return what the options add. Raise RefusedError if they have nothing to apply to."""
-    if name is not None and not words:
+    if name is not None and not options.words:
         return NO_OPTIONS
-    over = read(words, context.env, context.cwd)
+    over = options.overlay(context.env, context.cwd)
     if name is not None:
         return over
     if over.layer.image is None:

@@ -1,4 +1,4 @@
-"""Decides whether an image of an option is one that only the nodes have, as pyxis allows."""
+"""Decides whether an image of an option is one that only the nodes have, as a path there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from container_engine.base.errors import UserError
-from container_engine.edf.pyxis_names import PREFIX
 from container_engine.images import squashfs
 from container_engine.images.image_config import DEFAULT_PATH
 from container_engine.images.reference import FileImage, parse
@@ -32,8 +31,7 @@ def image_of_nodes(edf: Edf, context: Context, site: SiteConfig) -> Resolved | N
     A file of a similar name on this host suggests a mistake: then the result is None, too. Raise
     UserError if this host needs the image's file.
     """
-    origin = edf.image_origin
-    if origin is None or not origin.file.startswith((_OPTION, PREFIX)):
+    if not edf.has_image_of_option:
         return None
     reference = parse(edf.image or "", context.cwd)
     if not isinstance(reference, FileImage) or not _is_absent(reference.path):

@@ -9,47 +9,50 @@ import os
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
+from container_engine.submit.options import NONE_GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.submit.context import Context
+    from container_engine.submit.options import Options
 
     Printed = tuple[str, str, str]
 
 
 def plan_of(
-    name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
+    name: str | None, context: Context, pull: str | None, options: Options = NONE_GIVEN
 ) -> Printed:
     """Return the notices for stderr, what a planner prints before the plan, and the plan.
 
-    The plan is "" for no container. `words` are options of pyxis, which need no name if they have
-    an image. Without a memo a new plan is made, which costs the import of the models. Raise
-    CeError.
+    The plan is "" for no container. `options` need no name if they have an image. Without a memo a
+    new plan is made, which costs the import of the models. Raise CeError.
     """
     # memos only hold plans made with the site's own configuration and pull policy
     usual = pull is None and not context.site_file
-    found = _remembered(name, context, words) if usual else None
-    return found or new_plan_of(name, context, pull, words)
+    found = _remembered(name, context, options.words) if usual else None
+    return found or new_plan_of(name, context, pull, options)
 
 
 def new_plan_of(
-    name: str | None, context: Context, pull: str | None, words: Sequence[str] = ()
+    name: str | None, context: Context, pull: str | None, options: Options = NONE_GIVEN
 ) -> Printed:
     """Return what `plan_of` does, but always make a new plan. Raise CeError."""
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
-    prepared = prepare(name, with_pull(context, pull), words)
+    prepared = prepare(name, with_pull(context, pull), options)
     return prepared.notices, prepared.head, with_secret(prepared.parts)
 
 
-def plan_of_image(image: str, context: Context, pull: str | None) -> Printed:
+def plan_of_image(
+    image: str, context: Context, pull: str | None, options: Options = NONE_GIVEN
+) -> Printed:
     """Return what `new_plan_of` does, for an environment of this image alone. Raise CeError."""
     from container_engine.submit.prepare import prepare_image
     from container_engine.submit.stores import with_pull
 
-    prepared = prepare_image(image, with_pull(context, pull))
+    prepared = prepare_image(image, with_pull(context, pull), options)
     return prepared.notices, prepared.head, with_secret(prepared.parts)
 
 

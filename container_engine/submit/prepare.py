@@ -10,7 +10,6 @@ from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
-from container_engine.edf.pyxis_overlay import with_pytorch
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.plan.ssh_keys import SECRET
@@ -18,17 +17,19 @@ from container_engine.submit import container_names, plan_memo
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
+from container_engine.submit.options import NONE_GIVEN
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from container_engine.edf.model import Edf, Problem
     from container_engine.plan.model import LaunchPlan
     from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
+    from container_engine.submit.options import Options
 
     Load: TypeAlias = Callable[[Context, Offer], Loaded]
 
@@ -88,29 +89,29 @@ class _Inputs(NamedTuple):
     files: list[str]
 
 
-def prepare(name: str | None, context: Context, words: Sequence[str] = ()) -> Prepared:
+def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -> Prepared:
     """Plan the environment `name`, importing its image if need be, and remember the plan.
 
-    `words` are options of pyxis over it, or over nothing if `name` is None. Raise RefusedError with
-    every problem of the EDF, and CeError for all else.
+    `options` are over it, or over nothing if `name` is None. Raise RefusedError with every problem
+    of the EDF, and CeError for all else.
     """
     inputs = _Inputs(plan_memo.Recorder(context.env), [])
 
     def environment_to_plan(recording: Context, offer: Offer) -> Loaded:
         if name is not None:
-            return load_to_launch(name, recording, offer, words)
+            return load_to_launch(name, recording, offer, options)
         traces = offer.site.traces_of(recording.env.get("HOME", "/"))
-        request = container_names.completed(words, recording.env, traces)
+        request = container_names.completed(options, recording.env, traces)
         inputs.files.extend(request.consulted)
-        return load_to_launch(request.environment, recording, offer, request.words)
+        return load_to_launch(request.environment, recording, offer, request.options)
 
-    prepared = _plan(environment_to_plan, context, inputs)
+    prepared = _plan(environment_to_plan, context, inputs, options)
     if prepared.plan is not None and prepared.plan.kept is not None:
-        inputs.files.extend(container_names.record(name, words, inputs.environment, context.cwd))
+        inputs.files.extend(container_names.record(name, options, inputs.environment, context.cwd))
     image = None if prepared.plan is None else prepared.plan.image
     if context.site_file is None and not (image and image.passing):
         remembered = plan_memo.Memo(
-            plan_memo.key(name, context.cwd, context.prefix, words),
+            plan_memo.key(name, context.cwd, context.prefix, options.words),
             tuple(inputs.files),
             inputs.environment.asked,
             context.started_ns,
@@ -134,15 +135,14 @@ def _judged_early(edf: Edf, loaded: Loaded, context: Context, offer: Offer) -> t
     return found
 
 
-def prepare_image(image: str, context: Context) -> Prepared:
+def prepare_image(image: str, context: Context, options: Options) -> Prepared:
     """Plan the environment that has only this image, and remember nothing. Raise CeError."""
     alone = Loaded(image_alone(image), (), ())
-    return _plan(
-        lambda _asking, _whole: alone, context, _Inputs(plan_memo.Recorder(context.env), [])
-    )
+    inputs = _Inputs(plan_memo.Recorder(context.env), [])
+    return _plan(lambda _asking, _whole: alone, context, inputs, options)
 
 
-def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
+def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Prepared:
     config = configuration(context)
     inputs.files.extend(config.probed)
     for variable in config.variables:
@@ -167,7 +167,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs) -> Prepared:
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
-        edf = with_pytorch(edf, resolved.image.env)
+        edf = options.completed(edf, resolved.image.env)
     built = judge(edf, resolved.image, offer, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))

@@ -10,7 +10,7 @@
 #include "common/io.h"
 #include "pyxis_options.h"
 
-/* the planner's option for taking variables of pyxis into account (container_engine/edf/pyxis_names.py) */
+/* the planner's option for taking variables of pyxis into account (container_engine/compat/pyxis/names.py) */
 #define VARIABLES_COUNT "--container-variables"
 
 static char *environment;
@@ -139,7 +139,7 @@ static int is_split(const char *option)
 
 const char *ce_options_split_list(void)
 {
-	/* must match the lists in container_engine/edf/pyxis_names.py */
+	/* must match the lists in container_engine/compat/pyxis/names.py */
 	static const char *const lists[][2] = { { "--container-mounts=", "--container-mounts" },
 						{ "--container-env=", "--container-env" },
 						{ "--container-unshare=", "--container-unshare" } };

@@ -11,7 +11,7 @@
 #include "common/help.h"
 
 /* "[pyxis]" is what tools look for in the output of srun --help. The names and arguments must match
- * container_engine/edf/pyxis_names.py. */
+ * container_engine/compat/pyxis/names.py. */
 static const struct {
 	const char *name, *argument, *usage;
 } known[] = {

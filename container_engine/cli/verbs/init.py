@@ -14,6 +14,7 @@ from msgspec import structs
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.cli.command_line.container_options import add_container_options
+from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
 from container_engine.edf.deferred_text import Variable
 from container_engine.edf.locate import is_path, search_path
@@ -156,7 +157,7 @@ def _text(arguments: argparse.Namespace, context: Context) -> str:
 
 def _of_options(arguments: argparse.Namespace, context: Context) -> str:
     """Return the text of a file with the same effect as the options. Raise RefusedError."""
-    loaded = load_effective(None, context, words=arguments.container_options)
+    loaded = load_effective(None, context, options=PyxisOptions(arguments.container_options))
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
     edf = loaded.edf

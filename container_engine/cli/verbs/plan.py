@@ -12,6 +12,7 @@ from container_engine.cli.command_line.container_options import (
     refuse_nothing,
 )
 from container_engine.cli.command_line.shared_options import add_pull, add_show_secrets, secrecy
+from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 
@@ -80,7 +81,9 @@ def _refuse_inside(text: str) -> None:
 def _print(arguments: argparse.Namespace, context: Context) -> None:
     # for Slurm's commands this process starts only after ce-start has found no remembered plan
     make = plan_output.new_plan_of if arguments.caller else plan_output.plan_of
-    notices, head, text = make(arguments.name, context, arguments.pull, arguments.container_options)
+    notices, head, text = make(
+        arguments.name, context, arguments.pull, PyxisOptions(arguments.container_options)
+    )
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)
     messages.say(notices)

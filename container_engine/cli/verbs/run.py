@@ -13,9 +13,13 @@ from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
 from container_engine.cli.command_line import default_shell
-from container_engine.cli.command_line.container_options import add_container_options, names_image
+from container_engine.cli.command_line.container_options import (
+    add_container_options,
+    names_image,
+)
 from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.compat.foreign_options import add_foreign, refuse_foreign
+from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
 from container_engine.printing import messages
 from container_engine.printing.messages import refuse
@@ -131,7 +135,9 @@ def _check_name(name: str | None, arguments: argparse.Namespace, context: Contex
     offer = offer_here(context)
     image = arguments.image
     if name is not None:
-        problems = load_effective(name, context, offer, arguments.container_options).problems
+        problems = load_effective(
+            name, context, offer, PyxisOptions(arguments.container_options)
+        ).problems
         if any(problem.severity == "error" for problem in problems):
             raise _with_image_hint(RefusedError(problems), name)
     elif image is not None and is_environment(image, context, offer.site):
@@ -227,12 +233,12 @@ def _with_void_store(context: Context, stack: contextlib.ExitStack) -> Context:
 
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
-    if arguments.container_options:
-        notices, _head, text = plan_output.plan_of(
-            name, context, arguments.pull, arguments.container_options
-        )
+    options = PyxisOptions(arguments.container_options)
+    if options.words:
+        notices, _head, text = plan_output.plan_of(name, context, arguments.pull, options)
     elif name is None:
-        notices, _head, text = plan_output.plan_of_image(arguments.image, context, arguments.pull)
+        image: str = arguments.image
+        notices, _head, text = plan_output.plan_of_image(image, context, arguments.pull, options)
     else:
         notices, _head, text = _plan_of(name, context, arguments.pull)
     messages.say(notices)

@@ -10,6 +10,7 @@ from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
+from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
 from container_engine.faults.remedies import code_for, remedy
 from container_engine.printing import messages, output
@@ -116,7 +117,7 @@ def _absent(count: int) -> str:
 
 def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
     offer = offer_here(context)
-    loaded = load_effective(name, context, offer, arguments.container_options)
+    loaded = load_effective(name, context, offer, PyxisOptions(arguments.container_options))
     problems = list(loaded.problems)
     if loaded.edf is not None:
         problems += judged(loaded.edf, context, offer)

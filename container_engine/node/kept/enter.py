@@ -16,7 +16,7 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_SH
 
 from container_engine.base.remove_tree import remove_tree
-from container_engine.edf.pyxis_names import is_step
+from container_engine.edf.names import is_step
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.container.guard import receive
 from container_engine.node.kept.container import KeptOnNode, Running

@@ -13,7 +13,7 @@ import os
 
 from container_engine import __version__
 from container_engine.base.private_files import memo_of, read_regular, write_private
-from container_engine.edf.pyxis_names import is_step
+from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import SAVE
 from container_engine.node.memo_fields import about_step, data, field, table

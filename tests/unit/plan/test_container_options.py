@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf.message_text import of_problems
 from container_engine.images import lock_file
 from container_engine.plan.model import LaunchPlan
@@ -16,14 +17,14 @@ from tests.unit.plan.conftest import User
 
 
 def planned(user: User, *words: str, name: str | None = None) -> LaunchPlan:
-    plan = prepare(name, user.context(), words).plan
+    plan = prepare(name, user.context(), PyxisOptions(words)).plan
     assert plan is not None
     return plan
 
 
 def refused(user: User, *words: str, name: str | None = None) -> str:
     with pytest.raises(RefusedError) as caught:
-        prepare(name, user.context(), words)
+        prepare(name, user.context(), PyxisOptions(words))
     return of_problems(caught.value.problems)
 
 
@@ -179,7 +180,7 @@ def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None
         return user.told([*words, "--", *name]) is not None
 
     words = ["--container-variables", f"--container-image={user.image}"]
-    prepare(None, user.context(), words)
+    prepare(None, user.context(), PyxisOptions(words))
     assert recalled(words)
     assert not recalled(words[1:])
     assert not recalled(words, "e")
@@ -204,7 +205,7 @@ def test_no_two_requests_have_the_same_key() -> None:
 
 
 def test_an_option_needs_no_file_to_be_validated(user: User) -> None:
-    loaded = load_effective(None, user.context(), words=["--container-image=A B"])
+    loaded = load_effective(None, user.context(), options=PyxisOptions(["--container-image=A B"]))
     assert "--container-image: image: " in of_problems(loaded.problems)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.compat.pyxis.options import PyxisOptions as Options
 from container_engine.site import SiteConfig
 from container_engine.submit.container_names import completed, record
 
@@ -30,60 +31,60 @@ def env(home: Path, job: str = "7") -> dict[str, str]:
 def test_a_name_alone_means_what_an_earlier_step_said(
     tmp_path: Path, environment: str | None, words: list[str], expected: str | None, more: list[str]
 ) -> None:
-    record(environment, words, env(tmp_path), CWD)
-    found = completed([NAMED + ":exec"], env(tmp_path))
+    record(environment, Options(words), env(tmp_path), CWD)
+    found = completed(Options([NAMED + ":exec"]), env(tmp_path))
     assert found.environment == expected
-    assert [word.removeprefix("--container-image=") for word in found.words[1:]] == [
+    assert [word.removeprefix("--container-image=") for word in found.options.words[1:]] == [
         word.removeprefix("--container-image=") for word in more
     ]
     assert found.consulted == (f"{tmp_path}/.local/state/container-engine/names/7/a",)
 
 
 def test_another_job_has_another_container(tmp_path: Path) -> None:
-    record("demo", [NAMED], env(tmp_path), CWD)
-    found = completed([NAMED], env(tmp_path, "8"))
-    assert (found.environment, list(found.words)) == (None, [NAMED])
+    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    found = completed(Options([NAMED]), env(tmp_path, "8"))
+    assert (found.environment, list(found.options.words)) == (None, [NAMED])
     # a remembered plan must not outlive the record's absence
     assert found.consulted == (f"{tmp_path}/.local/state/container-engine/names/8/a",)
 
 
 def test_outside_of_a_job_the_newest_record_of_the_name_counts(tmp_path: Path) -> None:
-    record("old", [NAMED], env(tmp_path, "7"), CWD)
-    record("new", [NAMED], env(tmp_path, "8"), CWD)
+    record("old", Options([NAMED]), env(tmp_path, "7"), CWD)
+    record("new", Options([NAMED]), env(tmp_path, "8"), CWD)
     place = tmp_path / ".local/state/container-engine/names"
     old = (place / "7/a").stat().st_mtime - 10
     os.utime(place / "7/a", (old, old))
-    found = completed([NAMED], {"HOME": str(tmp_path)})
-    assert (found.environment, list(found.words)) == ("new", [NAMED, f"{NAMED}:exec"])
+    found = completed(Options([NAMED]), {"HOME": str(tmp_path)})
+    assert (found.environment, list(found.options.words)) == ("new", [NAMED, f"{NAMED}:exec"])
 
 
 def test_a_step_with_an_image_of_its_own_needs_no_record(tmp_path: Path) -> None:
-    record("demo", [NAMED], env(tmp_path), CWD)
-    words = [NAMED, "--container-image=alpine"]
-    assert completed(words, env(tmp_path)) == (None, words, ())
+    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    options = Options([NAMED, "--container-image=alpine"])
+    assert completed(options, env(tmp_path)) == (None, options, ())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"environment": "x"}'])
 def test_a_damaged_record_is_no_record(tmp_path: Path, text: str) -> None:
-    record("demo", [NAMED], env(tmp_path), CWD)
+    record("demo", Options([NAMED]), env(tmp_path), CWD)
     (tmp_path / ".local/state/container-engine/names/7/a").write_text(text)
-    assert completed([NAMED], env(tmp_path)).environment is None
+    assert completed(Options([NAMED]), env(tmp_path)).environment is None
 
 
 def test_a_step_without_a_name_leaves_no_record(tmp_path: Path) -> None:
-    record("demo", [], env(tmp_path), CWD)
-    record(None, [NAMED], env(tmp_path), CWD)
+    record("demo", Options([]), env(tmp_path), CWD)
+    record(None, Options([NAMED]), env(tmp_path), CWD)
     assert not (tmp_path / ".local").exists()
 
 
 def test_the_same_is_not_written_again_and_a_lost_record_is(tmp_path: Path) -> None:
-    (path,) = record("demo", [NAMED], env(tmp_path), CWD)
+    (path,) = record("demo", Options([NAMED]), env(tmp_path), CWD)
     first = os.stat(path).st_ino
-    assert record("demo", [NAMED], env(tmp_path), CWD) == (path,)
+    assert record("demo", Options([NAMED]), env(tmp_path), CWD) == (path,)
     assert os.stat(path).st_ino == first
     os.unlink(path)
-    assert record("demo", [NAMED], env(tmp_path), CWD) == (path,)
-    assert completed([NAMED], env(tmp_path)).environment == "demo"
+    assert record("demo", Options([NAMED]), env(tmp_path), CWD) == (path,)
+    assert completed(Options([NAMED]), env(tmp_path)).environment == "demo"
 
 
 def _trace(directory: Path, step: str, image: str) -> Path:
@@ -97,8 +98,13 @@ def _trace(directory: Path, step: str, image: str) -> Path:
 def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, trace_dir: str) -> None:
     traces = SiteConfig(trace_dir=trace_dir.replace("/common", f"{tmp_path}/traces"))
     _trace(tmp_path / "traces", "7.0", "/x.sqsh")
-    found = completed(["--container-name=7.0"], env(tmp_path), traces.traces_of(str(tmp_path)))
-    assert list(found.words)[1:] == ["--container-image=/x.sqsh", "--container-name=7.0:exec"]
+    found = completed(
+        Options(["--container-name=7.0"]), env(tmp_path), traces.traces_of(str(tmp_path))
+    )
+    assert list(found.options.words)[1:] == [
+        "--container-image=/x.sqsh",
+        "--container-name=7.0:exec",
+    ]
     assert found.consulted == (f"{tmp_path}/traces/7.0",)
 
 
@@ -111,4 +117,5 @@ def test_only_the_users_own_trace_of_a_step_counts(
     (tmp_path / "7.2").symlink_to(_trace(tmp_path / "own", "7.2", "/x.sqsh"))
     for number in range(3):
         words = [f"--container-name=7.{number}"]
-        assert list(completed(words, env(tmp_path), str(tmp_path)).words) == words
+        found = completed(Options(words), env(tmp_path), str(tmp_path))
+        assert list(found.options.words) == words

@@ -44,14 +44,6 @@ VARIABLES = (
     "UNSHARE",
 )
 PREFIX = "PYXIS_CONTAINER_"
-# The annotations of an environment with the same effect as options. node/container/description.py
-# repeats two of them, because a launch must not wait for this import; a test compares them.
-CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
-ROOT_REMAP, ENTRYPOINT_LOG = "com.ce.root_remap", "com.pyxis.entrypoint_log"
-UNSHARE, PYTORCH = "com.ce.unshare", "com.pyxis.pytorch_remap_vars"
-
-
-def is_step(name: str) -> bool:
-    """Check whether a container's name is JOB.STEP, that of a step that gave it no name."""
-    job, _dot, step = name.partition(".")
-    return job.isdigit() and step.isdigit()
+# The annotations of pyxis with the same effect as options. node/container/description.py repeats
+# the first, because a launch must not wait for this import; a test compares them.
+ENTRYPOINT_LOG, PYTORCH = "com.pyxis.entrypoint_log", "com.pyxis.pytorch_remap_vars"

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
-from container_engine.edf.image_text import of_docker_hub
-from container_engine.edf.layer import Layer, Sourced, add_mount, merge
-from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
-from container_engine.edf.mounts import parse_mount
-from container_engine.edf.pyxis_names import (
-    CONTAINER_NAME,
-    CONTAINER_SAVE,
+from container_engine.compat.pyxis.names import (
     ENTRYPOINT_LOG,
     LISTS,
     OPTIONS,
     PREFIX,
     PYTORCH,
-    ROOT_REMAP,
-    UNSHARE,
     VARIABLES,
     VARIABLES_COUNT,
 )
+from container_engine.edf.image_text import looks_like_file
+from container_engine.edf.layer import Layer, Sourced, add_mount
+from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
+from container_engine.edf.mounts import parse_mount
+from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
+from container_engine.edf.overlay import SEE, Home, Overlay, Unmount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Problem
 
 _NAMESPACES = ("net", "ipc", "uts", "pid")
-_SEE = "container-option"
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 _INSTEAD = " CE_INHERIT=no srun COMMAND runs on the host"
 _TORN = r"a colon inside a path is written '\:', a comma '\,'"
@@ -52,55 +49,6 @@ class Given(NamedTuple):
     name: str
     value: str
     origin: Origin
-
-
-class _Unmount(NamedTuple):
-    """`umount:DST[:FLAGS]`, which removes a mount of the environment.
-
-    It is an error if there is no such mount, unless it `may_fail`.
-    """
-
-    target: str
-    origin: Origin
-    may_fail: bool
-
-    @classmethod
-    def parse(cls, target: str, flags: str, origin: Origin) -> _Unmount:
-        for flag in filter(None, flags.split("+")):
-            if flag not in ("nofail", "x-detach"):
-                raise UserError(f"unknown flag '{flag}'", "umount knows nofail")
-        return cls(_inside(target), origin, "nofail" in flags.split("+"))
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """The part of an environment that options add.
-
-    `unmounted` are the mounts of the environment that the options remove; `home` is the option
-    that decides whether the user's home is mounted, if one is given. `env` is the caller's
-    environment.
-    """
-
-    layer: Layer = field(default_factory=Layer)
-    unmounted: tuple[_Unmount, ...] = ()
-    home: Given | None = None
-    problems: tuple[Problem, ...] = ()
-    given: tuple[Given, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
-NO_OPTIONS = Overlay()
-
-
-def no_container(over: Overlay) -> Problem:
-    """Return the error for options that have neither an image nor an environment."""
-    where = over.given[0].origin if over.given else Origin("--container-image", 0)
-    hint = "add --container-image=IMAGE or --environment=NAME"
-    named = next((one for one in over.given if one.name == "container-name"), None)
-    if named is not None:
-        message = f"this job has no container '{named.value}' to continue"
-        return named.origin.error("", message, f"to make it, {hint}", _SEE)
-    return where.error("", "there is no container to apply it to", hint, _SEE)
 
 
 def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
@@ -118,29 +66,6 @@ def read(words: Sequence[str], env: Mapping[str, str], cwd: str) -> Overlay:
     return reader.overlay(given)
 
 
-def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
-    """Return the environment `lower` with the options applied over it."""
-    below = _with_home(over, lower, problems)
-    mounts = dict(below.mounts)
-    for one in over.unmounted:
-        if mounts.pop(one.target, None) is None and not one.may_fail:
-            message = f"umount:{one.target}: the environment mounts nothing there"
-            problems.append(one.origin.error("", message, see=_SEE))
-    _warn_of_image(over, lower, problems)
-    return merge(replace(below, mounts=mounts), over.layer, problems)
-
-
-def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overlay:
-    """Return the options with the site's defaults for a container without an environment."""
-    layer = over.layer
-    layer = replace(layer, writable=layer.writable or writable)
-    home = over.home
-    if home is None and mounts_home:
-        origin = Origin("container-mount-home of the site", 0)
-        home = Given("container-mount-home", "", origin)
-    return replace(over, layer=layer, home=home)
-
-
 def with_pytorch(edf: Edf, image_env: Mapping[str, str]) -> Edf:
     """Return the environment with the annotation for RANK and LOCAL_RANK if its image has PyTorch.
 
@@ -152,45 +77,6 @@ def with_pytorch(edf: Edf, image_env: Mapping[str, str]) -> Edf:
         return edf
     given[PYTORCH] = Annotation(PYTORCH, "true", Origin(f"{origin}: PYTORCH_VERSION", 0))
     return replace(edf, annotations=tuple(entry for _, entry in sorted(given.items())))
-
-
-def _warn_of_image(over: Overlay, lower: Layer, problems: list[Problem]) -> None:
-    """Warn if a variable, which may have been set long ago, replaces the image of a file."""
-    image = over.layer.image
-    if image is None or not image.value or not lower.image:
-        return
-    if not image.origin.file.startswith(PREFIX):
-        return
-    message = f"'{image.value}' replaces '{lower.image.value}' of {lower.image.origin}"
-    problems.append(image.origin.warning("", message, "unset the variable", _SEE))
-
-
-def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
-    """Return the layer with the user's home mounted or not, as an option decides.
-
-    If an option makes the user root, HOME is /root.
-    """
-    is_root = _is_root(layer.annotations | over.layer.annotations)
-    env, mounts = dict(layer.env), dict(layer.mounts)
-    of_option = is_root and ROOT_REMAP in over.layer.annotations
-    if of_option and "HOME" not in env | over.layer.env:
-        env["HOME"] = EnvEntry("HOME", "/root", over.layer.annotations[ROOT_REMAP].origin)
-    if over.home is not None:
-        home = over.env.get("HOME", "")
-        if not home.startswith("/"):
-            problems.append(over.home.origin.error("", "HOME is not set to a path", see=_SEE))
-            return layer
-        if over.home.name.startswith("no-"):
-            mounts.pop(home, None)
-        else:
-            target = "/root" if is_root else posixpath.normpath(home)
-            add_mount(mounts, Mount("bind", home, target, (), over.home.origin), problems)
-    return replace(layer, env=env, mounts=mounts)
-
-
-def _is_root(annotations: Mapping[str, Annotation]) -> bool:
-    remap = annotations.get(ROOT_REMAP)
-    return remap is not None and remap.value == "true"
 
 
 def _with_variables(given: list[Given], env: Mapping[str, str], reader: _Reader) -> Iterator[Given]:
@@ -248,7 +134,7 @@ class _Reader:
             return Given(option, "", origin)
         if value.lower() not in _NO:
             hint = f"choose from {', '.join((*_YES, *_NO))}"
-            self.problems.append(origin.warning("", f"'{value}' is ignored", hint, _SEE))
+            self.problems.append(origin.warning("", f"'{value}' is ignored", hint, SEE))
             return None
         if name == "ENTRYPOINT_LOG":
             return None
@@ -276,8 +162,15 @@ class _Reader:
                 **self._saved(last.get("container-save")),
             },
         )
-        home = last.get("container-mount-home")
-        return Overlay(layer, tuple(unmounted), home, tuple(self.problems), tuple(given), self._env)
+        return Overlay(
+            layer,
+            tuple(unmounted),
+            _home(last.get("container-mount-home")),
+            tuple(self.problems),
+            given[0].origin if given else None,
+            self._env,
+            layer.image is not None and layer.image.origin.file.startswith(PREFIX),
+        )
 
     def _unshared(self, given: Iterable[Given]) -> dict[str, Annotation]:
         wanted: dict[str, Origin] = {}
@@ -311,16 +204,16 @@ class _Reader:
                 found[name] = EnvEntry(name, value, one.origin)
         return found
 
-    def _mounts(self, given: Iterable[Given]) -> tuple[dict[Text, Mount], list[_Unmount]]:
+    def _mounts(self, given: Iterable[Given]) -> tuple[dict[Text, Mount], list[Unmount]]:
         mounts: dict[Text, Mount] = {}
-        unmounted: list[_Unmount] = []
+        unmounted: list[Unmount] = []
         for one in given:
             for text in filter(None, _split(one.value, ",")):
                 first, *rest = map(_unescaped, _split(text, ":"))
                 try:
                     if first == "umount" and any(rest):
                         flags = ":".join(rest[1:])
-                        unmounted.append(_Unmount.parse(rest[0], flags, one.origin))
+                        unmounted.append(_unmount(rest[0], flags, one.origin))
                         continue
                     _check_target("".join(rest[:1]) or (first if first.startswith(".") else ""))
                     mount = parse_mount(_pieces(first, rest), self._cwd, one.origin)
@@ -333,11 +226,37 @@ class _Reader:
         return mounts, unmounted
 
     def _error(self, where: Origin, message: str, hint: str | None = None) -> None:
-        self.problems.append(where.error("", message, hint, _SEE))
+        self.problems.append(where.error("", message, hint, SEE))
+
+
+def _unmount(target: str, flags: str, origin: Origin) -> Unmount:
+    """Return `umount:TARGET[:FLAGS]`. Raise UserError."""
+    for flag in filter(None, flags.split("+")):
+        if flag not in ("nofail", "x-detach"):
+            raise UserError(f"unknown flag '{flag}'", "umount knows nofail")
+    return Unmount(_inside(target), origin, "nofail" in flags.split("+"))
+
+
+def _home(one: Given | None) -> Home | None:
+    return None if one is None else Home(not one.name.startswith("no-"), one.origin)
 
 
 def _image(one: Given | None) -> Sourced[str] | None:
     return None if one is None else Sourced(of_docker_hub(one.value), one.origin)
+
+
+def of_docker_hub(text: str) -> str:
+    """Return an image's name as pyxis means it: one without a registry is always Docker Hub's.
+
+    A name that looks like a file stays as it is: a later message says so.
+    """
+    if not text or text.startswith(("/", ".")) or "://" in text or "#" in text:
+        return text
+    first, slash, _rest = text.partition("/")
+    has_host = slash and ("." in first or ":" in first or first == "localhost")
+    if has_host or looks_like_file(text):
+        return text
+    return f"docker.io/{text}" if slash else f"docker.io/library/{text}"
 
 
 def _workdir(one: Given | None) -> Sourced[Text] | None:

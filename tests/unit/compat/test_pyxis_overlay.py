@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.edf import message_text, pyxis_names
-from container_engine.edf.image_text import of_docker_hub
+from container_engine.compat.pyxis import names
+from container_engine.compat.pyxis.names import OPTIONS, VARIABLES, VARIABLES_COUNT
+from container_engine.compat.pyxis.overlay import of_docker_hub, read
+from container_engine.edf import message_text
 from container_engine.edf.layer import Layer, Sourced
 from container_engine.edf.model import Mount, Origin
-from container_engine.edf.pyxis_names import OPTIONS, VARIABLES, VARIABLES_COUNT
-from container_engine.edf.pyxis_overlay import Overlay, apply, read
+from container_engine.edf.names import CONTAINER_SAVE
+from container_engine.edf.overlay import Overlay, apply
 from container_engine.node.container import description
 
 HOME = "/home/me"
@@ -60,8 +62,8 @@ def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) 
 
 
 def test_nodes_know_the_annotations_by_the_same_names() -> None:
-    assert description.SAVE == pyxis_names.CONTAINER_SAVE
-    assert description.ENTRYPOINT_LOG == pyxis_names.ENTRYPOINT_LOG
+    assert description.SAVE == CONTAINER_SAVE
+    assert description.ENTRYPOINT_LOG == names.ENTRYPOINT_LOG
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:
@@ -258,7 +260,7 @@ def test_every_option_and_every_variable_of_pyxis_is_known() -> None:
     for name, value in OPTIONS.items():
         over = overlay(f"--{name}=/x" if value else f"--{name}")
         assert "unknown option" not in said(over)
-        assert over.given[0].name == name
+        assert over.first == Origin(f"--{name}", 0)
 
 
 def test_without_options_nothing_changes() -> None:

@@ -1,0 +1,1 @@
+"""Options and variables of pyxis, read as options over an environment."""
