@@ -1,4 +1,7 @@
-"""Write a user's own files atomically: other processes read a whole file or none."""
+"""Write a user's own files atomically: other processes read a whole file or none.
+
+Reading is for any file that somebody else may have put in the place of one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import os
 import stat
 from binascii import crc32
 from errno import EFBIG, EINVAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
@@ -109,21 +116,31 @@ def publish_private(directory: str, name: str, content: bytes, most: int) -> Non
         os.close(here)
 
 
-def read_regular(path: str) -> bytes:
-    """Return the content of a regular file of at most 16 MiB, which no link leads to.
+def read_regular(
+    path: str,
+    most: int = _MOST,
+    judge: Callable[[os.stat_result], object] | None = None,
+    *,
+    follow: bool = False,
+) -> bytes:
+    """Return the content of a regular file of at most `most` bytes, through no link by default.
 
-    Nothing is waited for. Raise OSError.
+    `judge` gets the file's status first, and raises what it has against it. Nothing is waited for,
+    as a pipe would make its reader do. Raise OSError.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     with open(os.open(path, flags), "rb", buffering=0) as file:
         found = os.fstat(file.fileno())
+        if judge is not None:
+            judge(found)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(EINVAL, "it is not a regular file", path)
-        if found.st_size > _MOST:
-            raise OSError(EFBIG, f"it is larger than {_MOST >> 20} MiB", path)
-        content = b""
-        while len(content) < found.st_size and (more := file.read(found.st_size - len(content))):
-            content += more
+            raise OSError(EINVAL, "not a regular file", path)
+        content, left = b"", most + 1
+        while found.st_size <= most and left and (more := file.read(left)):
+            content, left = content + more, left - len(more)
+        if found.st_size > most or not left:
+            limit = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+            raise OSError(EFBIG, f"larger than {limit}", path)
         return content
 
 

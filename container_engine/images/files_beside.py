@@ -6,17 +6,13 @@ a file to another user's image or environment, and would decide what runs.
 
 from __future__ import annotations
 
-import errno
 import os
 import pwd
 import stat
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
-
-if TYPE_CHECKING:
-    from io import RawIOBase
 
 MOST = 4 << 20
 _SEE = "untrusted-file"
@@ -31,14 +27,10 @@ def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | No
     """
     try:
         link = os.lstat(path)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        if stat.S_ISLNK(link.st_mode):
+        is_link = stat.S_ISLNK(link.st_mode)
+        if is_link:
             _check(path, link, main)  # only its owner can replace a symlink, and chose its target
-        else:
-            flags |= os.O_NOFOLLOW
-        with open(os.open(path, flags), "rb", buffering=0) as file:
-            _check(path, os.fstat(file.fileno()), main)
-            return content(file)
+        return read_regular(path, MOST, lambda found: _check(path, found, main), follow=is_link)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -46,25 +38,8 @@ def read(path: str, main: str, see: str = "image-file-unreadable") -> bytes | No
 
 
 def small(path: str) -> bytes:
-    """Return the content of the file `path` regardless of its owner, as `content` does.
-
-    Raise OSError.
-    """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-    with open(os.open(path, flags), "rb", buffering=0) as file:
-        return content(file)
-
-
-def content(file: RawIOBase) -> bytes:
-    """Return the content of a regular file of at most 4 MiB. Raise OSError."""
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
-    text = b""
-    while len(text) <= MOST and (more := file.read(MOST + 1 - len(text))):
-        text += more
-    if len(text) > MOST:
-        raise OSError(errno.EFBIG, f"larger than {MOST >> 20} MiB")
-    return text
+    """Return the content of a file of at most 4 MiB, regardless of its owner. Raise OSError."""
+    return read_regular(path, MOST, follow=True)
 
 
 def check_stored(path: str, status: os.stat_result) -> None:

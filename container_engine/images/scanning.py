@@ -14,8 +14,8 @@ from container_engine.base import process, records
 from container_engine.base.errors import SiteError
 from container_engine.base.files import publish
 from container_engine.base.ownership import fault
+from container_engine.base.private_files import read_regular
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
-from container_engine.images.files_beside import content
 from container_engine.images.store.store import CLOCKS_S
 
 if TYPE_CHECKING:
@@ -74,16 +74,19 @@ class Scanner(NamedTuple):
 
     def recall(self, subject: Subject, now: float) -> Verdict | None:
         """Return this scanner's earlier verdict on the image, or None if it is missing or old."""
+
+        def judge(status: os.stat_result) -> None:
+            # another user's verdict in a cache that others may write is not trusted
+            if status.st_uid != os.geteuid():
+                raise PermissionError
+
         try:
-            with open(self._place(subject), "rb", buffering=0) as file:
-                # another user's verdict in a cache that others may write is not trusted
-                is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
-                found = records.from_json(Verdict, content(file))
+            found = records.from_json(Verdict, read_regular(self._place(subject), judge=judge))
         except (OSError, ValueError):
             return None
         policy = self.rules.policy
         is_young = found.when - CLOCKS_S < now < found.when + policy.scanner_max_age_s
-        return found if is_own and is_young and found.program == policy.scanner else None
+        return found if is_young and found.program == policy.scanner else None
 
     def scan(self, subject: Subject) -> Verdict:
         """Run the scanner and cache its verdict. Raise SiteError if its program is not usable."""

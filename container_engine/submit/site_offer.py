@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING
 
 import container_engine
 from container_engine.base.errors import SiteError
 from container_engine.base.ownership import of_engine
+from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
 from container_engine.catalog.load import load
 from container_engine.images.reference import ARCHITECTURES, architecture_named
@@ -87,19 +87,11 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
 def _read_key(path: str) -> Judged:
     """Return the public key in a file, or the reason why a login cannot use it."""
     try:
-        # opening a FIFO would block
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                return Judged(None, f"'{path}' is not a regular file")
-            content = f.read(ssh_keys.MAX_SIZE + 1)
+        content = read_regular(path, ssh_keys.MAX_SIZE, follow=True)
     except OSError as error:
         why = "does not exist" if isinstance(error, FileNotFoundError) else reason(error)
         hint = "make one with ssh-keygen, and name the file that ends with .pub"
         return Judged(None, f"'{path}': {why}", hint)
-    if len(content) > ssh_keys.MAX_SIZE:
-        return Judged(
-            None, f"'{path}' has more than {ssh_keys.MAX_SIZE} bytes, expected one public key"
-        )
     return ssh_keys.judge(path, content)
 
 

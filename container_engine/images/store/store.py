@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
+from container_engine.base.private_files import read_regular
 from container_engine.images import files_beside
 from container_engine.images.reference import DIGEST, architecture_named
 
@@ -192,10 +193,10 @@ def read_ref(path: str) -> Ref | None:
     user has put there.
     """
     try:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-        with open(os.open(path, flags), "rb", buffering=0) as file:
-            files_beside.check_stored(path, os.fstat(file.fileno()))
-            ref = records.from_json(Ref, files_beside.content(file))
+        text = read_regular(
+            path, files_beside.MOST, lambda found: files_beside.check_stored(path, found)
+        )
+        ref = records.from_json(Ref, text)
     except (OSError, ValueError):
         return None
     if not DIGEST.fullmatch(ref.digest):

@@ -7,10 +7,10 @@ A user's own files must not name any program to run.
 from __future__ import annotations
 
 import os
-import stat
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.ownership import distrust, fault, looked_at
+from container_engine.base.private_files import read_regular
 from container_engine.node.plan_json import parse_json
 
 TYPE_CHECKING = False
@@ -150,24 +150,14 @@ def read_file(path: str, place: Directory) -> list[Device]:
     """Return the devices of one file. Raise LaunchError that names the file and the fault."""
     _check_owner(path, place)
     try:
-        return _devices(path, _parse(path, _text(path)), place)
+        text = read_regular(path, _MAX_SIZE, follow=True).decode()
+        return _devices(path, _parse(path, text), place)
     except OSError as error:
         raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
     except RecursionError:
         raise LaunchError("nested too deeply", see="cdi-file", kind="CDI file", name=path) from None
     except ValueError as error:
         raise LaunchError(str(error), see="cdi-file", kind="CDI file", name=path) from None
-
-
-def _text(path: str) -> str:
-    """Return the content of a regular file. Raise FaultError, without waiting for a pipe."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise FaultError("is not a regular file")
-        content = file.read(_MAX_SIZE + 1)
-    if len(content) > _MAX_SIZE:
-        raise FaultError(f"is larger than {_MAX_SIZE} bytes")
-    return content.decode()
 
 
 def _check_owner(path: str, place: Directory) -> None:

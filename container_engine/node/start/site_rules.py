@@ -302,16 +302,19 @@ def _names(path: str) -> dict[str, str]:
     Return {} if the file beside the image belongs neither to root nor to the image's owner, or if
     everybody can write it.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    from container_engine.base.private_files import read_regular
+
     try:
         of_image = os.stat(path).st_uid
-        with open(os.open(path + _NAMES, flags), "rb", buffering=0) as file:
-            found = os.fstat(file.fileno())
-            is_trusted = found.st_uid in (0, of_image) and not found.st_mode & stat.S_IWOTH
-            text = file.read(_MOST) if is_trusted and stat.S_ISREG(found.st_mode) else b""
+
+        def judge(found: os.stat_result) -> None:
+            if found.st_uid not in (0, of_image) or found.st_mode & stat.S_IWOTH:
+                raise PermissionError
+
+        text = read_regular(path + _NAMES, _MOST, judge)
     except OSError:
         return {}
-    pairs = (line.split(" ") for line in (text or b"").decode("utf-8", "replace").splitlines())
+    pairs = (line.split(" ") for line in text.decode("utf-8", "replace").splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 

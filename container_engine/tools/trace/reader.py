@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.base.errors import UserError
+from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import natural
 from container_engine.node import node_name
@@ -213,19 +214,18 @@ def content(path: str) -> str:
     Return "" for a file that no node can have written: root reads the traces of all users, who may
     put a symlink, a pipe or an endless file there.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         owner = os.stat(os.path.dirname(path), follow_symlinks=False).st_uid
-        with open(os.open(path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
-                return ""
-            read = file.read(_MOST + 1)
+
+        def judge(status: os.stat_result) -> None:
+            if status.st_uid != owner:
+                raise OSError(errno.EINVAL, "another user's")
+
+        return read_regular(path, _MOST, judge).decode("utf-8", "replace")
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENOENT):
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENOENT, errno.EINVAL, errno.EFBIG):
             return ""
         raise UserError(reason(error), where=path) from None
-    return read.decode("utf-8", "replace") if len(read) <= _MOST else ""
 
 
 def _joins(phases: Sequence[Phase], end: Mapping[str, int]) -> list[Phase]:

@@ -266,15 +266,15 @@ def test_a_file_that_cannot_be_read_is_named(node: Node, name: str, text: str) -
 
 def test_a_pipe_is_not_waited_for(node: Node) -> None:
     os.mkfifo(node.paths[2] / "a.json", 0o600)
-    assert node.refusal().startswith(f"CDI file '{node.paths[2]}/a.json': is not a regular file")
+    assert node.refusal().startswith(f"CDI file '{node.paths[2]}/a.json': not a regular file")
 
 
 def test_a_file_is_read_up_to_a_limit(node: Node) -> None:
     path = node.write("a.json")
     os.truncate(path, 4 << 20)
-    assert "is larger than" not in node.refusal()
+    assert "larger than" not in node.refusal()
     path.write_text("ä" * (2 << 20) + "\n")
-    assert node.refusal().startswith(f"CDI file '{path}': is larger than {4 << 20} bytes")
+    assert node.refusal().startswith(f"CDI file '{path}': larger than 4 MiB")
 
 
 @pytest.mark.parametrize(

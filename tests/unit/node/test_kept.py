@@ -79,8 +79,8 @@ def _directory(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (_fifo, "it is not a regular file"),
-        (_huge, "it is larger than 16 MiB"),
+        (_fifo, "not a regular file"),
+        (_huge, "larger than 16 MiB"),
         (_directory, "Is a directory"),
         (lambda path: (path.unlink(), path.symlink_to("/dev/zero")), "Too many levels of symbolic"),
     ],
