@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/help.h"
@@ -110,18 +111,30 @@ static int late_directive(const char *script, char *option, size_t size)
 	return 0;
 }
 
-/* Check the script of sbatch. Return whether there is a note. */
-static int check_script(const struct ce_line *line, char note[CE_NOTE_SIZE])
+/* Return the file of sbatch's script, NULL for none. If the script is the input, sbatch has read it already: a
+ * file can be opened again, whether or not it still has a name; a pipe is empty by now. */
+static const char *script_of(const struct ce_line *line)
 {
-	const char *path = ce_is_called(line->text, "sbatch") ? ce_srun_command(line) : NULL;
-	char option[128];
+	static const char input[] = "/dev/stdin";
+	const char *path = ce_srun_command(line);
+	struct stat st;
 
 	if (path != NULL && strcmp(path, "--") == 0)
 		path += strlen(path) + 1;
+	if (path != NULL && path < line->text + line->size)
+		return path;
+	int is_file = ce_srun_value(line, "--wrap") == NULL && stat(input, &st) == 0 && S_ISREG(st.st_mode);
+	return is_file ? input : NULL;
+}
+
+/* Check the script of sbatch. Return whether there is a note. */
+static int check_script(const struct ce_line *line, char note[CE_NOTE_SIZE])
+{
+	const char *path = ce_is_called(line->text, "sbatch") ? script_of(line) : NULL;
+	char option[128];
+
 	CE_AUTO_FREE char *script =
-		path != NULL && path < line->text + line->size ?
-			ce_read_path(AT_FDCWD, path, 0, MOST_OF_SCRIPT, NULL) :
-			NULL;
+		path != NULL ? ce_read_path(AT_FDCWD, path, 0, MOST_OF_SCRIPT, NULL) : NULL;
 	int number = script != NULL ? late_directive(script, option, sizeof option) : 0;
 	if (number > 0)
 		snprintf(note, CE_NOTE_SIZE,

@@ -100,6 +100,12 @@ def test_an_environment_in_a_script_below_its_first_command_is_reported(
         late = f"{script}:3: '#SBATCH --environment={demo}' comes after the first command"
         assert (late in done.stderr) == is_late, done.stderr
         assert ("inside" in out.read_text().splitlines()) == is_inside
+    # the script of the second round, as a file, and through a pipe, which can be read only once
+    script = cluster.write(f"#!/bin/sh\nset -e\n{directive}", mode=0o755)
+    for words, is_said in ((f"sbatch -W <{script}", True), (f"cat {script} | sbatch -W", False)):
+        done = cluster.run(["sh", "-c", f"cd {shared}; {words}"])
+        assert done.returncode == 0, done.stderr
+        assert ("/dev/stdin:3: '#SBATCH --environment=" in done.stderr) == is_said
 
 
 # ---- limits of the shell -------------------------------------------------------------------------

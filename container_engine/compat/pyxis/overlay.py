@@ -208,7 +208,8 @@ class _Reader:
         mounts: dict[Text, Mount] = {}
         unmounted: list[Unmount] = []
         for one in given:
-            for text in filter(None, _split(one.value, ",")):
+            texts = [text for text in _split(one.value, ",") if text]
+            for text in texts:
                 first, *rest = map(_unescaped, _split(text, ":"))
                 try:
                     if first == "umount" and any(rest):
@@ -219,6 +220,8 @@ class _Reader:
                     mount = parse_mount(_pieces(first, rest), self._cwd, one.origin)
                 except UserError as error:
                     is_torn = len(rest) > 1 and "/" in rest[1]
+                    # no path but the first begins like this unless a comma was inside one
+                    is_torn = is_torn or (text is not texts[0] and first[:1] not in {"/", "."})
                     hint = _TORN if is_torn or len(rest) > 2 else error.hint
                     self._error(one.origin, f"'{text}': {error.message}", hint)
                 else:

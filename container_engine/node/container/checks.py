@@ -21,6 +21,8 @@ _OF_KERNEL = ("/proc/", "/sys/")
 _DENIED = "Permission denied"
 _ABSENT = "does not exist"
 _FORBIDDEN = "only what you may read yourself can be mounted: ask its owner"
+_TORN = r"on the command line a comma separates mounts: one inside a path is written '\,'"
+_OF_COMMAND_LINE = ("--container-mounts", "PYXIS_CONTAINER_MOUNTS")
 # what an environment names on a host, as messages call it, and the code of what is missing
 SOURCE, DEVICE = "mount source", "device"
 _SEE = {SOURCE: "mount-source-missing", DEVICE: "device-missing"}
@@ -97,12 +99,23 @@ def resolve_mounts(
         mounts.append(mount)
         if problem:
             error = unusable(SOURCE, mount.source, problem, _place(origin["from"]))
+            if origin["from"] in _OF_COMMAND_LINE and _is_torn(mount.source):
+                error.hint = _TORN
             if origin["from"].startswith(_OF_SITE):
                 error.see = "site-mount-missing"
             lacks.append(error)
         if problem := _target_problem(mount.target, [made.target for made in mounts[:-1]]):
             lacks.append(_of_destination(origin, mount.target, problem))
     return mounts
+
+
+def _is_torn(path: str) -> bool:
+    """Check whether an absent path is the beginning of another, up to a comma in its last name."""
+    try:
+        names = os.listdir(os.path.dirname(path))
+    except OSError:
+        return False
+    return any(name.startswith(f"{os.path.basename(path)},") for name in names)
 
 
 def _target_problem(target: str, earlier: Sequence[str]) -> str:

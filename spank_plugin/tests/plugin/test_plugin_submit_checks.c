@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include "plugin/plugin_submit_checks.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
@@ -87,6 +89,19 @@ TEST("a line #SBATCH below the first command, which sbatch does not read, is rep
 	/* a script that writes another one */
 	CHECK_TEXT(said_of_script("#!/bin/sh\ncat >b <<E\n#!/bin/sh\n#SBATCH --environment=demo\nE\n"), "");
 	CHECK_TEXT(said_of_script(""), "");
+}
+
+TEST("the script of sbatch may be its input, if that is a file")
+{
+	said_of_script("#!/bin/sh\necho\n#SBATCH --environment=demo\n");
+	CE_AUTO_FD file = open("job.sh", O_RDONLY | O_CLOEXEC), input = dup(STDIN_FILENO);
+	CHECK_INT(dup2(file, STDIN_FILENO), STDIN_FILENO);
+	CHECK_INT(unlink("job.sh"), 0);
+	CHECK_CONTAINS(said_of("sbatch -N1"), "/dev/stdin:3: '#SBATCH --environment=demo' comes after");
+	CHECK_INT(lseek(STDIN_FILENO, 0, SEEK_CUR), 0);
+	CHECK_TEXT(said_of("sbatch --wrap x"), "");
+	CHECK_TEXT(said_of("salloc"), "");
+	CHECK_INT(dup2(input, STDIN_FILENO), STDIN_FILENO);
 }
 
 TEST("Slurm's own option for OCI bundles is reported unless it names a bundle")

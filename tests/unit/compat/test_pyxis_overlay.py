@@ -121,8 +121,10 @@ def test_a_mount_with_a_colon_in_its_path_can_be_taken_away() -> None:
     assert (mounts(over, lower), said(over, lower)) == ([], "")
 
 
-@pytest.mark.parametrize("given", ["/t/c:d:/opt/s", "/t/c:/d:/opt/s", "/t:c:d:/opt/s:ro"])
-def test_a_path_that_a_colon_tears_gets_a_hint_about_backslashes(given: str) -> None:
+@pytest.mark.parametrize(
+    "given", ["/t/c:d:/opt/s", "/t/c:/d:/opt/s", "/t:c:d:/opt/s:ro", "/s:/t,u:ro"]
+)
+def test_a_path_that_a_colon_or_comma_tears_gets_a_hint_about_backslashes(given: str) -> None:
     assert said(overlay(f"--container-mounts={given}")).endswith(
         "ce: hint: a colon inside a path is written '\\:', a comma '\\,'\n"
     )

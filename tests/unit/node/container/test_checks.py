@@ -100,6 +100,17 @@ def test_a_source_that_may_be_missing_is_left_out(tmp_path: Path) -> None:
     assert len(lacks) == 1
 
 
+@pytest.mark.parametrize("origin", ["--container-mounts", "PYXIS_CONTAINER_MOUNTS", "e.toml:3"])
+def test_a_source_that_a_comma_has_torn_gets_a_hint(tmp_path: Path, origin: str) -> None:
+    (tmp_path / "run,1").mkdir()
+    lacks: list[LaunchError] = []
+    for name in ("run", "ru"):
+        torn = {**mount(f"{tmp_path}/{name}", "/x"), "from": origin}
+        resolve_mounts(plan(mounts=[torn]), {}, lacks)
+    hint = r"on the command line a comma separates mounts: one inside a path is written '\,'"
+    assert [one.hint for one in lacks] == [hint if origin != "e.toml:3" else None, None]
+
+
 def test_mounts_become_literal(tmp_path: Path) -> None:
     source, target = [variable("TOP"), "/x"], ["/m/", variable("N")]
     (tmp_path / "x").mkdir()
