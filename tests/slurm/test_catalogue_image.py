@@ -20,6 +20,7 @@ from container_engine.images.store.store import Store, architecture
 from tests.integration.registry import Registry, serving
 from tests.slurm.cluster import ALICE, BOB, Cluster
 from tests.slurm.error_block import ErrorBlock, Provoked
+from tests.slurm.forge import Forge
 from tests.slurm.site import Site
 from tests.unit.images.oci import Member
 
@@ -386,3 +387,12 @@ def test_no_place_for_images(provoked: Provoked) -> None:
     before = ("env", "-u", "HOME", "-u", "SCRATCH", "-u", "EDF_IMAGESTORE")
     done = provoked.srun(_named(provoked, "127.0.0.1:1/x:y"), before=before)
     ErrorBlock(done, "store-none")
+
+
+def test_an_image_whose_list_of_users_is_not_read_whole(provoked: Provoked, tmp_path: Path) -> None:
+    forge = Forge(provoked.cluster, tmp_path)
+    forge.put("etc/passwd", b"#\n" * (9 << 20))
+    image = provoked.shared / "users.sqsh"
+    forge.image().rename(image)
+    done = provoked.srun(_named(provoked, str(image)))
+    ErrorBlock(done, "container-setup", "cannot read '/etc/passwd' in the image: File too large")
