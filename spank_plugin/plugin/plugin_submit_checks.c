@@ -111,8 +111,8 @@ static int late_directive(const char *script, char *option, size_t size)
 	return 0;
 }
 
-/* Return the file of sbatch's script, NULL for none. If the script is the input, sbatch has read it already: a
- * file can be opened again, whether or not it still has a name; a pipe is empty by now. */
+/* Return the file of sbatch's script, NULL for none. If it is the input, sbatch has read it already: a file
+ * can be opened again, whether or not it still has a name; a pipe is empty by now. */
 static const char *script_of(const struct ce_line *line)
 {
 	static const char input[] = "/dev/stdin";
