@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import CeError
+from container_engine.images.fetch import registry as fetch
 from container_engine.images.importing.importer import Importer, Limits
 from container_engine.images.pull_policy import Pull
 from container_engine.images.store.store import Stores
@@ -146,8 +147,15 @@ def limiting(registry: Registry) -> Iterator[Front]:
 @pytest.mark.parametrize("where", [ALL, MANIFESTS, BLOBS], ids=["ping", "manifest", "blob"])
 @pytest.mark.parametrize("after_s", [0, 3600])
 def test_a_registry_that_allows_no_more_requests_is_not_asked_again_and_again(
-    registry: Registry, person: Person, limiting: Front, tmp_path: Path, where: str, after_s: int
+    registry: Registry,
+    person: Person,
+    limiting: Front,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    after_s: int,
 ) -> None:
+    monkeypatch.setattr(fetch, "_SILENT_S", 0.5)
     registry.push(tmp_path / "i", "limit:1", [Member("a", b"x")])
     limiting.faults.append(Fault(where, status=429, headers={"Retry-After": str(after_s)}))
     error = refused(registry, person, f"{limiting.address}/limit:1", {}, 3)
@@ -155,3 +163,6 @@ def test_a_registry_that_allows_no_more_requests_is_not_asked_again_and_again(
     assert f"{limiting.address} allows no more requests for now (HTTP 429)" in error.message
     limited = [path for path in limiting.asked if re.search(where, path)]
     assert len(limited) < 30
+    told = rf"{limiting.address}/limit:1: waiting for {limiting.address}, until [0-9:]{{8}} at the"
+    told += r" latest \(the site's registry_timeout_s, 3 s\)"
+    assert any(re.fullmatch(told, line) for line in person.said) == (after_s > 0), person.said

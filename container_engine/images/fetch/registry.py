@@ -6,9 +6,11 @@ shows: those are compared here.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -24,7 +26,7 @@ from container_engine.images.files_beside import MOST, small
 from container_engine.images.reference import KNOWN, LocalImage, RegistryImage, architecture_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from container_engine.images.reference import Imported
 
@@ -40,6 +42,7 @@ _FINAL = re.compile(
 _EXPIRED = re.compile(r"unauthorized|authentication required|\b401\b", re.IGNORECASE)
 _PAUSES = (1.0, 4.0)
 _LISTEN_S = 3
+_SILENT_S = 5.0  # after which a user is told who is waited for
 _SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
 
@@ -163,13 +166,15 @@ class _Document(Excerpt):
 class Skopeo(NamedTuple):
     """The program skopeo. `env` leads to the user's logins, registries.conf and policy.json.
 
-    `policy` is a file of the site that replaces the user's policy.json; "" for none.
+    `policy` is a file of the site that replaces the user's policy.json; "" for none. `say` is told
+    when a registry has been silent for a while.
     """
 
     env: Mapping[str, str]
     look_up_s: float
     copy_s: float
     policy: str = ""
+    say: Callable[[str], None] = lambda _message: None
 
     def look_up(self, image: Imported, arch: str) -> Remote:
         """Return the image of this architecture that the name stands for now. Raise CeError."""
@@ -229,7 +234,7 @@ class Skopeo(NamedTuple):
         layout = os.path.join(work, "oci")
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
-        watch = _Arrival(layout, blobs, remote, on_bytes, self.look_up_s)
+        watch = _Arrival(layout, blobs, remote, on_bytes, self._silence(image))
         ends = time.monotonic() + self.copy_s  # the limit of all tries together
 
         def attempt() -> None:
@@ -275,13 +280,23 @@ class Skopeo(NamedTuple):
         return text
 
     def _ask(self, image: Imported, argv: Sequence[str]) -> bytes:
+        silence = self._silence(image)
+
+        def attempt() -> bytes:
+            with silence.told():
+                return process.output(argv, self.env, silence.limit_s)
+
         try:
-            return self._run(image, lambda: process.output(argv, self.env, self.look_up_s))
+            return self._run(image, attempt)
         except SiteError as error:
             if error.see != "program-slow" or not isinstance(image, RegistryImage):
                 raise
             message = f"{image.registry} did not answer within {self.look_up_s:g} s"
             raise self._unanswered(image, argv, message, error.details) from None
+
+    def _silence(self, image: Imported) -> _Silence:
+        registry = image.registry if isinstance(image, RegistryImage) else ""
+        return _Silence(image.name, registry, self.look_up_s, self.say)
 
     def _unanswered(
         self, image: RegistryImage, argv: Sequence[str], message: str, details: str
@@ -330,6 +345,35 @@ class Skopeo(NamedTuple):
             time.sleep(pauses.pop(0))
 
 
+class _Silence(NamedTuple):
+    """The silence of a registry, "" for none: how long it may last, and who is told of it.
+
+    skopeo waits without a word, also for as long as the registry asks it to.
+    """
+
+    name: str
+    registry: str
+    limit_s: float
+    say: Callable[[str], None]
+
+    def tell(self, left_s: float) -> None:
+        if self.registry:
+            until = time.strftime("%H:%M:%S", time.localtime(time.time() + left_s))
+            limit = f"{until} at the latest (the site's registry_timeout_s, {self.limit_s:g} s)"
+            self.say(f"{self.name}: waiting for {self.registry}, until {limit}")
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell of it while the body lasts."""
+        timer = threading.Timer(_SILENT_S, self.tell, [self.limit_s - _SILENT_S])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
 class _Arrival:
     """A watch over growing blobs, which gives up if the registry sends nothing, or too much."""
 
@@ -339,9 +383,10 @@ class _Arrival:
         blobs: str,
         remote: Remote,
         on_bytes: Callable[[int], None],
-        silence_s: float,
+        silence: _Silence,
     ) -> None:
-        self._layout, self._on_bytes, self._silence_s = layout, on_bytes, silence_s
+        self._layout, self._on_bytes, self._silence = layout, on_bytes, silence
+        self._is_told = False
         self._paths = [os.path.join(blobs, blob.place) for blob in remote.blobs]
         # the sizes are as announced, unless skopeo compresses an image from this host again
         self._most = remote.size + _SPARE if remote.source.startswith("docker://") else None
@@ -361,11 +406,16 @@ class _Arrival:
         if self._most is not None and size > self._most:
             raise UserError("the registry sends more than it announced", see="image-damaged")
         if size != self._last:
-            self._last, self._since = size, time.monotonic()
+            self._last, self._since, self._is_told = size, time.monotonic(), False
             self._on_bytes(size)
-        elif time.monotonic() - self._since > self._silence_s:
-            message = f"the registry has sent nothing for {self._silence_s:g} s"
+            return
+        silent_s, limit_s = time.monotonic() - self._since, self._silence.limit_s
+        if silent_s > limit_s:
+            message = f"the registry has sent nothing for {limit_s:g} s"
             raise SiteError(message, see="registry-unreachable")
+        if silent_s > _SILENT_S and not self._is_told:
+            self._is_told = True
+            self._silence.tell(limit_s - silent_s)
 
     def _drafts(self) -> int:
         try:

@@ -77,7 +77,7 @@ class Importer:
         self._user, self._limits, self._listener = user, limits, listener
         self._rules = rules
         policy = rules.policy.signature_policy
-        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy)
+        self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy, listener.say)
 
     def say(self, message: str) -> None:
         self._listener.say(message)

@@ -32,6 +32,7 @@ from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
 HEX = "ab" * 32
+SILENCE = registry._Silence("x", "", 20, lambda _message: None)
 WANTED = Wanted(f"sha256:{HEX}", 10)
 
 
@@ -248,7 +249,7 @@ def test_a_blob_that_brings_more_than_it_said_is_broken_off(tmp_path: Path) -> N
 
 def test_skopeo_is_ended_when_more_comes_than_was_announced(tmp_path: Path) -> None:
     remote = Remote("", "docker://x", 10, (WANTED,), b"")
-    watch = registry._Arrival("/none", str(tmp_path), remote, lambda _done: None, 20)
+    watch = registry._Arrival("/none", str(tmp_path), remote, lambda _done: None, SILENCE)
     blob = tmp_path / WANTED.place
     blob.parent.mkdir()
     for size, is_good in ((10, True), (1 << 30, False)):
