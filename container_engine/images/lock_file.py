@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SUFFIX = ".lock"
 _FILE = "file"  # in place of an architecture
 _HEAD = 96  # bytes of the superblock, which changes whenever a file is rebuilt
-_SAMPLES, _SAMPLE = 16, 4096  # number of samples, and bytes in each
 _DIGEST = rf"^sha256:[0-9a-f]{{64}}{END}"
 
 
@@ -141,7 +140,9 @@ def pin_file(path: str) -> Pinned:
     squashfs.check(path)
     try:
         size, digest = os.path.getsize(path), identity.computed(path)
-        return Pinned(digest=digest, size=size, head=_head(path), samples=_samples(path, size))
+        return Pinned(
+            digest=digest, size=size, head=_head(path), samples=identity.samples(path, size)
+        )
     except OSError as error:
         raise UserError(reason(error), see="image-lock", name=path) from None
 
@@ -239,18 +240,7 @@ def _is_pinned(path: str, pinned: Pinned) -> bool:
     # a record counts by the size and time of the file, which other content may have as well
     is_head = (bool(known) and not pinned.head) or _head(path) == pinned.head
     # locks of earlier versions have no samples
-    return is_head and (not pinned.samples or _samples(path, pinned.size) == pinned.samples)
-
-
-def _samples(path: str, size: int) -> str:
-    import hashlib
-
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        for number in range(_SAMPLES):
-            place = max(size - _SAMPLE, 0) * number // (_SAMPLES - 1)
-            digest.update(os.pread(file.fileno(), _SAMPLE, place))
-    return digest.hexdigest()
+    return is_head and (not pinned.samples or identity.samples(path, pinned.size) == pinned.samples)
 
 
 def _head(path: str) -> str:

@@ -2,8 +2,11 @@
 
 import hashlib
 import os
+import shutil
 import time
 from pathlib import Path
+
+import pytest
 
 from container_engine.images import identity
 from container_engine.images.store import publish
@@ -22,6 +25,34 @@ def test_a_digest_is_known_until_the_file_changes(tmp_path: Path) -> None:
     assert identity.known_digest(str(path)) == ""
     path.unlink()
     assert identity.known_digest(str(path)) == ""
+
+
+@pytest.mark.parametrize("how", ["in place", "by a rename"])
+def test_other_content_of_the_same_size_and_time_has_no_known_digest(
+    tmp_path: Path, how: str
+) -> None:
+    path, other = tmp_path / "x.sqsh", tmp_path / "other"
+    path.write_bytes(b"content")
+    identity.note(str(path), identity.computed(str(path)))
+    before = path.stat()
+    written = path if how == "in place" else other
+    written.write_bytes(b"another")
+    os.utime(written, ns=(before.st_atime_ns, before.st_mtime_ns))
+    written.rename(path)
+    assert identity.known_digest(str(path)) == ""
+    assert identity.has_changed(str(path))
+
+
+def test_a_renamed_copied_or_linked_image_keeps_its_digest(tmp_path: Path) -> None:
+    path, moved = tmp_path / "x.sqsh", tmp_path / "moved.sqsh"
+    path.write_bytes(b"content")
+    identity.note(str(path), identity.computed(str(path)))
+    digest = identity.known_digest(str(path))
+    for name in ("", identity.SUFFIX):
+        shutil.copy2(f"{path}{name}", f"{moved}{name}")
+    (tmp_path / "link").hardlink_to(path)
+    path.chmod(0o600)
+    assert identity.known_digest(str(path)) == identity.known_digest(str(moved)) == digest
 
 
 def test_an_import_records_it_and_a_use_keeps_it(tmp_path: Path) -> None:

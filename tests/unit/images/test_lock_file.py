@@ -82,7 +82,6 @@ def test_other_content_is_noticed_behind_a_record_of_the_same_size_and_time(imag
         file.seek(-1, os.SEEK_END)
         file.write(bytes([byte ^ 1]))
     os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert identity.known_digest(str(image))
     with pytest.raises(UserError, match=_CHANGED):
         used(locked, image)
 
