@@ -29,13 +29,24 @@ TOKENS = (
     r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*"
 )
-# NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file; --NAME value;
-# NAME: value in YAML or a header, but not the last part of a path. A name has a limit, so that no
-# text takes quadratic time.
+# What separates a name from its value where a line is continued or folded.
+_GAP = r"(?:[ \t]|\\?\r?\n[ \t]*)"
+# NAME=value in a line of shell, with quotes around blanks; NAME = "value" in a file; --NAME value,
+# also as two words of a list; NAME: value in YAML or a header, but not the last part of a path. The
+# value may be on the next line, alone or further to the right. A name has a limit, so that no text
+# takes quadratic time.
 _SETTING = (
-    r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*"""
-    r"""|(?<![\w-])--([A-Za-z][\w-]{0,63})[ ]+(?!-)"""
-    r"""|(?<![\w/.-])([A-Za-z][\w-]{0,63})["']?:[ ]+"""
+    r"""\b([A-Za-z_][A-Za-z0-9_]*)["']?\s*=(?:\s|\\\r?\n)*"""
+    r"""|(?<![\w-])--([A-Za-z][\w-]{0,63})(?:["'],\s*|(?:[ ]|[ ]?\\\r?\n)+"""
+    r"""|[ ]?\r?\n[ \t]*(?:-[ ]+)?(?=[^\s-]\S*[ ]*(?:[\r\n]|\Z)))(?!-)"""
+    r"""|(?<![\w/.-])([A-Za-z][\w-]{0,63})["']?:"""
+    r"""(?:[ ]+(?![ \r\n])|[ \t]*(\r?\n)(?:[ \t]*\r?\n){0,2}"""
+    r"""(?=[ \t]+\S|[^\s:]{6,}[ \t]*(?:[\r\n]|\Z))(?![^\n]*:(?:\s|\Z)))"""
+)
+# the value on the lines below its name: the first, and those as far to the right
+_BELOW = (
+    r"([ \t]*)(\S[^\r\n]*"
+    r"(?:\r?\n\1[ \t]*(?<=[ \t])(?![^\n]*:(?:\s|\Z))[^\s][^\r\n]*)*)"
 )
 # options and names whose value is no secret itself
 _NO_VALUE = ("-stdin", "-file")
@@ -61,23 +72,31 @@ _ELSEWHERE = (
     ),
     # headers of HTTP, with the scheme and without
     (
-        r"(?i)\b(authorization[\"']? *[:=] *[\"']?(?:bearer|basic|token|digest) +)[^\s\"',;]+",
+        rf"(?i)\b(authorization[\"']? *[:=]{_GAP}*[\"']?(?:bearer|basic|token|digest){_GAP}+)"
+        r"[^\s\"',;]+",
         rf"\1{HIDDEN}",
     ),
-    (r"(?i)\b(authorization[\"']? *[:=] *[\"']?|bearer +)[\w.~+/=-]{16,}", rf"\1{HIDDEN}"),
+    (
+        rf"(?i)\b(authorization[\"']? *[:=]{_GAP}*[\"']?|bearer{_GAP}+)[\w.~+/=-]{{16,}}",
+        rf"\1{HIDDEN}",
+    ),
     # user:password of curl and skopeo, but not the numbers of a user and a group
     (
-        r"(?<![\w-])((?:--(?:src-|dest-)?creds|--(?:proxy-)?user|-[uU])(?: +|=)[\"']?"
+        rf"(?<![\w-])((?:--(?:src-|dest-)?creds|--(?:proxy-)?user|-[uU])(?:{_GAP}+|=)[\"']?"
         r"[^\s:\"']{1,128}:)(?!\d+\b)[^\s\"']+",
         rf"\1{HIDDEN}",
     ),
-    (r"\b((?:login|sshpass)\b[^\n;|&]{0,200}? -p +[\"']?)[^\s;&|\"'-][^\s;&|\"']*", rf"\1{HIDDEN}"),
+    (
+        rf"\b((?:login|sshpass)\b(?:[^\n\\;|&]|\\\r?\n){{0,200}}? -p{_GAP}+[\"']?)"
+        r"[^\s;&|\"'-][^\s;&|\"']*",
+        rf"\1{HIDDEN}",
+    ),
     # .netrc, on one line or several
     (r"(\blogin\s+\S{1,128}\s+password\s+)\S+", rf"\1{HIDDEN}"),
     # robot accounts of Harbor
     (r"(\brobot\$[^\s:@/$\"']{1,128}:)[^\s@\"']+", rf"\1{HIDDEN}"),
     # a login in a file of Docker's
-    (r"(\"auth\" *: *\")[^\"]+", rf"\1{HIDDEN}"),
+    (rf"(\"auth\" *:{_GAP}*\")[^\"]+", rf"\1{HIDDEN}"),
 )
 
 
@@ -128,24 +147,28 @@ class Secrecy(NamedTuple):
         """Hide the values of secret settings, also within another value: Comment=TOKEN=x."""
         shown: list[str] = []
         done = position = 0
-        settings, values = re.compile(_SETTING), re.compile(_VALUE)
+        settings, values, below = map(re.compile, (_SETTING, _VALUE, _BELOW))
         while setting := settings.search(text, position):
             position = setting.end()
-            value = values.match(text, position) if self._is_secret(setting) else None
+            found = below if setting[4] else values
+            value = found.match(text, position) if self._is_secret(setting) else None
             if value is None:
                 continue
-            if not value[0].startswith(("$", '"$', HIDDEN, f'"{HIDDEN}')):
-                shown += [text[done:position], HIDDEN]
+            begin = value.start(2) if setting[4] else value.start()
+            if not text.startswith(("$", '"$', HIDDEN, f'"{HIDDEN}'), begin):
+                shown += [text[done:begin], HIDDEN]
                 done = value.end()
             position = value.end()
         return "".join([*shown, text[done:]])
 
     def _is_secret(self, setting: re.Match[str]) -> bool:
         """Check a match of _SETTING; variables and keys before a colon begin sentences on them."""
-        variable, option, name = setting.groups()
+        variable, option, name, below = setting.groups()
         if variable is not None:
             return self.hides(variable)
-        if name is not None and (name.lower() == "key" or (name.isupper() and "-" not in name)):
+        if name is not None and (
+            name.lower() == "key" or (name.isupper() and not below and "-" not in name)
+        ):
             return False
         told = option or name
         return self.hides(told.replace("-", "_")) and not told.endswith(_NO_VALUE)
