@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "carry.h"
+#include "common/held.h"
 #include "common/help.h"
 #include "common/io.h"
 
@@ -140,7 +141,10 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	CE_AUTO_FREE const char **argv = command(config, caller, words);
 	if (argv == NULL || pipe2(ends, O_CLOEXEC) < 0)
 		return ce_fail(err, "cannot start the planner: %s", strerror(errno));
-	int rc = spawn_planner(config, argv, ends[1], &pid);
+	/* in a container with Slurm's programs: it looks for programs of the host */
+	int rc = ce_exchange_path() < 0 ? ENOMEM : spawn_planner(config, argv, ends[1], &pid);
+	if (rc == 0 && ce_exchange_path() < 0)
+		rc = ENOMEM;
 	close(ends[1]);
 	CE_AUTO_FREE char *text = rc == 0 ? ce_read_all(ends[0], MAX_PLAN, NULL) : NULL;
 	int read_errno = errno;
@@ -170,9 +174,10 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 void ce_remove_void_store(const char *directory)
 {
 	const char *const argv[] = { "rm", "-rf", "--", directory, NULL };
+	char *const none[] = { NULL };
 	pid_t pid;
 
 	/* posix_spawn does not change the strings of argv */
-	if (posix_spawn(&pid, "/bin/rm", NULL, NULL, (char *const *)argv, environ) == 0)
+	if (posix_spawn(&pid, "/bin/rm", NULL, NULL, (char *const *)argv, none) == 0)
 		ce_await_child(pid);
 }

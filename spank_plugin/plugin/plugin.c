@@ -5,9 +5,10 @@
  * --------------------  --------------------  -----------------  ------------------------------------
  * init                  all                   user / root        read plugstack.conf's arguments,
  *                                                                register the options
- * init                  srun, salloc, sbatch  user               restore the options of the job they are
- *                                                                started in, if they are no longer in the
- *                                                                environment; set those that variables
+ * init                  srun, salloc, sbatch  user               take back the variables that ce-host has
+ *                                                                held; restore the options of the job they
+ *                                                                are started in, if they are no longer in
+ *                                                                the environment; set those that variables
  *                                                                ask for (CE_ENVIRONMENT); remove the job's
  *                                                                mark from the environment; srun: make
  *                                                                ce-prolog the task prolog, where a
@@ -60,6 +61,7 @@
 #include <unistd.h>
 
 #include "argv_mark.h"
+#include "common/held.h"
 #include "common/inherit.h"
 #include "common/say.h"
 #include "config.h"
@@ -98,6 +100,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	int with_pyxis = !config.leaves_pyxis && !ce_pyxis_is_loaded();
 	/* as root, don't take options from the environment of the user who called the command (sudo) */
 	if (context != S_CTX_REMOTE) {
+		if (ce_take_back() < 0)
+			ce_plugin_submit_unknown(ENOMEM);
 		ce_unmark_job();
 		int inherits = ce_inherit(getuid() != 0);
 		if (inherits < 0)
@@ -189,6 +193,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	ce_step_end(&step, spank);
 	ce_plugin_submit_end();
+	ce_forget_path();
 	ce_options_clear();
 	ce_config_clear(&config);
 	loaded = 0;

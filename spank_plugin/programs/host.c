@@ -11,7 +11,6 @@
  * Runs as the user and has no privilege to lose. Static, as ce-init.
  */
 #define _GNU_SOURCE
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,6 +25,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/held.h"
 #include "common/inherit.h"
 #include "common/io.h"
 #include "common/program.h"
@@ -266,64 +266,50 @@ static void enter_root(void)
 
 /* ---- the program ------------------------------------------------------------------------------- */
 
-static char *find_program(void)
+static char *find_program(const char *path)
 {
-	const char *path = getenv("CE_HOST_PATH");
-	char *list = text("%s", path != NULL ? path : "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+	char *list = text("%s", path);
 
 	for (char *dir = strtok(list, ":"); dir != NULL; dir = strtok(NULL, ":")) {
 		char *candidate = text("%s/%s", dir, name);
 		if (access(candidate, X_OK) == 0)
 			return candidate;
 	}
-	fprintf(stderr, "ce: error: %s: the host has no such program in %s\n", name,
-		path != NULL ? path : "its usual directories");
+	fprintf(stderr, "ce: error: %s: the host has no such program in %s\n", name, path);
 	exit(CE_EXIT_NOT_FOUND);
 }
 
-/* Return the loader of an ELF program for this machine, NULL for anything else. */
-static char *loader_of(const char *program)
+/* Give the variables that the image has decided the values that they have in the job. */
+static void leave_image(void)
 {
-	CE_AUTO_FD fd = open(program, O_RDONLY | O_CLOEXEC);
-	Elf64_Ehdr head;
-	Elf64_Phdr part;
-	char *loader = NULL;
+	char *variable;
 
-	if (fd < 0 || pread(fd, &head, sizeof head, 0) != sizeof head ||
-	    memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64)
-		head.e_phnum = 0;
-	for (unsigned i = 0; loader == NULL && i < head.e_phnum; i++) {
-		off_t at = (off_t)(head.e_phoff + i * sizeof part);
-		if (pread(fd, &part, sizeof part, at) != sizeof part || part.p_type != PT_INTERP ||
-		    part.p_filesz > PATH_MAX)
+	for (char **entry = environ; *entry != NULL;) {
+		if (sscanf(*entry, CE_OF_CONTAINER "%m[^=]", &variable) != 1) {
+			entry++;
 			continue;
-		loader = calloc(1, part.p_filesz + 1);
-		if (loader != NULL &&
-		    pread(fd, loader, part.p_filesz, (off_t)part.p_offset) != (ssize_t)part.p_filesz)
-			*loader = '\0';
+		}
+		const char *value = getenv(variable), *decided = strchr(*entry, '=') + 1;
+		char *ours = text(CE_OF_CONTAINER "%s", variable), *jobs = text(CE_OF_JOB "%s", variable);
+		const char *before = getenv(jobs);
+		if (value != NULL && strcmp(value, decided) == 0 &&
+		    (before != NULL ? setenv(variable, before, 1) : unsetenv(variable)) < 0)
+			fail("out of memory");
+		unsetenv(ours);
+		unsetenv(jobs);
+		entry = environ;
 	}
-	return loader;
 }
 
-/* Execute the program. LD_LIBRARY_PATH is the container's and names libraries for programs of the image. srun
- * keeps it, because tasks must get it from srun unchanged; but its own libraries are not looked up there. */
-static void execute(char *program, char **argv, int argc)
+/* Keep from the program what chooses the code of programs in the container. srun, sbatch and salloc take it
+ * back for the tasks, when they have loaded the plugin; the others have no tasks. */
+static void hold(const char *path)
 {
-	const char *search = getenv("LD_LIBRARY_PATH");
-	char *loader = search != NULL && *search != '\0' ? loader_of(program) : NULL;
+	const char *own = getenv("PATH");
 
-	if (loader != NULL) {
-		char **with = calloc((size_t)argc + 6, sizeof *with);
-		char *const head[] = { loader, text("--library-path"), text("%s", ""),
-				       text("--argv0"), argv[0], program };
-		if (with == NULL)
-			fail("out of memory");
-		memcpy(with, head, sizeof head);
-		memcpy(with + 6, argv + 1, (size_t)argc * sizeof *argv);
-		execv(loader, with);
-	}
-	execv(program, argv);
-	fail("cannot execute %s", program);
+	if ((own != NULL && setenv(CE_HELD "PATH", own, 1) < 0) || setenv("PATH", path, 1) < 0 ||
+	    ce_hold(environ) < 0)
+		fail("out of memory");
 }
 
 int main(int argc, char **argv)
@@ -340,5 +326,11 @@ int main(int argc, char **argv)
 		fail("cannot look for the environment of the job");
 	make_namespaces();
 	enter_root();
-	execute(find_program(), argv, argc);
+	const char *set = getenv("CE_HOST_PATH");
+	char *path = text("%s", set != NULL ? set : "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+	char *program = find_program(path);
+	leave_image();
+	hold(path);
+	execv(program, argv);
+	fail("cannot execute %s", program);
 }

@@ -3,8 +3,8 @@
  * itself: LD_PRELOAD and LD_LIBRARY_PATH decide which libexpat or libz it loads, before any of its own
  * options can prevent that, PYTHONEXECUTABLE where its standard library is, whatever -I says, GCONV_PATH what
  * converts the text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it
- * is not affected. It renames these variables, so that neither the loader nor Python sees them, and the
- * Python program restores them once it runs: they belong to the job's environment
+ * is not affected. It holds these variables (common/held.h), so that neither the loader nor Python sees them,
+ * and the Python program restores them once it runs: they belong to the job's environment
  * (container_engine/base/loader_env.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives
@@ -24,6 +24,7 @@
 
 #include "common/error.h"
 #include "common/exec_check.h"
+#include "common/held.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/standard_streams.h"
@@ -31,7 +32,6 @@
 
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 
-#define HELD "CE_HELD_"
 #define REMEMBERED "--remembered=" CE_VERSION
 
 static const struct start {
@@ -60,30 +60,6 @@ static const struct start *meant(const char *path)
 	return &starts[START_COUNT - 1];
 }
 
-/* Return whether the variable decides which code Python consists of. */
-static int chooses_code(const char *entry)
-{
-	/* must match container_engine/base/loader_env.py */
-	static const char *const prefixes[] = { "LD_", "PYTHON", "__PYVENV_LAUNCHER__", "GCONV_PATH",
-						"OPENSSL_" };
-
-	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-		if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)
-			return 1;
-	}
-	return 0;
-}
-
-/* Rename each such variable NAME to CE_HELD_NAME, and keep all others. Return 0, or -1 without memory. */
-static int hold(char **environment)
-{
-	for (char **entry = environment; *entry != NULL; entry++) {
-		if (chooses_code(*entry) && asprintf(entry, HELD "%s", *entry) < 0)
-			return -1;
-	}
-	return 0;
-}
-
 /* Become Python with the script, and `first` before the words of our own command line. On failure return the
  * exit code, after a message. */
 static int become(const struct start *start, const char *prefix, const char *const first[MAX_FIRST + 1],
@@ -98,7 +74,7 @@ static int become(const struct start *start, const char *prefix, const char *con
 	snprintf(script, sizeof script, "%s/libexec/container-engine/python/%s", prefix,
 		 start->script);
 	CE_AUTO_FREE const char **words = calloc((size_t)argc + MAX_OPTIONS + MAX_FIRST + 3, sizeof *words);
-	if (words == NULL || hold(environ) < 0)
+	if (words == NULL || ce_hold(environ) < 0)
 		return fail("environment", "out of memory");
 	words[count++] = python;
 	for (int i = 0; start->options[i] != NULL; i++)

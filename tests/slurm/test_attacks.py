@@ -121,6 +121,32 @@ def test_a_library_that_a_container_preloads_is_not_loaded_on_the_node(
     assert not marker.exists()
 
 
+@pytest.mark.parametrize(
+    "nested",
+    [
+        "squeue",
+        "srun --overlap -n1 env",
+        "srun --overlap -n1 --environment={demo} env",
+        "sbatch -Q --wait -o /dev/null --wrap env",
+    ],
+    ids=["query", "a step on the host", "a step in another image", "a job"],
+)
+def test_a_library_that_an_image_preloads_is_not_loaded_by_programs_of_the_host(
+    forge: Forge, evil: tuple[Path, Path], nested: str
+) -> None:
+    """Neither by Slurm's in the container, nor by what they start on the host."""
+    library, marker = evil
+    edf = f'mounts = ["{library.parent}"]\n[annotations]\ncom.hooks.slurm.enabled = "true"\n'
+    image = forge.image(run={"Env": [f"LD_PRELOAD={library}"]})
+    other = library.with_name("other.sqsh")
+    other.write_bytes(forge.cluster.image("demo").read_bytes())
+    command = nested.format(demo=forge.cluster.edf(f'image = "{other}"\n', image=None))
+    script = f'test "$LD_PRELOAD" = {library} && {command} >/dev/null && echo ran'
+    done = forge.srun(image, "sh", "-c", script, edf=edf)
+    assert done.stdout == "ran\n", done.stderr
+    assert not marker.exists()
+
+
 def _libc(version: str) -> bytes:
     """Return a C library that claims to be of this version."""
     made = f"GLIBC_{'7' * len(version.encode())}"

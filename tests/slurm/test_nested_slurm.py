@@ -3,12 +3,13 @@
 import json
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.cluster import ALICE, BOB, Cluster, Completed
+from tests.slurm.forge import Forge
 from tests.slurm.job import batch
 from tests.slurm.polling import until
 
@@ -199,6 +200,150 @@ def test_libraries_of_the_image_are_not_loaded_by_slurms_programs(
     nested = ["srun", "--overlap", "-n1", "sh", "-c", 'echo "$LD_LIBRARY_PATH"']
     done = cluster.srun("-N1", f"--environment={edf}", *nested)
     assert (done.returncode, done.stdout) == (0, "/broken\n"), done.stderr
+
+
+# ---- whose variables Slurm's programs inside have ------------------------------------------------
+
+# Each chooses what code a program loads, or where it looks for the user's files.
+_CHOOSING = (
+    *("LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_CHECK_", "LOCPATH"),
+    *("NLSPATH", "PYTHONPATH", "PERL5LIB", "BASH_ENV", "ENV", "LUA_PATH", "NODE_OPTIONS"),
+)
+_ACCOUNTS = ("HOME", "PATH", "XDG_CACHE_HOME", "https_proxy", "TMPDIR")
+
+
+def _variables(done: Completed) -> dict[str, str]:
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+@pytest.fixture
+def telling(forge: Forge, shared: Path) -> Callable[..., Completed]:
+    """Return a function that runs a script in a container whose image sets these variables.
+
+    In it `sinfo` is a program of the host that prints its environment.
+    """
+    (shared / "sinfo").symlink_to("/usr/bin/env")
+    names = [name for name in (*_CHOOSING, *_ACCOUNTS) if name != "PATH"]
+    own = [*(f"{name}=/of/image" for name in names), "PATH=/bin:/of/image"]
+    forge.put("of/image/.edf/mine.toml", "image = '/none'\n")
+    image = forge.image(run={"Env": own})
+
+    def run(script: str, edf: str = "", env: Mapping[str, str] | None = None) -> Completed:
+        text = f'image = "{image}"\nmounts = ["{shared}"]\n{edf}{HOOK}'
+        name = forge.cluster.edf(text, image=None)
+        script = script.replace("sinfo", f"CE_HOST_PATH={shared} sinfo")
+        step = ["-N1", "-n1", f"--environment={name}", "sh", "-c", script]
+        return forge.cluster.srun(*step, env=env)
+
+    return run
+
+
+def test_programs_of_the_host_have_no_variable_of_an_image_that_chooses_their_code_or_files(
+    telling: Callable[..., Completed], cluster: Cluster
+) -> None:
+    assert _variables(telling("env"))["LD_PRELOAD"] == "/of/image"
+    said = _variables(telling("sinfo"))
+    assert not [name for name, value in said.items() if "/of/image" in value]
+    assert said["HOME"] == str(cluster.home())
+
+
+@pytest.mark.parametrize("whose", ["of the job", "of the environment", "of the task"])
+def test_programs_of_the_host_load_nothing_that_a_user_has_set_for_the_container(
+    telling: Callable[..., Completed], whose: str
+) -> None:
+    mine = dict.fromkeys(_CHOOSING, "/mine")
+    edf = "[env]\n" + "".join(f'{name} = "/mine"\n' for name in mine)
+    export = "".join(f"export {name}=/mine; " for name in mine)
+    ways = {
+        "of the job": ("sinfo", "", mine),
+        "of the environment": ("sinfo", edf, None),
+        "of the task": (f"{export}sinfo", "", None),
+    }
+    script, text, env = ways[whose]
+    said = _variables(telling(script, text, env))
+    assert not [name for name in _CHOOSING if name in said]
+
+
+@pytest.mark.parametrize("where", ["", "--environment={busybox}"], ids=["host", "container"])
+def test_what_a_user_has_set_reaches_a_nested_task_and_what_an_image_has_set_does_not(
+    telling: Callable[..., Completed], cluster: Cluster, shared: Path, where: str
+) -> None:
+    """A user sets it in the job, where the image replaces it, in the environment, in the task."""
+    other = shared / "other.sqsh"
+    other.write_bytes(cluster.image("busybox").read_bytes())
+    option = where.format(busybox=cluster.edf(f'image = "{other}"\n', image=None))
+    edf = '[env]\nLD_AUDIT = "/of/edf"\nPERL5LIB = "/of/edf"\n'
+    script = f"export ENV=/of/task GCONV_PATH=/of/task; srun --overlap -n1 {option} env"
+    said = _variables(telling(script, edf, {"LD_PRELOAD": "/of/job", "LUA_PATH": "/of/job"}))
+    assert {name: said[name] for name in _CHOOSING if name in said} == {
+        "LD_PRELOAD": "/of/job",
+        "LUA_PATH": "/of/job",
+        "LD_AUDIT": "/of/edf",
+        "PERL5LIB": "/of/edf",
+        "ENV": "/of/task",
+        "GCONV_PATH": "/of/task",
+    }
+    assert said["HOME"] == str(cluster.home())
+    assert not [name for name in said if name.startswith(("CE_OF_", "CE_HELD_"))]
+
+
+def test_a_nested_step_in_the_same_image_has_what_the_image_sets(
+    telling: Callable[..., Completed], shared: Path
+) -> None:
+    script = "srun --overlap -n1 --environment=$CE_AGAIN env"
+    again = shared / "again.toml"
+    again.write_text('image = "${CE_FORGED}"\n')
+    said = _variables(
+        telling(f'CE_AGAIN={again} CE_FORGED="$CE_IMAGE"; export CE_FORGED; {script}')
+    )
+    assert {said[name] for name in _CHOOSING} == {"/of/image"}
+
+
+@pytest.mark.parametrize("remapped", [False, True])
+def test_a_name_is_searched_in_the_home_of_the_account_not_of_the_image(
+    forge: Forge, cluster: Cluster, shared: Path, remapped: bool
+) -> None:
+    """Nor in /root, which is the home of a user who is root in the container."""
+    for home in ("of/image", "root"):
+        forge.put(f"{home}/.edf/mine.toml", "image = '/none'\n")
+    image = forge.image(run={"Env": [] if remapped else ["HOME=/of/image"]})
+    edf = cluster.edf(f'image = "{image}"\n{HOOK}', image=None)
+    own = cluster.home() / ".edf/mine.toml"
+    own.parent.mkdir(exist_ok=True)
+    (shared / "demo.sqsh").write_bytes(cluster.image("demo").read_bytes())
+    own.write_text(f'image = "{shared}/demo.sqsh"\n')
+    options = [f"--environment={edf}", *(["--container-remap-root"] if remapped else [])]
+    nested = ["srun", "--overlap", "-n1", "--environment=mine", "sh", "-c", SYSTEM]
+    try:
+        done = cluster.srun("-N1", *options, *nested)
+    finally:
+        own.unlink()
+    assert (done.returncode, done.stdout) == (0, "ce-demo\n"), done.stderr
+
+
+def test_the_planner_runs_no_program_that_a_containers_path_names(
+    forge: Forge, cluster: Cluster, shared: Path
+) -> None:
+    """An image without a configuration beside it is asked by a program of the host."""
+    (shared / "unsquashfs").write_text("#!/bin/sh\necho PLANTED=1\n")
+    (shared / "unsquashfs").chmod(0o755)
+    bare = shared / "bare.sqsh"
+    bare.write_bytes(cluster.image("demo").read_bytes())
+    again = cluster.edf(f'image = "{bare}"\n', image=None)
+    ways: tuple[tuple[dict[str, object], str], ...] = (
+        ({"Env": [f"PATH={shared}:/bin"]}, ""),
+        ({}, f'env.PATH = "{shared}:/bin"\n'),
+    )
+    for run, text in ways:
+        edf = cluster.edf(
+            f'image = "{forge.image(run=run)}"\nmounts = ["{shared}"]\n{text}{HOOK}', image=None
+        )
+        nested = ["srun", "--overlap", "-n1", f"--environment={again}", "env"]
+        said = _variables(cluster.srun("-N1", f"--environment={edf}", *nested))
+        assert said["CE_IMAGE"].endswith("bare.sqsh")
+        assert "PLANTED" not in said
+        bare.touch()
 
 
 def test_a_task_sees_nothing_of_the_host_at_its_usual_place(cluster: Cluster, inside: str) -> None:

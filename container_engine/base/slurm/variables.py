@@ -1,5 +1,7 @@
 """Tell variables of Slurm and of the engine from others, whatever an image says. Pure."""
 
+from container_engine.base.loader_env import chooses_code
+
 _SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
 # settings for the PMIx library of the image, which Slurm does not set
 _OF_LIBRARY = "PMIX_MCA_"
@@ -12,6 +14,26 @@ _READ = (
 )
 _READ_WHOLE = ("CONTAINERS_REGISTRIES_CONF", "CONTAINER_HOST", "REGISTRY_AUTH_FILE", "SCRATCH")
 
+# An image may decide these for its own programs, but not for Slurm's, which are the host's, nor for
+# the steps that those start: where a user's files, programs of the host and other hosts are found.
+# Beginnings of NAME=.
+_LEADING = (
+    *(
+        "HOME=",
+        "PATH=",
+        "USER=",
+        "LOGNAME=",
+        "SHELL=",
+        "TMPDIR=",
+        "XDG_",
+        "DOCKER_CONFIG=",
+        "TZDIR=",
+    ),
+    *("HTTP_PROXY=", "HTTPS_PROXY=", "ALL_PROXY=", "NO_PROXY=", "http_proxy=", "https_proxy="),
+    *("all_proxy=", "no_proxy=", "SSL_CERT_", "HOSTALIASES=", "LOCALDOMAIN=", "RES_OPTIONS="),
+    "RESOLV_",
+)
+
 
 def is_of_slurm(name: str) -> bool:
     return name.startswith(_SLURMS) and not name.startswith(_OF_LIBRARY)
@@ -23,3 +45,8 @@ def is_read_outside(name: str) -> bool:
     The user sets such a variable, or an environment, and never an image.
     """
     return name.startswith(_READ) or name in _READ_WHOLE or is_of_slurm(name)
+
+
+def is_for_inside(name: str) -> bool:
+    """Check whether an image's value of this variable is for programs of the image alone."""
+    return chooses_code(name) or f"{name}=".startswith(_LEADING)

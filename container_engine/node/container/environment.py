@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.slurm.variables import is_of_slurm
+from container_engine.base.slurm.variables import is_for_inside, is_of_slurm, is_read_outside
 from container_engine.node.plan_json import image_digest, resolve
 
 TYPE_CHECKING = False
@@ -26,6 +26,8 @@ _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
 # the step's variables on which `of_launchers` depends; must match spank_plugin/node/start_memo.c
 LAUNCHERS = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
 
+# What ce-host reads; must match spank_plugin/common/held.h. The hook `slurm` sets CE_HOST_PATH.
+OF_CONTAINER, OF_JOB, _OF_HOOK = "CE_OF_CONTAINER_", "CE_OF_JOB_", "CE_HOST_PATH"
 
 # For each annotation that turns off a server of the step (PMIx, PMI2), the variables that lead to
 # that server.
@@ -102,7 +104,9 @@ def for_tasks(
         for name, value in found.items()
         if given.get(name) != value and name not in _PODMANS_OWN | _SHELLS_OWN
     }
-    if not plan["entrypoint"]:
+    if plan["entrypoint"]:
+        made = {name: value for name, value in made.items() if not is_read_outside(name)}
+    else:
         made = {name: value for name, value in made.items() if name not in edf}
     changes: dict[str, str | None] = dict.fromkeys(_HOST_LOCALE)
     changes.update(plan["image"]["env"])
@@ -111,7 +115,27 @@ def for_tasks(
     changes.update(made)
     if plan["entrypoint"]:
         changes.update(_removed(given, found))
+    if _OF_HOOK in found:
+        changes.update(_of_container(plan, changes))
     return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
+
+
+def _of_container(plan: LaunchPlan, changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return what tells ce-host which values are not the user's, and stay in this container.
+
+    /root is never the user's home on the host. Raise LaunchError.
+    """
+    users = {entry["name"] for entry in plan["env"]}
+    found = {
+        f"{OF_CONTAINER}{name}": value
+        for name, value in changes.items()
+        if value is not None
+        and is_for_inside(name)
+        and (name not in users or (name, value) == ("HOME", _HOME_OF_ROOT))
+    }
+    for name, value in found.items():
+        check_size(name, value)
+    return found
 
 
 def for_joined(
@@ -125,6 +149,8 @@ def for_joined(
     made = for_tasks(plan, edf, for_container(plan, edf), found)
     if found.get("HOME") == _HOME_OF_ROOT and "HOME" not in edf:
         made["HOME"] = _HOME_OF_ROOT
+        if _OF_HOOK in found:
+            made[f"{OF_CONTAINER}HOME"] = _HOME_OF_ROOT
     return {"PWD": workdir, "OLDPWD": None, **made}
 
 
@@ -157,9 +183,14 @@ def missing_home(
 ) -> dict[str, str | None]:
     """Return HOME for tasks to which neither the job nor the container gives one.
 
-    srun --export=NONE leaves it unset, and programs rely on it.
+    srun --export=NONE leaves it unset, and programs rely on it. Slurm's programs have it in any
+    case.
     """
-    return {} if "HOME" in node or "HOME" in changes else {"HOME": own}
+    if "HOME" in node:
+        return {}
+    if "HOME" not in changes:
+        return {"HOME": own}
+    return {f"{OF_JOB}HOME": own} if f"{OF_CONTAINER}HOME" in changes else {}
 
 
 def _about(plan: LaunchPlan) -> dict[str, str | None]:
@@ -217,15 +248,20 @@ def encode_records(
     """Encode changes in the record format of spank_plugin/common/join.h.
 
     `per_task` maps variables that differ between the tasks of a node to the variables from which
-    each task copies the value. Raise LaunchError for a name or value that would be read as another
-    record.
+    each task copies the value. What the job has and the container replaces is copied first. Raise
+    LaunchError for a name or value that would be read as another record.
     """
     for name, value in (*changes.items(), *(per_task or {}).items()):
         if not name or "=" in name or "\0" in name or "\0" in (value or ""):
             raise LaunchError(
                 f"env: not a valid name or value of a variable: {name!a}", see="edf-value"
             )
+    replaced = [
+        name.removeprefix(OF_CONTAINER) for name in changes if name.startswith(OF_CONTAINER)
+    ]
     records: Sequence[str] = [
+        *(f"{OF_JOB}{name}" for name in replaced),
+        *(f"={OF_JOB}{name}={name}" for name in replaced),
         *(name if value is None else f"{name}={value}" for name, value in changes.items()),
         *(f"={name}={other}" for name, other in (per_task or {}).items()),
     ]

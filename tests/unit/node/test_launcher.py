@@ -36,6 +36,7 @@ ALLOWED = {
     "container_engine",
     "container_engine.base",
     "container_engine.base.errors",
+    "container_engine.base.loader_env",
     "container_engine.base.mount_target",
     "container_engine.node",
     "container_engine.base.slurm",

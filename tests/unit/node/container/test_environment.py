@@ -210,3 +210,11 @@ def test_a_value_makes_no_further_record() -> None:
 
 def test_what_a_process_has_without_a_name_is_passed_over() -> None:
     assert parse_block(b"=A=B\0C=D\0\0") == {"C": "D"}
+
+
+def test_an_entrypoint_sets_nothing_that_is_read_outside() -> None:
+    of_image = {"path": "/i", "name": "i", "env": {}}
+    the_plan = plan(image=of_image, entrypoint=["/run"])
+    changes = for_tasks(the_plan, {}, {}, {"EDF_PATH": "/x", "CE_INHERIT": "no", "MINE": "1"})
+    assert {name for name, value in changes.items() if value is not None} >= {"MINE"}
+    assert not {"EDF_PATH", "CE_INHERIT"} & changes.keys()
