@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import container_engine
@@ -16,7 +18,6 @@ from container_engine.plan import catalog_faults, ssh_keys
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide
 from container_engine.plan.ssh_keys import Judged
-from container_engine.submit import oci_annotations
 from container_engine.submit.site import node_rules
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
     from container_engine.submit.context import Context
+
 
 _MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 
@@ -59,7 +61,7 @@ def site_offer(context: Context, config: Configuration, probed: list[str]) -> Of
         return _read_key(path)
 
     def asked(annotation: str) -> bool:
-        return oci_annotations.asked(annotation, settings.hooks_dirs, probed)
+        return _asked_by_hooks(annotation, settings.hooks_dirs, probed)
 
     wide = sitewide(config, context.env)
     kind, refused = machine(settings), _mount_policy(config)
@@ -124,3 +126,32 @@ def owners() -> frozenset[int]:
     # directories above the host's bind mounts belong to the container, and so to the user.
     is_in_container = os.stat("/proc").st_uid != 0
     return trusted | {os.geteuid()} if is_in_container else trusted
+
+
+def _asked_by_hooks(key: str, directories: Sequence[str], probed: list[str]) -> bool:
+    """Check whether a hook of these directories runs for the annotation `key`.
+
+    If this host cannot tell, return True as well. Add the paths that the answer depends on to
+    `probed`.
+    """
+    for directory in directories:
+        probed.append(directory)
+        try:
+            names = sorted(name for name in os.listdir(directory) if name.endswith(".json"))
+        except OSError:
+            return True
+        paths = [os.path.join(directory, name) for name in names]
+        probed += paths
+        if any(_asks(path, key) for path in paths):
+            return True
+    return False
+
+
+def _asks(path: str, key: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            content = json.loads(file.read())
+        patterns = content.get("when", {}).get("annotations", {})
+        return any(re.search(pattern, key) for pattern in patterns)
+    except (OSError, ValueError, AttributeError, re.error):
+        return True

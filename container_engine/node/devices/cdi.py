@@ -13,17 +13,17 @@ import stat
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
-from container_engine.node.devices import nvidia_hooks
 from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, Registry
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.devices.cdi_file import Device
+
 
 _SHOWN = 12
 _UPDATED = (
@@ -112,7 +112,7 @@ def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits
     for mount in part.get("mounts", ()):
         _add_mount(mount, device, origin, edits)
     for hook in part.get("hooks", ()):
-        if not nvidia_hooks.replaced(hook, edits):
+        if not _replaced(hook, edits):
             edits.oci_hooks.append(hook)
     # a container has the groups of its user, which may include the device's
     missing = sorted(set(part.get("additionalGids", ())) - {0} - {os.getgid(), *os.getgroups()})
@@ -173,3 +173,43 @@ def _add_mount(entry: Mapping[str, Any], device: Device, origin: str, edits: Hoo
 def _refused(device: Device, origin: str, message: str, hint: str | None = None) -> LaunchError:
     said = f"device '{device.name}' ({device.file}): {message}"
     return LaunchError(said, hint, "cdi-file", where=origin)
+
+
+# The OCI hooks in the CDI files of NVIDIA's generator, nvidia-ctk: the engine does their work. They
+# would run in the container that crun is making, with a read-only root or another C library than
+# they expect, and each start would wait for them. The loader's cache and links are made by the look
+# into the image (libraries/inject.py). What the others prevent does not happen here: a user
+# namespace cannot make device nodes, and no mode of a device changes.
+_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
+_WITHOUT_WORK = (
+    *("chmod", "disable-device-node-modification", "enable-cuda-compat"),
+    "update-application-profile",
+)
+
+
+def _replaced(hook: Mapping[str, Any], edits: HookEdits) -> bool:
+    """Add what an OCI hook of NVIDIA's would do to `edits`; return False for all other hooks."""
+    if os.path.basename(hook["path"]) not in _PROGRAMS:
+        return False
+    words = [word for word in hook.get("args", ())[1:] if word != "hook"]
+    name = next((word for word in words if not word.startswith("-")), "")
+    if name == "create-symlinks":
+        for said in _values(words, "--link"):
+            target, _colons, link = said.partition("::")
+            edits.links.setdefault(os.path.normpath(f"/{link.lstrip('/')}"), target)
+    elif name == "update-ldcache":
+        edits.searched += [
+            path for path in _values(words, "--folder") if path not in edits.searched
+        ]
+    else:
+        return name in _WITHOUT_WORK
+    return True
+
+
+def _values(words: Sequence[str], option: str) -> Iterator[str]:
+    """Yield the values of an option that may be repeated, as `--x VALUE` or `--x=VALUE`."""
+    for index, word in enumerate(words):
+        if word == option:
+            yield from words[index + 1 : index + 2]
+        elif word.startswith(f"{option}="):
+            yield word[len(option) + 1 :]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.libraries import mpi
 from container_engine.node.libraries.choose import OWN_DIRECTORY
 from container_engine.node.libraries.elf import NotALibraryError, symbols
 from container_engine.node.libraries.host import own_paths
@@ -23,6 +22,35 @@ if TYPE_CHECKING:
     from container_engine.node.libraries.host import Host
     from container_engine.node.libraries.image import Image
     from container_engine.node.libraries.trees import Tree
+
+
+# MPICH and its derivatives, whose own client supports PMI 1 and 2; Open MPI 4 and 5
+_MPICH, _OPEN_MPI = ("libmpi.so.12", "libmpich.so.12"), ("libmpi.so.40",)
+# Open MPI's parts for PMI 1 and 2 are files of their own, or built into this library that it needs
+_BELOW = "libopen-pal."
+_COMPONENTS = ("openmpi*/mca_pmix_s[12].so", "openmpi/lib/openmpi*/mca_pmix_s[12].so")
+# strings in an MPI that loads PMIx or another library for it, or has PMIx built in; the name
+# PMIx_Init proves nothing, because newer MPICH versions have it in a message
+_PMIX = (b"libpmi", b"PMIX_MCA")
+_NAMES = {"pmix": "PMIx", "pmi2": "PMI2"}
+
+
+def unsupported(
+    name: str, pmi: str, holds: Callable[[bytes], bool], *, has_components: bool
+) -> str:
+    """Return a message if the library certainly lacks `pmi` ("pmix" or "pmi2"), else "".
+
+    `holds` searches for bytes in the library's file and in those of _BELOW.
+    """
+    if pmi == "pmix":
+        is_certain = name in _MPICH and holds(b"\0PMI_FD\0") and not any(map(holds, _PMIX))
+    else:
+        is_certain = name in _OPEN_MPI and not has_components and not holds(b"PMI2_Init")
+    if not is_certain:
+        return ""
+    kind = "MPICH" if name in _MPICH else "Open MPI"
+    return f"the image's {kind} ({name}) does not support {_NAMES[pmi]}"
+
 
 _MOST_OF_LIBRARY = 64 << 20
 
@@ -196,22 +224,22 @@ class LoaderView:
 
     def mpi(self, subject: str) -> str:
         """Check that `subject`, PMIx or PMI2, can start one of the container's MPIs, if any."""
-        found = {name: library for name in mpi.LIBRARIES if (library := self.find(name))}
+        found = {name: library for name in _MPICH + _OPEN_MPI if (library := self.find(name))}
         problems = [
             self._unsupported_mpi(name, library, subject) for name, library in found.items()
         ]
         return problems[0] if problems and all(problems) else ""
 
     def _unsupported_mpi(self, name: str, library: Library, subject: str) -> str:
-        below = [self.find(part, library) for part in library.needed if part.startswith(mpi.BELOW)]
+        below = [self.find(part, library) for part in library.needed if part.startswith(_BELOW)]
         parts = filter(None, (library, *below))
         contents = [self._tree(part).content(part.path, _MOST_OF_LIBRARY) for part in parts]
         if not all(contents):
             return ""
         place = self._origin(library)
-        has_components = any(self.image.entries(f"{place}/{part}") for part in mpi.COMPONENTS)
+        has_components = any(self.image.entries(f"{place}/{part}") for part in _COMPONENTS)
         content = b"\0".join(contents)
-        return mpi.unsupported(name, subject, content.__contains__, has_components=has_components)
+        return unsupported(name, subject, content.__contains__, has_components=has_components)
 
     def libc(self, subject: str) -> str:
         if self.image.kind == subject:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.node.libraries.mpi import unsupported
+from container_engine.node.libraries.preflight import unsupported
 
 MPICH = b"\0PMI_FD\0\0PMIx_Init failed %s\0"
 
