@@ -86,7 +86,14 @@ class _Layer:
         self.has_links = False
         story.append("a layer:")
         changes: tuple[Callable[[str], None], ...] = (
-            *(self._file, self._file, self._directory, self._directory, self._link),
+            *(
+                self._file,
+                self._file,
+                self._sparse_file,
+                self._directory,
+                self._directory,
+                self._link,
+            ),
             *(self._hard_link, self._pipe, self._device, self._hide, self._hide, self._hide_all),
         )
         if chance.random() < 0.2:
@@ -137,6 +144,15 @@ class _Layer:
         kind = chance.choice((tarfile.REGTYPE, tarfile.REGTYPE, tarfile.AREGTYPE))
         if self._put(path, tarfile.REGTYPE, chance.choice(_MODES)):
             self._entry(path, kind, content=content)
+
+    def _sparse_file(self, path: str) -> None:
+        chance = self._chance
+        if not self._put(path, tarfile.REGTYPE, chance.choice(_MODES)):
+            return
+        self._tree[path] = node = self._tree[path]._replace(mtime=_TIMES[0], xattrs={})
+        form, file = chance.choice(sorted(_SPARSE)), _sparse(chance)
+        self._story.append(f"sparse, form {form}, {path!r} {oct(node.mode)} {file.pieces}")
+        self._parts.append(_SPARSE[form](self._spelled(path), node.mode, file))
 
     def _directory(self, path: str) -> None:
         if self._put(path, tarfile.DIRTYPE, self._chance.choice(_DIRECTORY_MODES)):
@@ -290,6 +306,88 @@ class _Layer:
         return self._chance.choice((*ways, *more[:1]))
 
 
+class _Sparse(NamedTuple):
+    """A file of `size` bytes; of each piece the offset and length are known, the rest is zeros."""
+
+    size: int
+    pieces: list[tuple[int, int]]
+
+    @property
+    def stored(self) -> bytes:
+        return b"".join(bytes(at % 251 + 1 for at in range(length)) for _, length in self.pieces)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for piece in self.pieces for number in piece]
+
+
+def _sparse(chance: random.Random) -> _Sparse:
+    pieces, end = [], 0
+    for _ in range(chance.choice((0, 1, 2, 5, 30))):
+        begin = end + chance.choice((0, 512, 4096, 70_001))
+        pieces.append((begin, chance.choice((1, 512, 700, 4096))))
+        end = sum(pieces[-1])
+    if chance.random() < 0.5:
+        pieces.append((end, 0))  # as GNU tar marks the end
+    return _Sparse(end + chance.choice((0, 1, 512, 1 << 20)) * (pieces[-1:] != [(end, 0)]), pieces)
+
+
+def _in_records(path: str, mode: int, file: _Sparse, *map_: tuple[str, str]) -> bytes:
+    size, count = ("GNU.sparse.size", str(file.size)), str(len(file.pieces))
+    more = [("path", path), size, ("GNU.sparse.numblocks", count), *map_]
+    return _with_records(more, mode, file.stored)
+
+
+def _in_form_0_0(path: str, mode: int, file: _Sparse) -> bytes:
+    names = ("GNU.sparse.offset", "GNU.sparse.numbytes")
+    pairs = [(name, str(n)) for piece in file.pieces for name, n in zip(names, piece, strict=True)]
+    return _in_records(path, mode, file, *pairs)
+
+
+def _in_form_0_1(path: str, mode: int, file: _Sparse) -> bytes:
+    listed = ",".join(map(str, file.numbers))
+    return _in_records(path, mode, file, ("GNU.sparse.name", path), ("GNU.sparse.map", listed))
+
+
+def _in_form_1_0(path: str, mode: int, file: _Sparse) -> bytes:
+    words = {"major": "1", "minor": "0", "name": path, "realsize": str(file.size)}
+    before = "".join(f"{number}\n" for number in (len(file.pieces), *file.numbers)).encode()
+    more = [(f"GNU.sparse.{name}", word) for name, word in words.items()]
+    return _with_records(more, mode, _padded(before) + file.stored)
+
+
+# Podman refuses the old form, with entries of the type S.
+_SPARSE: dict[str, Callable[[str, int, _Sparse], bytes]] = {
+    "0.0": _in_form_0_0,
+    "0.1": _in_form_0_1,
+    "1.0": _in_form_1_0,
+}
+
+
+def _with_records(more: Sequence[tuple[str, str]], mode: int, content: bytes) -> bytes:
+    lines = [f"{name}={value}\n".encode(errors="surrogateescape") for name, value in more]
+    text = b"".join(b"%d %b" % (_length(line), line) for line in lines)
+    extended = _information("records", 0o644, len(text))
+    extended.type = tarfile.XHDTYPE
+    info = _information("GNUSparseFile.0/short", mode, len(content))
+    heads = [one.tobuf(tarfile.USTAR_FORMAT) for one in (extended, info)]
+    return heads[0] + _padded(text) + heads[1] + _padded(content)
+
+
+def _length(line: bytes) -> int:
+    return next(n for n in range(len(line) + 2, len(line) + 9) if len(b"%d " % n + line) == n)
+
+
+def _information(path: str, mode: int, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(path)
+    info.mode, info.size, info.mtime = mode, size, int(_TIMES[0])
+    return info
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
 def _xattrs(chance: random.Random) -> dict[str, str]:
     known = {
         "SCHILY.xattr.user.x": "ü",
@@ -376,7 +474,7 @@ def _run(chance: random.Random) -> dict[str, Any]:
             chance.sample(variables, 6),
             ["PATH=/bin", "A=1", "A=2"],
         ),
-        "WorkingDir": ("", "/", "/bin", "/bin/", "/bin/../bin"),
+        "WorkingDir": ("", "/", "/bin", "/bin/", "/bin/../bin", "/none/of", "none", "/bin/../no"),
         "Entrypoint": (None, [], ["/bin/none"], ["/bin/sh", "-c", "exit 3", "é"]),
         "Cmd": (None, [], ["x", "y"]),
         "User": ("", "0", "1000:1000", "root"),
