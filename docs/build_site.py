@@ -132,9 +132,19 @@ def _configuration(source: Path) -> dict[str, object]:
     nav = written["nav"]
     assert isinstance(nav, list)
     (project,) = nav[-1].values()
+    codes = _section(nav, "Reference", "Error codes")
+    codes += sorted(str(path.relative_to(source)) for path in (source / ERRORS).glob("*.md"))
     records = sorted(path.relative_to(source) for path in (source / DESIGN).glob("*.md"))
     project.append({"Design records": [str(path) for path in records]})
     return written
+
+
+def _section(nav: list[object], *titles: str) -> list[object]:
+    """Return the pages below these titles of the menu."""
+    found = nav
+    for title in titles:
+        (found,) = [part[title] for part in found if isinstance(part, dict) and title in part]
+    return found
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ The input is below; the output is whatever the engine prints.
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -119,7 +120,19 @@ def main() -> int:
     cast.parent.mkdir(exist_ok=True)
     cast.write_text(record(), encoding="utf-8")
     render = [sys.argv[1], "render", str(cast), str(PICTURE), "-t", "window_frame", "-m", "17"]
-    return subprocess.run(render, stdout=subprocess.DEVNULL).returncode
+    code = subprocess.run(render, stdout=subprocess.DEVNULL).returncode
+    if code == 0:
+        PICTURE.write_text(once(PICTURE.read_text(encoding="utf-8")), encoding="utf-8")
+    return code
+
+
+def once(picture: str) -> str:
+    """Return the picture so that it plays once; printed, or without motion, it is its end."""
+    last = re.findall(r"translateY\((-?[0-9]+px)\)", picture)[-1]
+    still = f"#screen_view {{ animation: none !important; transform: translateY({last}); }}"
+    media = f"@media print, (prefers-reduced-motion: reduce) {{ {still} }}"
+    playing = re.sub(r"(animation-iteration-count: ?)infinite", r"\g<1>1", picture)
+    return re.sub(r"(@keyframes roll)", rf"{media}\n            \1", playing, count=1)
 
 
 if __name__ == "__main__":

@@ -340,7 +340,7 @@ FAULTS = {
     "cgroups-hybrid": Fault(
         "crun refuses the node's hybrid cgroup hierarchy",
         SITE,
-        "report the node; docs/admin/install.md says which setting it needs",
+        "report the node; docs/admin/node-settings.md says which setting it needs",
         own="the line 'cgroups' shows which setting to change",
     ),
     "container-space": Fault(

@@ -54,15 +54,18 @@ def installed(unpacked: Path, argv: Sequence[str]) -> str:
 
 def test_the_deb_needs_the_python_and_the_slurm_it_was_built_for(deb: Path) -> None:
     needs = run("dpkg-deb", "--field", str(deb), "Depends")
-    for wanted in ("python3 (>= 3.", "python3 (<< 3.", "slurm-client (<< ", "podman (>= 4.3)"):
+    for wanted in ("python3 (>= 3.", "python3 (<< 3.", "slurm-client (<< ", "crun (>= 1.8)"):
         assert wanted in needs
+    assert "podman" not in needs
+    assert "podman (>= 4.3)" in run("dpkg-deb", "--field", str(deb), "Recommends")
 
 
 def test_the_rpm_needs_the_python_and_the_slurm_it_was_built_for(rpm: Path) -> None:
     needs = run("rpm", "--query", "--package", "--requires", str(rpm)).splitlines()
     python = ".".join(map(str, sys.version_info[:2]))
     assert f"python(abi) = {python}" in needs
-    assert "podman >= 4.3" in needs
+    assert "crun >= 1.8" in needs
+    assert "podman >= 4.3" not in needs
     (release,) = [line.split()[-1] for line in needs if line.startswith("slurm >= ")]
     assert re.fullmatch(r"\d\d\.\d\d", release)
     against = run("rpm", "--query", "--package", "--conflicts", str(rpm)).splitlines()

@@ -13,7 +13,9 @@ from tests.slurm.cluster import ALICE, ROOT, Cluster
 pytestmark = pytest.mark.usefixtures("tidy")
 
 # pages that promise to work in the sandbox as printed
-PAGES = ("README.md", "docs/guide/edf.md", "docs/guide/running.md")
+PAGES = (
+    *("README.md", "docs/guide/edf.md", "docs/guide/running.md", "docs/guide/troubleshooting.md"),
+)
 _DIR = "/var/lib/ce-sandbox"
 _BLOCK = re.compile(r"^```(console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?:~/(\.edf/)|\./)([a-z-]+\.toml)\n")

@@ -360,3 +360,22 @@ def test_what_a_task_writes_the_other_tasks_of_the_node_see(cluster: Cluster, de
         " until [ -e /usr/mark ]; do sleep 0.1; done; cat /usr/mark"
     )
     assert _show(cluster, demo, script, "-N1", "-n2") == ["written"] * 2
+
+
+def test_an_interactive_bash_reads_the_users_file_where_the_home_is_mounted(
+    cluster: Cluster, demo: str
+) -> None:
+    """`docs/howto/interactive.md` says so, and how to skip it."""
+    home = cluster.home()
+    (home / ".bashrc").write_text("echo own file\n")
+    edf = home / "own.toml"
+    edf.write_text(f'base_environment = "{demo}"\nmounts = ["{home}"]\n')
+    told = {
+        (name, words): cluster.srun(f"--environment={name}", *words, "-ic", "exit").stdout
+        for name in (str(edf), demo)
+        for words in (("bash",), ("bash", "--rcfile", "/dev/null"))
+    }
+    for file in (edf, home / ".bashrc"):
+        file.unlink()
+    read = [key for key, out in told.items() if "own file" in out]
+    assert read == [(str(edf), ("bash",))]
