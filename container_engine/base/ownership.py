@@ -58,20 +58,14 @@ def of_engine() -> frozenset[int]:
 
 
 def code_in_use() -> list[str]:
-    """Return what changes with the engine's code that this process has loaded.
-
-    That is the package's first file, and the directories of all modules, in which a file is
-    replaced by a rename. A file that is written in place changes none of them.
-    """
+    """Return the files of the engine's code that this process has loaded."""
     own = __name__.partition(".")[0]
-    loaded = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == own}
-    files = [file for module in loaded.values() if (file := getattr(module, "__file__", None))]
-    package = getattr(loaded[own], "__file__", None)
-    return [*([package] if package else []), *sorted({os.path.dirname(file) for file in files})]
+    loaded = [module for name, module in sys.modules.items() if name.partition(".")[0] == own]
+    return sorted(file for module in loaded if (file := getattr(module, "__file__", None)))
 
 
 def looked_at(path: str) -> dict[str, None]:
-    """Return the aspects (node/file_signatures.py) of files on which `distrust` depends."""
+    """Return the questions (answers.py) about files on which `distrust` depends."""
     real = os.path.realpath(path)
     above = [f"o{real[:at] or '/'}" for at, letter in enumerate(real) if letter == "/"]
     return dict.fromkeys((f"f{path}", f"r{path}", f"o{__file__}", *above))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SETTLED_NS = 2_000_000_000
 _OTHERS, OTHERS_WRITE = 0o077, 0o022
 _CHECKSUM_AND_NUL = 9
-# must match MAX_RECORD in spank_plugin/node/join_memo.c
 _MOST = 16 << 20
 
 
@@ -86,6 +85,12 @@ def fields_of(magic: bytes, memo: bytes) -> bytes:
     return fields
 
 
+def judge_own(found: os.stat_result) -> None:
+    """Raise ValueError for a file that is not this user's alone."""
+    if not is_own(found):
+        raise ValueError("not this user's alone")
+
+
 def fingerprint(content: bytes) -> str:
     """Return the FNV-1a hash, as programs in C compute it; importing hashlib takes 5 ms."""
     value = 0xCBF29CE484222325
@@ -94,19 +99,23 @@ def fingerprint(content: bytes) -> str:
     return f"{value:016x}"
 
 
-def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
-    """Write a file into `directory`, which like its parent must be this user's alone.
+def open_place(directory: str) -> int:
+    """Return a descriptor of a directory that, like its parent, is this user's alone.
 
-    Both are created if they are missing. Of the files in `directory` only the newest `most` are
-    kept. Raise OSError.
+    Both are made if they are missing. Raise OSError.
     """
     above, _slash, last = directory.rpartition("/")
     make_own(os.path.dirname(above))
     first = own_directory(above)
     try:
-        here = own_directory(last, first)
+        return own_directory(last, first)
     finally:
         os.close(first)
+
+
+def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
+    """Write a file where `open_place` leads; keep the newest `most` there. Raise OSError."""
+    here = open_place(directory)
     try:
         # by the descriptor: the path may lead elsewhere by now
         at = f"/proc/self/fd/{here}"

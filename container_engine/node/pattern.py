@@ -36,8 +36,8 @@ def expand(path: str, queries: Queries = _NODE) -> list[str]:
     return sorted(found, key=natural)
 
 
-def aspects_of(path: str) -> dict[str, None]:
-    """Return the aspects (file_signatures.py) of all paths on which matching a pattern depends."""
+def questions_of(path: str) -> dict[str, None]:
+    """Return the questions (base/answers.py) about all paths on which a pattern depends."""
     asked: dict[str, None] = {}
 
     def exists(found: str) -> bool:

@@ -13,7 +13,7 @@
 
 #include "common/io.h"
 #include "step_port.h"
-#include "user_names.h"
+#include "common/user_names.h"
 
 #define MAGIC "container-engine start memo 3\n"
 #define NAME_BEGINS "sha256-" /* of an image in a store */
@@ -139,8 +139,8 @@ static void print_absent(const char *path, int cause, char now[SIGNATURE])
 	if (lstat(path, &link) < 0)
 		snprintf(now, SIGNATURE, "errno %d", cause);
 	else
-		snprintf(now, SIGNATURE, "errno %d %llu %llu %lld", cause, (unsigned long long)link.st_dev,
-			 (unsigned long long)link.st_ino, ce_in_ns(link.st_ctim));
+		snprintf(now, SIGNATURE, "errno %d %llu %lld", cause, (unsigned long long)link.st_ino,
+			 ce_in_ns(link.st_ctim));
 }
 
 /* Return whether a path still has the signature that the launcher has found. An aspect is one letter for its

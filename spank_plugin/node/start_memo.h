@@ -13,8 +13,8 @@
  * port is (step_port.h) and of each "s", "b" or "r", for specification, first process or records, with the
  * offset in that text, the fields of step_memo.h, and the word "end".
  *
- * container_engine/node/file_signatures.py says what an aspect is. A signature describes the state of a file,
- * or its absence.
+ * container_engine/base/answers.py says what an aspect, there a question, is. A signature describes the
+ * state of a file, or its absence.
  */
 #ifndef CE_START_MEMO_H
 #define CE_START_MEMO_H

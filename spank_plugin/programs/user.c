@@ -1,8 +1,8 @@
 /*
  * ce-user: prints what this node's sources of users say of the user that runs it, for ce-node, which is
  * static and cannot ask LDAP or SSSD itself: "=", login name, GECOS field, home and shell, then "=" and the
- * name of the primary group, each with a NUL after it; "-" in place of one that is not known. A memo of a
- * start has this text (container_engine/node/start/start_memo.py writes the same).
+ * name of the primary group, each on a line; "-" in place of one that is not known. A recorded answer has
+ * this text as a witness (container_engine/node/start/start_memo.py writes the same).
  *
  * Runs as the user, with an empty environment. Exit code: 0, or 1 if the text cannot be written.
  */
@@ -19,7 +19,7 @@
 static void print(const char *field)
 {
 	fputs(field != NULL ? field : "", stdout);
-	putchar('\0');
+	putchar('\n');
 }
 
 int main(void)

@@ -33,7 +33,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("process", "records", "schemas", "toml_positions"),
         ("model",),
         ("validation_text",),
-        ("shortage",),
+        ("shortage", "answers"),
         (
             "errors",
             "loader_env",
@@ -66,10 +66,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("container", "memo_fields"),
         ("report",),
         ("hook_conditions", "plan_json"),
-        (
-            *("pattern", "plan_types", "node_name", "file_signatures", "memo_directory"),
-            *("asked_variables", "step_port"),
-        ),
+        (*("pattern", "plan_types", "node_name", "memo_directory", "step_port"),),
     ),
     "container_engine.images": (
         ("importing", "scanning", "details", "podman_storage"),

@@ -23,7 +23,7 @@ class HookEdits:
     hook that requests it, and `cdi_if_there` those that a node may lack. `warnings` are lines for
     the user. `brought` maps each target of a mount of a CDI device to its source, `links` maps
     further names for what such devices bring to the targets of these symlinks, and `searched` are
-    directories in which they have libraries. `asked` are the aspects (file_signatures.py) of the
+    directories in which they have libraries. `asked` are the questions (base/answers.py) about the
     node's files on which devices depend. `port` is a port that was made from the numbers of job and
     step (step_port.py), "" for none. `lacks` are the reasons why the container cannot
     start, each with the name of the hook, or "" for a CDI device of the environment.

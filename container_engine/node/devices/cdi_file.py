@@ -102,7 +102,7 @@ class Device:
 class Registry:
     """All devices of some directories; a later directory takes precedence over an earlier one.
 
-    `asked` are the aspects (file_signatures.py) of what was looked at. Raise LaunchError for any
+    `asked` are the questions (base/answers.py) that were asked. Raise LaunchError for any
     file that is not trusted or valid: it might have the wanted device.
     """
 

@@ -12,7 +12,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.devices import cdi, nvidia_variables
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.devices.nvidia_variables import CAPABILITIES, KIND, VISIBLE
-from container_engine.node.pattern import aspects_of, expand, is_device
+from container_engine.node.pattern import expand, is_device, questions_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def add(
     wanted = plan["settings"].get("devices_if_there", ())
     patterns = [pattern for pattern in wanted if pattern.startswith("/")]
     for pattern in patterns:
-        edits.asked |= aspects_of(pattern)
+        edits.asked |= questions_of(pattern)
     for path in (path for pattern in patterns for path in expand(pattern)):
         edits.asked[f"d{path}"] = None
         if path not in edits.devices and is_device(path) and _opens(path):

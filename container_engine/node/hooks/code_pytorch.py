@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from container_engine.base.answers import without_record
 from container_engine.node import step_port
-from container_engine.node.asked_variables import without_record
 from container_engine.node.node_name import expand
 
 TYPE_CHECKING = False

@@ -2,15 +2,15 @@
 
 It can if the hooks consist of data, or of code that asks for nothing but variables of the step, and
 the data depend on files of the node: ce-node compares the variables that were asked for
-(asked_variables.py), and the signatures of the files.
+and the state of the files (base/answers.py).
 """
 
 from __future__ import annotations
 
-from container_engine.node.file_signatures import is_of_kernel
+from container_engine.base.answers import is_of_kernel
 from container_engine.node.hook_conditions import may_apply
 from container_engine.node.hooks.node_fields import BEGIN
-from container_engine.node.pattern import aspects_of
+from container_engine.node.pattern import questions_of
 from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
@@ -29,13 +29,13 @@ _OF_VARIABLES = frozenset(["", "pytorch"])
 class Repeatable:
     """Conditions under which hooks do the same again.
 
-    `aspects` are those of the node's files that must not change (file_signatures.py). `names` are
-    the variables that the hooks set, None without hooks. `port` is the one among their values that
-    differs in each step (step_port.py), "" for none.
+    `asked` are the questions about files of the node (base/answers.py). `names` are the variables
+    that the hooks set, None without hooks. `port` is the one among their values that differs in
+    each step (step_port.py), "" for none.
     """
 
-    def __init__(self, aspects: Sequence[str], names: Sequence[str] | None, port: str) -> None:
-        self.aspects, self.names, self.port = aspects, names, port
+    def __init__(self, asked: Sequence[str], names: Sequence[str] | None, port: str) -> None:
+        self.asked, self.names, self.port = asked, names, port
 
 
 def repeatable(
@@ -47,7 +47,7 @@ def repeatable(
 ) -> Repeatable | None:
     """Return what a repetition depends on, None if it needs Python.
 
-    `of_image` are the aspects of files on which the result of looking into the image depends.
+    `of_image` are the questions about files on which the result of looking into the image depends.
     """
     hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
     if not _are_data(edits) or not all(map(_is_data, hooks)):
@@ -56,8 +56,8 @@ def repeatable(
     for hook in hooks:
         for pattern in _patterns(hook):
             # the content of a file does not matter: that of libraries is in `of_image`
-            asked |= aspects_of(pattern)
-    places = (*(aspect[1:] for aspect in asked), *(mount.target for mount in edits.mounts))
+            asked |= questions_of(pattern)
+    places = (*(question[1:] for question in asked), *(mount.target for mount in edits.mounts))
     if any(map(is_of_kernel, places)):
         return None
     asked |= dict.fromkeys(of_image)

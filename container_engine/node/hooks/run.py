@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
+from container_engine.base.answers import own_ids, state
 from container_engine.base.errors import LaunchError
 from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.node import memo_directory
 from container_engine.node.container.description import HOOKS_REQUEST
 from container_engine.node.container.environment import apply
 from container_engine.node.devices import cdi
-from container_engine.node.file_signatures import signature
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
 from container_engine.node.plan_json import image_paths, parse_json, to_json
@@ -70,8 +70,8 @@ class HooksOnNode:
         self.oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._noted: dict[str, str | None] = {}
-        # the aspects of files on which a remembered result depends, None if none is remembered
-        self._aspects: Sequence[str] | None = ()
+        # the questions about files on which a recorded result depends, None if none is recorded
+        self._asked: Sequence[str] | None = ()
         self._node = node
         self._place: Place | None = None
         self._end: socket | None = None
@@ -131,34 +131,34 @@ class HooksOnNode:
     def operations(self, paths: Paths, *, has_rules: bool = False) -> list[Operation]:
         """Return the guard's operations between mounting the image and creating the container.
 
-        If the site `has_rules` for mounts, no memo is used: the user could have written it.
+        If the site `has_rules` for mounts, no answer is used: the user could have written it.
         """
         edits, request = self._edits, paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
         if edits.tree or edits.links or any(".so" in target for target in edits.brought):
-            from container_engine.node.libraries import inject_memo
+            from container_engine.node.libraries import recorded_look
 
-            asked = self._request(paths, "" if has_rules else self._memos())
+            asked = self._request(paths, "" if has_rules else self._answers())
             text = to_json(asked)
-            found = inject_memo.recall(asked["memos"], text)
+            found = recorded_look.recall(asked, text)
             more = ("more", [f"{edits.libexec}/inject", request])
             steps += found[0] if found else (("file", [request, text]), more)
             # notes need Python, which receives them
             says = found is None or any(name == "note" for name, _arguments in found[0])
-            self._aspects = None if found is None or says else found[1]
+            self._asked = None if found is None or says else found[1]
         return steps
 
     def repeatable(self) -> Repeatable | None:
         """Return what a repetition of these operations depends on, None if it needs Python."""
-        if self._aspects is None:
+        if self._asked is None:
             return None
         from container_engine.node.hooks.repeat import repeatable
 
-        return repeatable(self._plan, self._node, self._edits, self._edf, self._aspects)
+        return repeatable(self._plan, self._node, self._edits, self._edf, self._asked)
 
-    def _request(self, paths: Paths, memos: str) -> dict[str, Any]:
+    def _request(self, paths: Paths, place: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
-        images = image_paths(self._plan) if memos else []
+        images = image_paths(self._plan) if place else []
         search = self._settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self._settings:
             image = self._plan["image"]["env"]
@@ -174,15 +174,15 @@ class HooksOnNode:
             "searched": self._edits.searched,
             "links": self._edits.links,
             "explain": self._explain,
-            "images": {f"f{path}": signature(f"f{path}") for path in images},
-            # decide which files can be read
-            "groups": [os.getgid(), *os.getgroups()],
-            "memos": memos,
+            "images": {f"f{path}": state(f"f{path}") for path in images},
+            "answers": place,
+            "prefix": os.path.dirname(os.path.dirname(self._edits.libexec)),
+            "ids": own_ids(),
             "hooks": self._edits.tree,
         }
 
-    def _memos(self) -> str:
-        """Return the directory of memos, "" if none can be used.
+    def _answers(self) -> str:
+        """Return the directory of recorded looks, "" if none can be used.
 
         For a container of a job none can: earlier steps may have changed files of the image in it.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from container_engine.node.libraries import inject_memo
+from container_engine.node.libraries import recorded_look
 from container_engine.node.libraries.brought import Brought
 from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
@@ -47,8 +47,8 @@ def main(argv: Sequence[str]) -> int:
     printed = "".join(part + "\0" for part in parts)
     sys.stdout.buffer.write(printed.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()
-    if request["memos"] and work.is_clean:
-        inject_memo.remember(request, text, work.asked, work.changes, work.operations)
+    if request["answers"] and work.is_clean:
+        recorded_look.remember(request, text, work.asked, work.changes, work.operations)
     return 0
 
 
@@ -81,7 +81,7 @@ class _Work:
 
     @property
     def asked(self) -> Mapping[str, str]:
-        """Return the aspects of files on which the result depends, those of the images included."""
+        """Return witnesses about all files on which the result depends, images included."""
         return {**self._request["images"], **self._host.tree.asked}
 
     def _note(self, **fields: object) -> None:

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 
-from container_engine.node.file_signatures import signature
+from container_engine.base.answers import state
 from container_engine.node.libraries.links import Links
 
 TYPE_CHECKING = False
@@ -37,9 +37,9 @@ _OF_FILES = frozenset(
 class Tree:
     """The node's files. Every path is absolute.
 
-    `asked` has the aspects (file_signatures.py) of everything that answers depend on, with the
-    signatures before the answers. `is_certain` becomes False with the first answer that also
-    depends on something else, such as a lack of memory.
+    `asked` has the questions (base/answers.py) about all that its answers depend on, with the
+    states before them. `is_certain` becomes False with the first answer that also depends on
+    something else, such as a lack of memory.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class Tree:
         self.is_certain = True
 
     def _ask(self, path: str) -> None:
-        for aspect in (f"f{path}", f"r{path}"):
-            if aspect in self.asked:
+        for question in (f"f{path}", f"r{path}"):
+            if question in self.asked:
                 continue
             try:
-                self.asked[aspect] = signature(aspect, self._links.real)
+                self.asked[question] = state(question, self._links.real)
             except ValueError:  # not an absolute path
                 self.is_certain = False
 

@@ -16,15 +16,14 @@ import pwd
 from binascii import crc32
 
 from container_engine import __version__
+from container_engine.base.answers import Variables, can_be_checked, is_of_kernel, state
 from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import LaunchError
 from container_engine.base.ownership import code_in_use
 from container_engine.base.private_files import memo_of, publish_private
 from container_engine.node import memo_directory, step_port
-from container_engine.node.asked_variables import AskedVariables, state_of
 from container_engine.node.container import environment as env
 from container_engine.node.container.description import HOSTS_FILES, PATH, SAVE
-from container_engine.node.file_signatures import are_settled, is_of_kernel, signature
 from container_engine.node.memo_fields import about_step, data, field, table
 from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
@@ -82,8 +81,8 @@ def remember(
         if hooks is None:
             return
         names = b"" if _is_user_from_files() else _names()
-        aspects = {a: signature(a) for a in (*_aspects(plan, libexec), *hooks.aspects)}
-        if not are_settled(aspects):
+        aspects = {a: state(a) for a in (*_aspects(plan, libexec), *hooks.asked)}
+        if not can_be_checked(aspects):
             return
         found = _decided_again(started, hooks, node)
         if found is None:
@@ -114,14 +113,14 @@ def _decided_again(
     aside = step_port.next_step(node) if hooks.port else node
     port = step_port.of_step(aside) if hooks.port else ""
     expected = places.with_port(port)
-    variables = AskedVariables(node, aside)
+    variables = Variables(node, aside)
     specification, records, again = started.again(variables, expected["b"])
     if (specification, records) != (expected["s"], expected["r"]) or variables.are_all:
         return None
-    same = again is not None and (again.aspects, again.port) == (hooks.aspects, port)
-    if not same or any(name in variables.asked for name in _OF_LAUNCHER):
+    same = again is not None and (again.asked, again.port) == (hooks.asked, port)
+    if not same or any(f"v{name}" in variables.asked for name in _OF_LAUNCHER):
         return None
-    return variables.asked, places.found
+    return {question[1:]: found for question, found in variables.asked.items()}, places.found
 
 
 def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
@@ -159,7 +158,7 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 
 
 def _aspects(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Return the aspects (file_signatures.py) of all files of this node that a start depends on."""
+    """Return the questions (base/answers.py) about files that a start depends on."""
     settings = plan["settings"]
     mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
     programs = [
@@ -216,7 +215,9 @@ def _names() -> bytes:
         fields += ["=", grp.getgrgid(os.getgid()).gr_name]
     except KeyError:
         fields.append("-")
-    return b"".join(field(text or "") for text in fields)
+    if any("\n" in text for text in fields):
+        raise ValueError("a name with a newline")
+    return "".join(f"{text or ''}\n" for text in fields).encode("utf-8", "surrogateescape")
 
 
 def _line(path: str, number: str) -> list[str]:
@@ -249,7 +250,7 @@ def name_of(prefix: str, node: Mapping[str, str], text: str) -> str:
     Two starts with the same name only cost time: the memo has the whole plan, which is compared.
     """
     plan = os.fsencode(text)
-    values = (state_of(node, name) for name in env.LAUNCHERS)
+    values = (f"={node[name]}" if name in node else "-" for name in env.LAUNCHERS)
     key = b"".join(os.fsencode(word) + b"\0" for word in (prefix, *values))
     return f"{crc32(plan, crc32(key)):08x}.{len(plan)}"
 

@@ -403,8 +403,7 @@ TEST("a symlink that leads nowhere is not the same as nothing")
 	snprintf(link, sizeof link, "%s/link", test_directory());
 	CHECK_INT(symlink("nowhere", link), 0);
 	CHECK_INT(lstat(link, &found), 0);
-	snprintf(signature, sizeof signature, "errno 2 %llu %llu %lld", (unsigned long long)found.st_dev,
-		 (unsigned long long)found.st_ino,
+	snprintf(signature, sizeof signature, "errno 2 %llu %lld", (unsigned long long)found.st_ino,
 		 (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
 	for (const char *kind = "fpe"; *kind != '\0'; kind++) {
 		snprintf(aspect, sizeof aspect, "%c%s", *kind, link);

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from container_engine.base.answers import state
 from container_engine.node.container.description import SAVE
 from container_engine.node.container.environment import LAUNCHERS
-from container_engine.node.file_signatures import signature
 from container_engine.node.start import start_memo
 from container_engine.node.start.site_rules import _RULES
 from tests.memo_file import rewrite
@@ -482,10 +482,10 @@ def test_a_site_with_a_rule_never_starts_without_python(
     place.write_text("# nothing\n")
     starts.start()
     assert starts.starts_without_python()
-    aspects = [f"f{name}", signature(f"f{place}")]
+    aspects = [f"f{name}", state(f"f{place}")]
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
-    now = [f"f{name}", signature(f"f{place}")]
+    now = [f"f{name}", state(f"f{place}")]
     old, new = ("\0".join(words).encode() + b"\0" for words in (aspects, now))
     rewrite(starts.memo, lambda text: text.replace(old, new, 1))
     assert not starts.starts_without_python()

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from container_engine.node import step_port
-from container_engine.node.asked_variables import AskedVariables, without_record
 from tests.c_header import constants
 from tests.memo_file import fields_of
 from tests.unit.node.hooks.hooks import hook
@@ -484,27 +483,6 @@ def test_the_memo_names_the_variables_and_no_number_of_the_step(devices: Devices
 
 
 # ---- what it is made of -----------------------------------------------------------------------
-
-
-def test_looking_up_a_variable_is_recorded_however_it_is_done() -> None:
-    node = dict.fromkeys("abcd", "1")
-    variables = AskedVariables(node, {"x": "aside"})
-    assert (variables.get("a"), variables["b"], "c" in variables) == ("1", "1", True)
-    assert (variables.get("e", "2"), "f" in variables) == ("2", False)
-    assert variables.asked == {"a": "=1", "b": "=1", "c": "+", "e": "-", "f": "-"}
-    assert (variables["c"], "a" in variables) == ("1", True)
-    assert variables.asked == {"a": "=1", "b": "=1", "c": "=1", "e": "-", "f": "-"}
-    assert without_record(variables).get("x") == "aside"
-    assert without_record(node) is node
-    assert len(variables.asked) == 5
-    assert not variables.are_all
-
-
-@pytest.mark.parametrize("look", [dict, list, len, lambda v: {**v}, lambda v: [*v.items()]])
-def test_going_through_all_variables_is_recorded(look: Callable[[AskedVariables], object]) -> None:
-    variables = AskedVariables({"a": "1"}, {})
-    look(variables)
-    assert variables.are_all
 
 
 def test_both_programs_make_the_same_ports() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from container_engine.node.asked_variables import AskedVariables
+from container_engine.base.answers import Variables
 from container_engine.node.container.description import NodeMount
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks.repeat import Repeatable, repeatable
@@ -51,8 +51,8 @@ def test_hooks_of_data_depend_on_what_their_patterns_looked_at(tmp_path: Path) -
     found = _judged(one, of_image=["f/of/the/image"])
     assert found is not None
     for name in ("dev", "mnt", "lib", "asked"):
-        assert f"f{tmp_path}/{name}" in found.aspects
-    assert "f/of/the/image" in found.aspects
+        assert f"f{tmp_path}/{name}" in found.asked
+    assert "f/of/the/image" in found.asked
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_hook_that_does_not_apply_is_remembered_with_its_condition() -> None:
 @pytest.mark.parametrize(
     ("values", "asked"),
     [
-        ({}, {"V": "-"}),
-        ({"node": {"V": "/own"}}, {"V": "=/own"}),
+        ({}, {"vV": "-"}),
+        ({"node": {"V": "/own"}}, {"vV": "=/own"}),
         # what the image, a hook or the EDF sets does not depend on the step
         ({"node": {"V": "/own"}, "image": {"V": "/i"}}, {}),
         ({"node": {"V": "/own"}, "edf": {"V": "/e"}}, {}),
@@ -112,7 +112,7 @@ def test_a_variable_that_only_the_step_sets_is_asked_for(
     values: Mapping[str, Mapping[str, str]], asked: Mapping[str, str]
 ) -> None:
     edits = _edits(prepend={"V": ["/mine"]}, env={**values.get("hooks", {})})
-    node = AskedVariables(values.get("node", {}), {})
+    node = Variables(values.get("node", {}), {})
     edits.settings(values.get("edf", {}), values.get("image", {}), node)
     assert node.asked == asked
 
@@ -121,7 +121,7 @@ def test_what_devices_depend_on_is_compared() -> None:
     edits = _edits(asked={"d/dev/null": None}, cdi={"a.com/b=c": "h"}, per_task={"A": "B"})
     found = _judged(hook(code="pytorch"), edits=edits)
     assert found is not None
-    assert (found.aspects, found.port) == (["d/dev/null"], "")
+    assert (found.asked, found.port) == (["d/dev/null"], "")
 
 
 def test_variables_of_hooks_are_named_unless_the_environment_sets_them() -> None:

@@ -1,16 +1,17 @@
 /* Asking ce-user who the user is; tests/unit/node/test_start_memo.py has it with a node's real sources. */
 #define _GNU_SOURCE
-#include "node/user_names.h"
+#include "common/user_names.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness.h"
 
-static const char names[] = "=\0me\0\0/home/me\0/bin/sh\0=\0us";
+static const char names[] = "=\nme\n\n/home/me\n/bin/sh\n=\nus\n";
 
 /* Return whether the user has these names according to a ce-user that is this shell script. */
 static int has_names(const char *script)
@@ -24,16 +25,16 @@ static int has_names(const char *script)
 	(void)mkdir(place, 0755);
 	snprintf(text, sizeof text, "#!/bin/sh\n%s\n", script);
 	test_file(place, "ce-user", text, 0755);
-	return ce_user_has_names(prefix, names, sizeof names);
+	return ce_user_has_names(prefix, names, strlen(names));
 }
 
-#define RIGHT "printf '=\\000me\\000\\000/home/me\\000/bin/sh\\000=\\000us\\000'"
+#define RIGHT "printf '=\\nme\\n\\n/home/me\\n/bin/sh\\n=\\nus\\n'"
 
 TEST("the user has the names that ce-user prints")
 {
 	CHECK(has_names(RIGHT));
-	CHECK(!has_names("printf '=\\000me\\000\\000/home/me\\000/bin/sh\\000=\\000them\\000'"));
-	CHECK(!has_names("printf '=\\000me\\000'"));
+	CHECK(!has_names("printf '=\\nme\\n\\n/home/me\\n/bin/sh\\n=\\nthem\\n'"));
+	CHECK(!has_names("printf '=\\nme\\n'"));
 	CHECK(!has_names(RIGHT "; echo more"));
 	CHECK(!has_names(":"));
 }
@@ -43,7 +44,7 @@ TEST("a ce-user that fails, or is not there, has said nothing")
 	CHECK(!has_names(RIGHT "; exit 1"));
 	CHECK(!has_names(RIGHT "; kill -KILL $$"));
 	CHECK(!has_names("cat /dev/zero"));
-	CHECK(!ce_user_has_names("/not/there", names, sizeof names));
+	CHECK(!ce_user_has_names("/not/there", names, strlen(names)));
 }
 
 TEST("ce-user has no variables of the step's, and none of its descriptors")

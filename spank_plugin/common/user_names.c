@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/io.h"
+#include "io.h"
 
 enum { MOST = 64 * 1024 };
 

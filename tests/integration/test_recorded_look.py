@@ -1,4 +1,4 @@
-"""The memo of a look into an image for hooks: with it, a start makes the same container."""
+"""A recorded look into an image for hooks: with it, a start makes the same container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.integration.libraries import Place, build, edf_text
 from tests.integration.prepared import LIBRARIES, image
 from tests.integration.test_hook_libraries import FABRIC_HOOK, musl_image
-from tests.memo_file import fields_of, rewrite, write_fields
+from tests.recorded import parsed, rewrite, write
 
 if TYPE_CHECKING:
     from tests.integration.engine import Engine
@@ -56,9 +56,9 @@ class Starting:
     def mark(self) -> None:
         """Add a warning to the memo that shows whether a start has used it."""
         [memo] = self.memos
-        content = json.loads(fields_of(memo))
-        content["operations"].append(["note", '{"warning":"remembered"}'])
-        write_fields(memo, json.dumps(content).encode())
+        answer = parsed(memo)
+        steps = [*json.loads(answer.result), ["note", '{"warning":"remembered"}']]
+        write(memo, answer._replace(result=json.dumps(steps).encode()))
 
     def is_remembered(self) -> bool:
         return "remembered" in self.look()[1]
@@ -138,7 +138,7 @@ def test_what_has_just_changed_is_not_remembered(engine: Engine, place: Place) -
 
 
 @pytest.mark.parametrize("fault", ["mode", "link", "garbage", "version", "fifo"])
-def test_a_memo_that_is_not_the_users_own_or_damaged_does_not_count(
+def test_an_answer_that_is_not_the_users_own_or_damaged_does_not_count(
     engine: Engine, place: Place, fault: str
 ) -> None:
     place.hook(FABRIC_HOOK)
@@ -153,9 +153,9 @@ def test_a_memo_that_is_not_the_users_own_or_damaged_does_not_count(
         memo.rename(memo.with_name("there"))
         memo.symlink_to("there")
     elif fault == "garbage":
-        write_fields(memo, b'{"about": []')
+        write(memo, parsed(memo)._replace(result=b"[[]"))
     elif fault == "version":
-        rewrite(memo, lambda text: text.replace(b'"version": "', b'"version": "x'))
+        rewrite(memo, lambda a: a._replace(request=b"x" + a.request))
     else:
         memo.unlink()
         os.mkfifo(memo)
@@ -176,7 +176,7 @@ def test_without_a_usable_home_the_container_is_the_same(
 
 
 @pytest.mark.parametrize("fault", ["full", "of root", "of all"])
-def test_without_a_place_for_memos_the_container_is_the_same(
+def test_without_a_place_for_answers_the_container_is_the_same(
     engine: Engine, place: Place, fault: str
 ) -> None:
     place.hook(FABRIC_HOOK)

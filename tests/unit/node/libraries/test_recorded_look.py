@@ -1,21 +1,19 @@
 """A look into an image is remembered if the next look would certainly find the same."""
 
-import errno
 import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from container_engine.base import private_files
-from container_engine.node.file_signatures import signature
-from container_engine.node.libraries import inject_memo
+from container_engine.base import answers, private_files
+from container_engine.node.libraries import recorded_look
 from container_engine.node.libraries.host import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
-from tests.memo_file import fields_of, rewrite, write_fields
+from tests.recorded import parsed, write
 
 _DONE = [("root-bind", "/node/lib", "/root", "/lib/x")]
 
@@ -46,22 +44,22 @@ class Software:
 
     def remember(self, tree: Tree, content: bytes = b"", request: str = "{}") -> None:
         changes = [("/etc/cache", content)] if content else []
-        inject_memo.remember(
-            {"memos": self.memos, "root": "/root"}, request, tree.asked, changes, _DONE
-        )
+        recorded_look.remember(self.request, request, tree.asked, changes, _DONE)
+
+    def recall(self, text: str = "{}") -> object:
+        return recorded_look.recall(self.request, text)
 
     def is_known(self) -> bool:
-        return inject_memo.recall(self.memos, "{}") is not None
+        return self.recall() is not None
 
     @property
-    def memo(self) -> Path:
+    def request(self) -> dict[str, object]:
+        return {"answers": self.memos, "root": "/root", "prefix": "/p", "ids": answers.own_ids()}
+
+    @property
+    def answer(self) -> Path:
         [file] = Path(self.memos).iterdir()
         return file
-
-    @property
-    def text(self) -> str:
-        """Return what the memo says, without its checksum."""
-        return fields_of(self.memo).decode()
 
     @property
     def files(self) -> Path:
@@ -92,9 +90,9 @@ def test_what_has_not_changed_is_known(software: Software, how: str) -> None:
     tree = Tree()
     _ASKING[how](tree, software.library)
     software.remember(tree)
-    assert inject_memo.recall(software.memos, "{}") == (
+    assert software.recall() == (
         [("root-bind", ["/node/lib", "/root", "/lib/x"])],
-        [*tree.asked],
+        [*answers.installation(), *tree.asked],
     )
 
 
@@ -157,49 +155,17 @@ def test_files_in_kernel_file_systems_and_shared_memory_are_not_remembered(
     assert not software.is_known()
 
 
-def test_recently_changed_files_are_not_remembered(
-    software: Software, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(private_files, "SETTLED_NS", 3_600_000_000_000)
-    tree = Tree()
-    tree.content(software.library, 100)
-    software.remember(tree)
-    assert not Path(software.memos).exists()
-    software.remember(Tree())
-    assert software.is_known()
-
-
-@pytest.mark.parametrize("about", ["boot", "release", "request"])
-def test_a_memo_from_another_boot_release_or_request_is_not_used(
-    software: Software, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, about: str
-) -> None:
-    software.remember(Tree())
-    assert software.is_known()
-    if about == "boot":
-        (tmp_path / "boot").write_text("another\n")
-        monkeypatch.setattr(inject_memo, "_BOOT", str(tmp_path / "boot"))
-    if about == "release":
-        monkeypatch.setattr(inject_memo, "__version__", "another")
-    if about == "request":
-        # two requests may have equal checksums
-        name = software.memo.name
-        software.memo.unlink()
-        software.remember(Tree(), request="[]")
-        software.memo.rename(Path(software.memos) / name)
-    assert not software.is_known()
-
-
 def test_what_was_done_to_an_image_is_done_again_in_its_order(software: Software) -> None:
     changes: list[tuple[str, bytes | None]] = [("/etc/cache", b"abc"), ("/lib/old", None)]
-    inject_memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, changes, _DONE)
-    assert inject_memo.recall(software.memos, "{}") == (
+    recorded_look.remember(software.request, "{}", {}, changes, _DONE)
+    assert software.recall() == (
         [
             ("root-copy", [str(software.file), "/root", "/etc/cache"]),
             ("root-remove", ["/root", "/lib/old"]),
             ("root-bind", ["/node/lib", "/root", "/lib/x"]),
         ],
         # a file that is named by its content may be young
-        [f"p{software.file}"],
+        [*answers.installation(), f"p{software.file}"],
     )
 
 
@@ -215,44 +181,13 @@ def test_only_the_youngest_memos_and_files_stay(software: Software) -> None:
     for number in range(70):
         software.remember(Tree(), b"abc%d" % number, request=f"[{number}]")
     assert (len([*Path(software.memos).iterdir()]), len([*software.files.iterdir()])) == (16, 32)
-    assert inject_memo.recall(software.memos, "[69]") is not None
-    assert inject_memo.recall(software.memos, "[0]") is None
-
-
-def test_what_is_too_long_is_neither_written_nor_read(software: Software) -> None:
-    long = [("root-bind", "/node/lib", "/root", "/" + "x" * (1 << 20))]
-    inject_memo.remember({"memos": software.memos, "root": "/root"}, "{}", {}, [], long)
-    assert not Path(software.memos).exists()
-    software.remember(Tree())
-    assert software.is_known()
-    rewrite(software.memo, lambda text: text + b" " * (1 << 20))
-    assert not software.is_known()
-
-
-@pytest.mark.parametrize("fault", ["owner", "mode", "link", "pipe", "pipe with a memo"])
-def test_a_memo_is_only_taken_from_the_users_own_file(software: Software, fault: str) -> None:
-    software.remember(Tree())
-    file = software.memo
-    if fault == "owner":
-        os.chown(file, 65534, 65534)
-    elif fault == "mode":
-        file.chmod(0o640)
-    else:
-        file.rename(file.parent.parent / "aside")
-    if fault == "link":
-        file.symlink_to(file.parent.parent / "aside")
-    if fault.startswith("pipe"):
-        os.mkfifo(file, 0o600)
-    with ExitStack() as stack:
-        if fault == "pipe with a memo":
-            pipe = stack.enter_context(open(os.open(file, os.O_RDWR), "wb", buffering=0))
-            pipe.write((file.parent.parent / "aside").read_bytes())
-        assert not software.is_known()
+    assert software.recall("[69]") is not None
+    assert software.recall("[0]") is None
 
 
 @pytest.mark.parametrize("fault", ["owner", "mode", "link"])
 @pytest.mark.parametrize("which", ["the user's memos", "those of looks"])
-def test_a_memo_is_only_taken_from_directories_of_the_users_alone(
+def test_an_answer_is_only_taken_from_directories_of_the_users_alone(
     software: Software, fault: str, which: str
 ) -> None:
     """The first of them is in a directory in which everybody may create one."""
@@ -272,35 +207,21 @@ def test_a_memo_is_only_taken_from_directories_of_the_users_alone(
 
 
 def test_without_a_place_nothing_is_known() -> None:
-    assert inject_memo.recall("", "{}") is None
+    assert recorded_look.recall({"answers": ""}, "{}") is None
 
 
 @pytest.mark.parametrize(
     "operations",
     ["[[1]]", '["file"]', '[["file",1]]', '[["file",["x"]]]', '[["file","\\u0000"]]', "1", "[[]]"],
 )
-def test_a_memo_with_an_invalid_operation_is_not_used(software: Software, operations: str) -> None:
+def test_an_answer_with_an_invalid_operation_is_not_used(
+    software: Software, operations: str
+) -> None:
     software.remember(Tree())
-    text = software.text
-    changed = text[: text.index('"operations":')]
-    for made_up in text, f'{changed}"operations":{operations}}}':
-        write_fields(software.memo, made_up.encode())
-        assert software.is_known() == (made_up == text)
-
-
-def test_a_memo_with_a_flipped_bit_is_not_used(software: Software) -> None:
-    """A disk may do that: the container would have another library, or the start fail."""
-    tree = Tree()
-    tree.content(software.library, 100)
-    software.remember(tree, b"abc")
-    whole = software.memo.read_bytes()
-    for byte in range(len(whole)):
-        changed = bytearray(whole)
-        changed[byte] ^= 1 << byte % 8
-        software.memo.write_bytes(changed)
-        assert not software.is_known(), byte
-    software.memo.write_bytes(whole)
-    assert software.is_known()
+    right = parsed(software.answer)
+    for result in (right.result, operations.encode()):
+        write(software.answer, right._replace(result=result))
+        assert software.is_known() == (result == right.result)
 
 
 def test_what_was_written_is_not_taken_from_a_file_with_other_content(software: Software) -> None:
@@ -333,10 +254,10 @@ def test_what_was_written_is_only_taken_from_the_users_own_file(
     assert (software.file.is_symlink(), software.file.stat().st_mode & 0o777) == (False, 0o600)
 
 
-@pytest.mark.parametrize("text", ["[" * 1_000_000, '{"about":' + "9" * 1_000_000 + "}", "{", ""])
-def test_a_memo_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
+@pytest.mark.parametrize("text", ["[" * 1_000_000, "9" * 1_000_000, "{", "", "\xff"])
+def test_an_answer_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
     software.remember(Tree())
-    write_fields(software.memo, text.encode())
+    write(software.answer, parsed(software.answer)._replace(result=text.encode("latin-1")))
     assert not software.is_known()
 
 
@@ -369,10 +290,3 @@ def test_a_library_that_is_needed_by_a_relative_path_is_looked_for_and_not_remem
     assert host.read("beside/libx.so.1") is None
     software.remember(host.tree)
     assert not (host.tree.is_certain and software.is_known())
-
-
-def test_a_signature_is_of_an_absolute_path_only() -> None:
-    assert signature("f/not/there") == f"errno {errno.ENOENT}"
-    for aspect in ("fx", "f", "", "f/\0"):
-        with pytest.raises(ValueError, match="not an absolute path"):
-            signature(aspect)

@@ -1,0 +1,235 @@
+#define _GNU_SOURCE
+#include "answers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io.h"
+#include "memo_file.h"
+#include "user_names.h"
+
+#define MAGIC "container-engine answer 1\n"
+#define BOOT "/proc/sys/kernel/random/boot_id"
+
+enum { STATE = PATH_MAX + 160, BOOT_SIZE = 64, MAX_CONTENT = 64 * 1024 };
+
+/* ---- the request ------------------------------------------------------------------------------- */
+
+/* Print boot and name of this node. Return 0, or -1 on failure. */
+static int print_node(FILE *stream)
+{
+	struct utsname host;
+	CE_AUTO_FREE char *boot = ce_read_path(AT_FDCWD, BOOT, 0, BOOT_SIZE, NULL);
+
+	if (boot == NULL || uname(&host) < 0)
+		return -1;
+	fprintf(stream, "%.*s %s", (int)strcspn(boot, "\n"), boot, host.nodename);
+	return 0;
+}
+
+/* Print this process's user, group and other groups, in the kernel's order. Return 0, or -1 on failure. */
+static int print_ids(FILE *stream)
+{
+	int count = getgroups(0, NULL);
+	CE_AUTO_FREE gid_t *groups = count >= 0 ? calloc((size_t)count + 1, sizeof *groups) : NULL;
+
+	if (groups == NULL || getgroups(count, groups) != count)
+		return -1;
+	fprintf(stream, "%u %u", (unsigned)geteuid(), (unsigned)getegid());
+	for (int i = 0; i < count; i++)
+		fprintf(stream, " %u", (unsigned)groups[i]);
+	return 0;
+}
+
+char *ce_answer_request(const struct ce_query *request, size_t *size)
+{
+	char *whole = NULL;
+	FILE *stream = open_memstream(&whole, size);
+	int failed = 0;
+
+	if (stream == NULL)
+		return NULL;
+	fprintf(stream, "%s%c%s%c", CE_VERSION, 0, request->prefix, 0);
+	if (!request->is_everywhere)
+		failed |= print_node(stream);
+	fputc(0, stream);
+	failed |= print_ids(stream);
+	fputc(0, stream);
+	fwrite(request->words, 1, request->size, stream);
+	if (fclose(stream) == 0 && !failed)
+		return whole;
+	free(whole);
+	return NULL;
+}
+
+/* ---- witnesses --------------------------------------------------------------------------------- */
+
+/* Print what identifies a file, whatever host sees it. */
+static int print_shared(const struct stat *found, char *now, size_t size)
+{
+	return snprintf(now, size, "%llu %o %lld %lld %lld", (unsigned long long)found->st_ino,
+			(unsigned)found->st_mode, (long long)found->st_size, ce_in_ns(found->st_mtim),
+			ce_in_ns(found->st_ctim));
+}
+
+/* Print how a file is mounted, and for "p" which one it is. Return -1 with errno. */
+static int print_mounted(char kind, const char *path, const struct stat *found, char now[STATE])
+{
+	struct statvfs mounted;
+	int length = 0;
+
+	if (statvfs(path, &mounted) < 0)
+		return -1;
+	if (kind == 'p')
+		length = snprintf(now, STATE, "%llu %llu ", (unsigned long long)found->st_dev,
+				  (unsigned long long)found->st_ino);
+	snprintf(now + length, STATE - (size_t)length, "%o %lu", (unsigned)(found->st_mode & S_IFMT),
+		 mounted.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC));
+	return 0;
+}
+
+/* Print the state of a path for one kind of question. Return -1 with errno. */
+static int print_state(char kind, const char *path, char now[STATE])
+{
+	struct stat found;
+
+	if (stat(path, &found) < 0)
+		return -1;
+	unsigned long long device = found.st_dev, inode = found.st_ino;
+	switch (kind) {
+	case 'r':
+		return realpath(path, now) != NULL ? 0 : -1;
+	case 'o':
+		return snprintf(now, STATE, "%u %o", (unsigned)found.st_uid, (unsigned)found.st_mode);
+	case 'd':
+		return snprintf(now, STATE, "%llu %llu %o %llu %d %d", device, inode,
+				(unsigned)found.st_mode, (unsigned long long)found.st_rdev,
+				access(path, R_OK) == 0, access(path, W_OK) == 0);
+	case 'f': {
+		int length = snprintf(now, STATE, "%llu ", device);
+		return print_shared(&found, now + length, STATE - (size_t)length);
+	}
+	case 's':
+		return print_shared(&found, now, STATE);
+	case 'i':
+		return snprintf(now, STATE, "%llu %lld %lld", inode, (long long)found.st_size,
+				ce_in_ns(found.st_mtim));
+	default:
+		return print_mounted(kind, path, &found, now);
+	}
+}
+
+/* Print the state of a path that cannot be examined: the errno, and what identifies a symlink that leads
+ * nowhere. */
+static void print_absent(const char *path, int cause, char now[STATE])
+{
+	struct stat link;
+
+	if (lstat(path, &link) < 0)
+		snprintf(now, STATE, "errno %d", cause);
+	else
+		snprintf(now, STATE, "errno %d %llu %lld", cause, (unsigned long long)link.st_ino,
+			 ce_in_ns(link.st_ctim));
+}
+
+static int has_content(const char *path, const char *state)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, path, O_NOFOLLOW, MAX_CONTENT, &size);
+
+	return text != NULL && state[0] == '=' && size == strlen(state + 1) &&
+	       memcmp(text, state + 1, size) == 0;
+}
+
+/* Return whether a variable, NULL if it is unset, is in this state. */
+static int is_in_state(const char *now, const char *state)
+{
+	if (now == NULL)
+		return strcmp(state, "-") == 0;
+	return strcmp(state, "+") == 0 || (state[0] == '=' && strcmp(state + 1, now) == 0);
+}
+
+static int is_before(const char *state)
+{
+	char *end;
+	long long until = strtoll(state, &end, 10);
+
+	return end != state && *end == '\0' && time(NULL) < until;
+}
+
+static int is_true(const char *question, const char *state, const struct ce_query *request)
+{
+	const char *about = question + (question[0] != '\0');
+	char now[STATE];
+
+	switch (question[0]) {
+	case 'v':
+		return is_in_state(request->variable(request->context, about), state);
+	case 't':
+		return is_before(state);
+	case 'u':
+		return ce_user_has_names(request->prefix, state, strlen(state));
+	case 'c':
+		return has_content(about, state);
+	default:
+		break;
+	}
+	if (question[0] == '\0' || strchr("fsipedor", question[0]) == NULL || about[0] != '/')
+		return 0;
+	if (print_state(question[0], about, now) < 0)
+		print_absent(about, errno, now);
+	return strcmp(now, state) == 0;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+int ce_answer_check(const struct ce_query *request, const char *whole, size_t whole_size, size_t size,
+		    struct ce_answer *answer)
+{
+	struct ce_fields fields;
+	size_t asked_size, result_size;
+
+	if (ce_open_fields(answer->text, size, MAGIC, &fields) < 0)
+		return -1;
+	const char *asked = ce_take_bytes(&fields, &asked_size);
+	if (fields.bad || asked_size != whole_size || memcmp(asked, whole, whole_size) != 0)
+		return -1;
+	struct ce_fields witnesses = ce_take_table(&fields, 2);
+	const char *result = ce_take_bytes(&fields, &result_size);
+	if (!ce_is_next(&fields, "end") || fields.next != fields.end)
+		return -1;
+	for (long long left = ce_take_number(&witnesses); left > 0; left--) {
+		const char *question = ce_take(&witnesses), *state = ce_take(&witnesses);
+		if (!is_true(question, state, request))
+			return -1;
+	}
+	answer->result = (struct ce_fields){ result, result + result_size, 0 };
+	return 0;
+}
+
+int ce_answer_find(int directory, const struct ce_query *request, struct ce_answer *answer)
+{
+	size_t whole_size = 0, size = 0;
+	char name[64];
+	CE_AUTO_FREE char *whole = ce_answer_request(request, &whole_size);
+
+	*answer = (struct ce_answer){ 0 };
+	for (int slot = 0; whole != NULL && slot < CE_ANSWER_SLOTS; slot++) {
+		snprintf(name, sizeof name, "%08x.%zu.%d", ce_crc(0, whole, whole_size), whole_size, slot);
+		answer->text = ce_read_own(directory, name, geteuid(), CE_ANSWER_LONGEST, &size);
+		if (answer->text != NULL && ce_answer_check(request, whole, whole_size, size, answer) == 0)
+			return 0;
+		free(answer->text);
+		*answer = (struct ce_answer){ 0 };
+	}
+	return -1;
+}
