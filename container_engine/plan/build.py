@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from container_engine.base.did_you_mean import did_you_mean
 from container_engine.edf.model import Origin
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
@@ -45,11 +44,11 @@ class Built(NamedTuple):
 def missing_image(file: str, problems: Sequence[Problem] = ()) -> Problem:
     """Return the error for an EDF none of whose files has `image`. `image = ""` is allowed.
 
-    `problems` are those of its files: one may be about a misspelt `image`.
+    `problems` are those of its files: one may be about `image`, misspelt.
     """
     message = "missing, so this environment can only serve as a base for others"
-    typo = next((one for one in problems if one.message.endswith(did_you_mean("image"))), None)
-    hint = f"correct line {typo.line} of {typo.file}" if typo else None
+    typo = next((one for one in problems if one.see == "edf-unknown-key"), None)
+    hint = f"is line {typo.line} of {typo.file}, which has no effect, meant?" if typo else None
     return Origin(file, 0).error("image", message, hint, "image-not-named")
 
 

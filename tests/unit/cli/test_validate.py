@@ -249,7 +249,7 @@ def test_a_misspelt_image_is_the_line_to_correct(here: Path, capsys: Capture) ->
     (here / "typo.toml").write_text('imgae = "ubuntu:24.04"\n')
     assert main(["plan", "typo.toml"]) == 1
     said = capsys.readouterr().err
-    assert f"ce: hint: correct line 1 of {here}/typo.toml\n" in said
+    assert f"ce: hint: is line 1 of {here}/typo.toml, which has no effect, meant?\n" in said
     assert "host" not in said
 
 
