@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
-
-from msgspec.structs import fields
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -45,11 +44,12 @@ def render() -> str:
     return _HEAD + "\n" + "\n".join(done.values()).rstrip("\n") + "\n"
 
 
-def _add(kind: type[Model], done: dict[str, str]) -> None:
+def _add(kind: type, done: dict[str, str]) -> None:
     if kind.__name__ in done:
         return
-    hints = get_type_hints(kind, None, {**vars(model), "Text": Text})
-    keys = {field.encode_name: _text(hints[field.name], done) for field in fields(kind)}
+    hints = get_type_hints(kind, None, {**vars(model), "Text": Text}, include_extras=True)
+    described = {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
+    keys = {_key(name, hint): _text(hint, done) for name, hint in described.items()}
     # `from` is a keyword of Python
     if all(key.isidentifier() and key != "from" for key in keys):
         lines = "".join(f"    {key}: {text}\n" for key, text in keys.items())
@@ -58,6 +58,11 @@ def _add(kind: type[Model], done: dict[str, str]) -> None:
     lines = "".join(f'        "{key}": {text},\n' for key, text in keys.items())
     arguments = f'    "{kind.__name__}",\n    {{\n{lines}    }},\n    total=False,\n'
     done[kind.__name__] = f"{kind.__name__} = TypedDict(\n{arguments})\n"
+
+
+def _key(name: str, hint: object) -> str:
+    """Return the key of a field in the document."""
+    return next((info.alias for info in get_args(hint)[1:] if getattr(info, "alias", "")), name)
 
 
 def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case for each form
@@ -80,7 +85,7 @@ def _text(hint: object, done: dict[str, str]) -> str:  # noqa: PLR0911  # a case
     if hint is Origin:
         return "str"
     assert isinstance(hint, type), hint
-    if issubclass(hint, Model):
+    if issubclass(hint, Model) or is_dataclass(hint):
         _add(hint, done)
     return hint.__name__
 

@@ -54,10 +54,8 @@ again, in their own files. What a key marked here names must be there on the nod
 def readers() -> str:
     """Return a table of the hosts that read each key of the configuration."""
     rows = []
-    for name in SiteConfig.__struct_fields__:
-        below = (
-            [f"policy.{one}" for one in Policy.__struct_fields__] if name == "policy" else [name]
-        )
+    for name in SiteConfig.model_fields:
+        below = [f"policy.{one}" for one in Policy.model_fields] if name == "policy" else [name]
         for key in below:
             where = _BOTH if key in READ_ON_NODES else _SUBMIT
             rows.append(f"| `{key}` | {where} | {'yes' if key in MEANT_FOR_NODES else ''} |\n")

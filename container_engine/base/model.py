@@ -1,74 +1,97 @@
-"""The base of all models: frozen structures that are read from JSON or TOML and checked.
+"""The base of all documents: frozen models of pydantic, which JSON or TOML is checked against.
 
-A model's types are the one source of its checks, of its JSON Schema and of its reference page. Only
-documents are checked at run time; what the engine's own code constructs, the type checker checks.
+A model's types are the one source of its checks, of its JSON Schema and of its reference page.
+Validators are built when they are first used: most commands need few of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, dataclass_transform
+import os
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
-import msgspec
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic_core import from_json
 
-from container_engine.base.validation_text import Misfit, from_text, misfits, unfit
+from container_engine.base.validation_text import Misfit, found_in, misfits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Sequence
     from typing import Self
 
     from container_engine.base.validation_text import Unfit
 
-# Python's `$` also matches before a line break at the end; JSON Schema's does not
-END = r"$(?!\n)"
+_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
+T = TypeVar("T")
+# the list of a document is one as well; what is inside stays strict
+Array: TypeAlias = Annotated[tuple[T, ...], Strict(False)]
+# of a dataclass in a document, for which a table stands
+PART = ConfigDict(extra="forbid")
 
 
-def about(description: str, **limits: Any) -> msgspec.Meta:  # noqa: ANN401  # as Meta has them
-    """Return the description of a key for its schema, with `examples` and limits of its values."""
-    return msgspec.Meta(description=description, **limits)
+def about(description: str, **more: Any) -> Any:  # noqa: ANN401  # as Field has them
+    """Return the Field of a key: its description for the schema, `examples`, limits, an alias."""
+    return Field(description=description, **more)
 
 
-class _Kind(msgspec.StructMeta):
-    """Make all fields keyword-only, so that one without a default may follow one with a default."""
+def _refuse_plugins() -> None:
+    """Build a first validator without a look for plugins, which have no say in what is valid."""
+    before = os.environ.get(_PLUGINS)
+    os.environ[_PLUGINS] = "__all__"
+    type("_First", (BaseModel,), {"__module__": __name__})
+    del os.environ[_PLUGINS]
+    if before is not None:
+        os.environ[_PLUGINS] = before
 
-    def __new__(cls, *parts: Any, kw_only: bool = True, **options: Any) -> type:  # noqa: ANN401
-        return super().__new__(cls, *parts, kw_only=kw_only, **options)
+
+_refuse_plugins()
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Model(msgspec.Struct, metaclass=_Kind, frozen=True, forbid_unknown_fields=True):
-    """A document, or a part of one, in which unknown keys are errors."""
+class Model(BaseModel):
+    """A document, or a part of one, in which unknown keys are errors.
+
+    The engine's own code names fields by their names, documents by their aliases.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        defer_build=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
 
     @classmethod
     def of(cls, value: object) -> Self:
         """Return the model of a parsed document. Raise MisfitError."""
-        try:
-            return msgspec.convert(value, cls, dec_hook=from_text)
-        except msgspec.ValidationError:
-            raise MisfitError(cls, value, "a table") from None
+        return cls._checked(value, "a table")
 
     @classmethod
     def of_json(cls, text: bytes | str) -> Self:
         """Return the model of a JSON document. Raise MisfitError, also if it is not valid JSON."""
         try:
-            try:
-                return msgspec.json.decode(text, type=cls, dec_hook=from_text)
-            except msgspec.ValidationError:
-                raise MisfitError(cls, msgspec.json.decode(text), "an object") from None
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise MisfitError(cls, msgspec.UNSET, f"not valid JSON: {error}") from None
+            value = from_json(text, allow_inf_nan=False)
+        except ValueError as error:
+            raise MisfitError([Misfit("", f"not valid JSON: {error}")]) from None
+        return cls._checked(value, "an object")
+
+    @classmethod
+    def _checked(cls, value: object, table: str) -> Self:
+        try:
+            return cls.model_validate(value, by_alias=True, by_name=False)
+        except ValidationError as error:
+            unfit = found_in(error, value)
+        raise MisfitError(misfits(cls, unfit, table), unfit)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document: dictionaries, arrays and scalars under the keys of its format."""
-        document: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
-        return document
-
-    def as_json(self) -> bytes:
-        """Return the document as JSON in one line. Raise UnicodeEncodeError for a surrogate."""
-        return msgspec.json.encode(self, enc_hook=str)
+        return self.model_dump(by_alias=True)
 
 
-class Excerpt(Model, forbid_unknown_fields=False):
+class Excerpt(Model):
     """A document of which only some keys are used here; all other keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class Written(Model):
@@ -82,25 +105,10 @@ class Mergeable(Written):
 class MisfitError(ValueError):
     """A document that does not fit its model, or is none at all; its text is the first fault."""
 
-    def __init__(self, model: type[Model], value: object, said: str) -> None:
-        """Make the error of `value`; `said` is its format's word for a table.
-
-        If the document could not be parsed, `value` is UNSET and `said` is the reason.
-        """
-        self._model, self._value, self._said = model, value, said
-        super().__init__(model, value, said)
+    def __init__(self, misfits: Iterable[Misfit], unfit: Sequence[Unfit] = ()) -> None:
+        """Make the error of what does not fit, described for the user and as values."""
+        self.misfits, self.unfit = tuple(misfits), unfit
+        super().__init__(self.misfits)
 
     def __str__(self) -> str:
-        return str(next(self.misfits))
-
-    @property
-    def unfit(self) -> Iterator[Unfit]:
-        """Yield every value that does not fit, in the order of the model's keys."""
-        return unfit(self._model, self._value)
-
-    @property
-    def misfits(self) -> Iterator[Misfit]:
-        """Yield a description for the user of each value that does not fit."""
-        if self._value is msgspec.UNSET:
-            return iter([Misfit("", self._said)])
-        return misfits(self._model, self._value, self._said)
+        return str(self.misfits[0])

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+from pydantic.json_schema import GenerateJsonSchema
 
-from container_engine.base.model import END, Mergeable, Model, Written
+from container_engine.base.model import Mergeable, Model, Written
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+if TYPE_CHECKING:
+    from pydantic.json_schema import CoreSchemaOrField  # type: ignore[attr-defined]
+    from pydantic_core.core_schema import DictSchema, WithDefaultSchema
+
+DIALECT = GenerateJsonSchema.schema_dialect
 FIRST_VERSION = "0.1"
+
+
+class _Schema(GenerateJsonSchema):
+    """A schema whose keys have all their defaults, and no titles, which would repeat the names."""
+
+    def field_title_should_be_set(self, schema: CoreSchemaOrField) -> bool:  # noqa: ARG002
+        return False
+
+    def dict_schema(self, schema: DictSchema) -> dict[str, Any]:
+        """Have names of another form refused, about which `patternProperties` says nothing."""
+        found = super().dict_schema(schema)
+        for pattern, value in found.pop("patternProperties", {}).items():
+            found |= {"propertyNames": {"pattern": pattern}, "additionalProperties": value}
+        return found
+
+    def get_default_value(self, schema: WithDefaultSchema) -> object:
+        make = schema.get("default_factory")
+        return make() if make else super().get_default_value(schema)  # type: ignore[call-arg]
 
 
 def render(model: type[Model]) -> str:
@@ -18,9 +40,8 @@ def render(model: type[Model]) -> str:
 
     Every key has a `since` version; models may omit it for keys of the first version.
     """
-    found = msgspec.json.schema(model, schema_hook=lambda _kind: {"type": "string"})
-    parts = found["$defs"]
-    top = parts.pop(model.__name__)
+    top = model.model_json_schema(schema_generator=_Schema)
+    parts = top.pop("$defs", {})
     partial = {kind.__name__ for kind in _below(Mergeable)} if issubclass(model, Mergeable) else ()
     for name, part in ((model.__name__, top), *parts.items()):
         for key in part.get("properties", {}).values():
@@ -31,8 +52,7 @@ def render(model: type[Model]) -> str:
             part.pop("required", None)
     top["title"] = getattr(model, "TITLE", top["title"])
     schema = {"$schema": DIALECT, **top, **({"$defs": parts} if parts else {})}
-    text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-    return text.replace(json.dumps(END)[1:-1], "$")  # in JSON Schema it matches only at the end
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _drop_null(key: dict[str, Any]) -> None:

@@ -1,35 +1,39 @@
-"""Find what does not fit a model in a document, and describe it to the user.
-
-This runs only after a mistake. A document that fits needs only one call of msgspec; of one that
-does not, msgspec would report only one fault.
-"""
+"""Words for what pydantic finds wrong with a document: where, and what a value must be."""
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeGuard,
-    Union,
-    get_args,
-    get_origin,
-)
-
-import msgspec
-from msgspec.structs import fields
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from pydantic import BaseModel, ValidationError
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
 
 Place = tuple[int | str, ...]
+
+# By the type of an error: what the value must be, with the error's context. Own types are strings.
+_TABLES = {"dict_type", "model_type", "dataclass_type", "dataclass_exact_type"}
+_WANTED = {
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "greater_than": "greater than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "int_type": "a whole number",
+    "list_type": "an array",
+    "literal_error": "{expected}",
+    "tuple_type": "an array",
+}
+_ABSENT, _UNKNOWN = "missing", "extra_forbidden"
+_OTHERWISE = {
+    _ABSENT: "is missing",
+    "string_pattern_mismatch": "{input!r} has an invalid form",  # the pattern would not help
+    "too_short": "must have at least {min_length} item",
+}
 
 
 class Misfit(NamedTuple):
@@ -56,132 +60,112 @@ class Fault(NamedTuple):
 
 
 class Unfit(NamedTuple):
-    """A value of the wrong type, a key that is missing, or one that its `owner` does not know.
-
-    `wanted` is the type that the value must have. `example` is that of the nearest key with one.
-    """
+    """A value that does not fit, and the errors of all types that it could have had."""
 
     place: Place
     value: object
-    wanted: object
-    owner: type[msgspec.Struct] | None = None
-    is_missing: bool = False
-    example: tuple[str, object] | None = None
+    errors: Sequence[ErrorDetails]
 
 
-def unfit(model: type[msgspec.Struct], value: object) -> Iterator[Unfit]:
-    """Yield all that does not fit `model`, in the order of its keys; unknown keys come last."""
-    yield from _unfit(model, value, ())
+def found_in(error: ValidationError, document: object) -> list[Unfit]:
+    """Return what does not fit, in the order of the model's keys; unknown keys come last.
 
-
-def misfits(model: type[msgspec.Struct], value: object, table: str) -> Iterator[Misfit]:
-    """Yield what does not fit `model`, described; `table` is the format's word for a table."""
-    for one in _unfit(model, value, ()):
-        yield Misfit("", _unknown(one)) if one.owner else _described(one, table)
-
-
-def from_text(kind: type[Any], value: object) -> object:
-    """Return a value of one of the engine's own types, which documents hold as strings.
-
-    Raise TypeError if it is not a string.
+    A union has an error for each of its types: the one that was meant is the one that fails deeper
+    inside.
     """
-    if isinstance(value, str):
-        return kind.of_text(value)
-    raise TypeError("must be a string")
+    found: dict[tuple[Place, bool], list[ErrorDetails]] = {}
+    for one in error.errors(include_url=False):
+        found.setdefault((_place(one, document), one["loc"][-1:] == ("[key]",)), []).append(one)
+    deeper = {place[:end] for place, _is_key in found for end in range(len(place))}
+    return [
+        Unfit(place, errors[0]["input"], errors)
+        for (place, _is_key), errors in found.items()
+        if place not in deeper
+    ]
 
 
-# ---- where ---------------------------------------------------------------------------------------
+def _place(one: ErrorDetails, document: Any) -> Place:  # noqa: ANN401  # any document
+    """Return the keys and indexes that lead to an error, without the names of a union's types."""
+    place: list[int | str] = []
+    for part in one["loc"]:
+        is_key = isinstance(document, dict) and part in document
+        if is_key or (isinstance(document, list | tuple) and isinstance(part, int)):
+            document = document[part]
+        elif one["type"] != _ABSENT or part != one["loc"][-1]:
+            continue
+        place.append(part)
+    return tuple(place)
 
 
-def _unfit(
-    kind: object, value: object, place: Place, example: tuple[str, object] | None = None
-) -> Iterator[Unfit]:
-    if _fits(kind, value):
-        return
-    found = False
-    for one in _inside(_of_shape(kind, value), value, place, example):
-        found = True
-        yield one
-    if not found:
-        yield Unfit(place, value, kind, example=example)
+def misfits(model: type[BaseModel], unfit: Sequence[Unfit], table: str) -> Iterator[Misfit]:
+    """Yield what does not fit `model`, described; `table` is the format's word for a table."""
+    for place, _value, errors in unfit:
+        if errors[0]["type"] == _UNKNOWN:
+            yield Misfit("", _unknown(model, place))
+        else:
+            yield Misfit(_dotted(place), _message(errors, table), _example(model, place))
 
 
-def _fits(kind: object, value: object) -> bool:
-    try:
-        msgspec.convert(value, kind, dec_hook=from_text)
-    except msgspec.ValidationError:
-        return False
-    return True
+def _message(errors: Sequence[ErrorDetails], table: str) -> str:
+    first = errors[0]
+    if first["type"] in _OTHERWISE:
+        return _OTHERWISE[first["type"]].format(input=first["input"], **first.get("ctx", {}))
+    wanted = [
+        table
+        if one["type"] in _TABLES
+        else _WANTED.get(one["type"], "a string").format(**one.get("ctx", {}))
+        for one in errors
+    ]
+    return f"must be {_listed(wanted)}"
 
 
-def _of_shape(kind: object, value: object) -> object:
-    """Return the type; of a union, the alternative that is a table or an array as the value is."""
-    kind = _bare(kind)
-    if get_origin(kind) not in (Union, types.UnionType):
-        return kind
-    shape = (Mapping, msgspec.Struct) if isinstance(value, dict) else (list, tuple)
-    for one in map(_bare, get_args(kind)):
-        origin = get_origin(one) or one
-        if isinstance(origin, type) and issubclass(origin, shape):
-            return one
+def _unknown(model: type[BaseModel], place: Place) -> str:
+    name, known = str(place[-1]), _fields(_inside(model, place[:-1]))
+    # a known key outside of its table is not a misspelt one
+    inside = (f"{key}.{name}" for key, one in known.items() if name in _fields(one.annotation))
+    meant = next(inside, None) or nearest(name, known)
+    return f"unknown key '{_dotted(place)}'{did_you_mean(meant)}"
+
+
+def _example(model: type[BaseModel], place: Place) -> str | None:
+    """Return an example of the nearest key with one."""
+    for end in range(len(place), 0, -1):
+        name = str(place[end - 1])
+        field = _fields(_inside(model, place[: end - 1])).get(name)
+        if field is not None:
+            if not field.examples:
+                return None
+            import json
+
+            return f"for example {name} = {json.dumps(field.examples[0], ensure_ascii=False)}"
+    return None
+
+
+def _inside(kind: object, place: Place) -> object:
+    """Return the type of the value at `place` of a value of the type `kind`, None if unknown."""
+    for part in place:
+        kind = _part(kind, part)
     return kind
 
 
-def _inside(
-    kind: object, value: object, place: Place, example: tuple[str, object] | None
-) -> Iterator[Unfit]:
-    if isinstance(value, dict):
-        if _is_model(kind):
-            yield from _keys(kind, value, place)
-        elif get_origin(kind) is dict:
-            name_kind, inner = get_args(kind)
-            for name, one in value.items():
-                yield from _unfit(name_kind, name, (*place, name), example)
-                yield from _unfit(inner, one, (*place, name), example)
-    elif isinstance(value, list | tuple) and get_origin(kind) in (list, tuple):
-        for index, one in enumerate(value):
-            yield from _unfit(get_args(kind)[0], one, (*place, index), example)
+def _part(kind: object, part: int | str) -> object:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _part(arguments[0], part)
+    if origin in (Union, UnionType):
+        return next(filter(None, (_part(one, part) for one in arguments)), None)
+    if origin in (list, tuple):
+        return arguments[0]
+    if origin is dict:
+        return arguments[1]
+    field = _fields(kind).get(str(part))
+    return None if field is None else field.annotation
 
 
-def _keys(model: type[msgspec.Struct], value: dict[str, object], place: Place) -> Iterator[Unfit]:
-    known = {field.encode_name: field for field in fields(model)}
-    for name, field in known.items():
-        example = _example(name, field.type)
-        if name in value:
-            yield from _unfit(field.type, value[name], (*place, name), example)
-        elif field.required:
-            yield Unfit((*place, name), None, field.type, is_missing=True, example=example)
-    if model.__struct_config__.forbid_unknown_fields:
-        for name, one in value.items():
-            if name not in known:
-                yield Unfit((*place, name), one, None, model)
-
-
-def _is_model(kind: object) -> TypeGuard[type[msgspec.Struct]]:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _bare(kind: object) -> object:
-    return _bare(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
-
-
-def _example(name: str, kind: object) -> tuple[str, object] | None:
-    metas = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    found = [meta.examples[0] for meta in metas if meta.examples]
-    return (name, found[0]) if found else None
-
-
-# ---- what ----------------------------------------------------------------------------------------
-
-
-def _described(one: Unfit, table: str) -> Misfit:
-    example = None
-    if one.example:
-        import json
-
-        example = f"for example {one.example[0]} = {json.dumps(one.example[1], ensure_ascii=False)}"
-    message = "is missing" if one.is_missing else _message(one.wanted, one.value, table)
-    return Misfit(_dotted(one.place), message, example)
+def _fields(kind: object) -> Mapping[str, FieldInfo]:
+    """Return the fields of a model by their keys; none for another type."""
+    fields: Mapping[str, FieldInfo] = getattr(kind, "model_fields", {})
+    return {field.alias or name: field for name, field in fields.items()}
 
 
 def _dotted(place: Place) -> str:
@@ -189,63 +173,6 @@ def _dotted(place: Place) -> str:
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
     return text
-
-
-def _unknown(one: Unfit) -> str:
-    assert one.owner is not None
-    name, known = str(one.place[-1]), _keys_of(one.owner)
-    # a known key outside of its table is not a misspelt one
-    inside = (f"{table}.{name}" for table, kind in known.items() if name in _keys_of(kind))
-    meant = next(inside, None) or nearest(name, known)
-    return f"unknown key '{_dotted(one.place)}'{did_you_mean(meant)}"
-
-
-def _keys_of(kind: object) -> dict[str, object]:
-    """Return the keys of a model with the types of their values; none for another type."""
-    kind = _bare(kind)
-    return {field.encode_name: field.type for field in fields(kind)} if _is_model(kind) else {}
-
-
-def _message(kind: object, value: object, table: str) -> str:
-    bare = _bare(kind)
-    if get_origin(bare) is Literal:
-        return f"must be {_listed([repr(one) for one in get_args(bare)])}"
-    if get_origin(bare) in (Union, types.UnionType):
-        wanted = [one for one in get_args(bare) if one is not types.NoneType]
-        if len(wanted) == 1:
-            return _message(wanted[0], value, table)
-        return f"must be {_listed([_noun(_bare(one), table) for one in wanted])}"
-    return _limits(kind, value) or f"must be {_noun(bare, table)}"
-
-
-def _limits(kind: object, value: object) -> str:
-    """Return which limit a value of the right type breaks; "" if none."""
-    while get_origin(kind) is Annotated:
-        kind, *metas = get_args(kind)
-        for meta in metas:
-            if meta.pattern is not None and isinstance(value, str):
-                return f"{value!r} has an invalid form"  # the pattern would not help the user
-            if isinstance(value, _NUMBERS.get(_bare(kind), ())) and not isinstance(value, bool):
-                for limit, words in (("gt", "greater than"), ("ge", "at least")):
-                    if getattr(meta, limit) is not None:
-                        return f"must be {words} {getattr(meta, limit)}"
-            if meta.min_length and isinstance(value, list | tuple):
-                return f"must have at least {meta.min_length} item"
-    return ""
-
-
-_NUMBERS: dict[object, tuple[type, ...]] = {int: (int,), float: (int, float)}
-_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"} | {
-    list: "an array",
-    tuple: "an array",
-}
-
-
-def _noun(kind: Any, table: str) -> str:  # noqa: ANN401  # any type
-    origin = get_origin(kind) or kind
-    if origin is dict or _is_model(origin):
-        return table
-    return _NOUNS.get(origin, "a string")
 
 
 def _listed(words: list[str]) -> str:

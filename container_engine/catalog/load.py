@@ -94,7 +94,7 @@ class _Loader:
         self._distrust_below(place, root)
         if len(self.faults) > before:
             return
-        if not re.match(HOOK_NAME, name):
+        if not re.fullmatch(HOOK_NAME, name):
             self.faults.append(Fault(place, "is not the name of a hook", "write a-z, 0-9 and _"))
             return
         self._merge(name, os.path.join(place, FILE))

@@ -5,14 +5,14 @@ one of another hook, `{arch}` for the machine (uname -m), `{here}` for the direc
 hook.toml, and `{node.…}`, which only the node fills in.
 """
 
-# no `from __future__ import annotations`: with it, msgspec would have to compile each annotation
+# no `from __future__ import annotations`: with it, pydantic would have to compile each annotation
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, field
+from pydantic import Field
 
-from container_engine.base.model import END, Mergeable, Model, about
+from container_engine.base.model import Array, Mergeable, Model, about
 
-HOOK_NAME = rf"^[a-z][a-z0-9_]*{END}"
+HOOK_NAME = r"^[a-z][a-z0-9_]*$"
 Stage: TypeAlias = Literal[
     "precreate",
     "prestart",
@@ -22,31 +22,31 @@ Stage: TypeAlias = Literal[
     "poststart",
     "poststop",
 ]
-HookName: TypeAlias = Annotated[str, Meta(pattern=HOOK_NAME)]
-VariableName: TypeAlias = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}")]
+HookName: TypeAlias = Annotated[str, Field(pattern=HOOK_NAME)]
+VariableName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-When: TypeAlias = dict[str, str | tuple[str, ...]]
+When: TypeAlias = dict[str, str | Array[str]]
 _WHEN = "only if each parameter named here has this value, or one of these"
 
 
 class DeviceEdit(Model):
     path: Annotated[str, about("path or pattern of device nodes, looked up on the node")]
     optional: Annotated[bool, about("it may be missing on a node")] = False
-    permissions: Annotated[str, about("as in cgroups: r, w, m", pattern=rf"^[rwm]+{END}")] = "rw"
+    permissions: Annotated[str, about("as in cgroups: r, w, m", pattern=r"^[rwm]+$")] = "rw"
 
 
 class MountEdit(Model):
     source: Annotated[str, about("path or pattern on the node")]
     target: Annotated[str, about("path in the container; empty: the same as the source")] = ""
-    options: Annotated[tuple[str, ...], about("flags, as in the mounts of an EDF")] = ("ro",)
+    options: Annotated[Array[str], about("flags, as in the mounts of an EDF")] = ("ro",)
     optional: Annotated[bool, about("it may be missing on a node")] = False
 
 
 class LibraryEdit(Model):
     """Libraries of the node that the container's programs are to load."""
 
-    files: Annotated[tuple[str, ...], about("paths or patterns on the node")]
+    files: Annotated[Array[str], about("paths or patterns on the node")]
     place: Annotated[
         Literal["replace", "beside"],
         about(
@@ -69,12 +69,12 @@ class Service(Model):
     """A program that runs in the container until the container ends."""
 
     name: Annotated[str, about("for messages; in a hook.toml the table's name")] = ""
-    command: Annotated[tuple[str, ...], about("program and arguments", min_length=1)]
+    command: Annotated[Array[str], about("program and arguments", min_length=1)]
     ready: Annotated[str, about("a path in the container that says it is ready")] = ""
     running: Annotated[
         str, about("what it prints if it is running already, which is a successful start")
     ] = ""
-    stop: Annotated[tuple[str, ...], about("a command that stops it cleanly")] = ()
+    stop: Annotated[Array[str], about("a command that stops it cleanly")] = ()
 
 
 CheckKind: TypeAlias = Literal[
@@ -106,38 +106,38 @@ class OciHook(Model):
 
     hookName: Annotated[Stage, about("the stage at which it runs")]  # noqa: N815
     path: Annotated[str, about("absolute path of the program on the node", pattern="^[/{]")]
-    args: Annotated[tuple[str, ...], about("its arguments, the program's name first")] = ()
-    env: Annotated[tuple[str, ...], about("NAME=value, its whole environment")] = ()
+    args: Annotated[Array[str], about("its arguments, the program's name first")] = ()
+    env: Annotated[Array[str], about("NAME=value, its whole environment")] = ()
     timeout: Annotated[
-        Annotated[int, Meta(gt=0)] | None, about("seconds after which it failed")
+        Annotated[int, Field(gt=0)] | None, about("seconds after which it failed")
     ] = None
 
 
 class Edit(Model):
     """The changes that the hook makes to the container."""
 
-    when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
-    devices: Annotated[tuple[DeviceEdit, ...], about("device nodes")] = ()
-    cdi: Annotated[tuple[str, ...], about("CDI devices, vendor.com/class=name")] = ()
-    cdi_if_there: Annotated[tuple[str, ...], about("CDI devices that a node may lack")] = ()
-    mounts: Annotated[tuple[MountEdit, ...], about("files and directories of the node")] = ()
-    env: Annotated[dict[VariableName, str], about("variables")] = field(default_factory=dict)
+    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
+    devices: Annotated[Array[DeviceEdit], about("device nodes")] = ()
+    cdi: Annotated[Array[str], about("CDI devices, vendor.com/class=name")] = ()
+    cdi_if_there: Annotated[Array[str], about("CDI devices that a node may lack")] = ()
+    mounts: Annotated[Array[MountEdit], about("files and directories of the node")] = ()
+    env: Annotated[dict[VariableName, str], about("variables")] = Field(default_factory=dict)
     prepend: Annotated[
-        dict[VariableName, tuple[str, ...]],
+        dict[VariableName, Array[str]],
         about("put before what the image has, for paths"),
-    ] = field(default_factory=dict)
-    libraries: Annotated[tuple[LibraryEdit, ...], about("libraries of the node")] = ()
-    search: Annotated[tuple[str, ...], about("directories for the loader, in the container")] = ()
+    ] = Field(default_factory=dict)
+    libraries: Annotated[Array[LibraryEdit], about("libraries of the node")] = ()
+    search: Annotated[Array[str], about("directories for the loader, in the container")] = ()
     refresh: Annotated[bool, about("whether the loader's cache must be rebuilt")] = False
-    hooks: Annotated[tuple[OciHook, ...], about("programs that the OCI runtime runs")] = ()
+    hooks: Annotated[Array[OciHook], about("programs that the OCI runtime runs")] = ()
 
 
 class HookService(Service, Mergeable):
-    when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
+    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
 
 
 class HookCheck(Check, Mergeable):
-    when: Annotated[When, about(_WHEN)] = field(default_factory=dict)
+    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
 
 
 ParameterType: TypeAlias = Literal["string", "boolean", "integer", "port", "file", "public_key"]
@@ -150,18 +150,18 @@ class Parameter(Mergeable):
     help: Annotated[str, about("one line")]
     default: Annotated[str, about("the value if the user sets none")] = ""
     required: Annotated[bool, about("whether the user must set it")] = False
-    values: Annotated[tuple[str, ...], about("what is allowed; empty: anything of the type")] = ()
+    values: Annotated[Array[str], about("what is allowed; empty: anything of the type")] = ()
     values_in: Annotated[str, about("a directory whose entries are what is allowed")] = ""
     minimum: Annotated[int | None, about("of an integer")] = None
     maximum: Annotated[int | None, about("of an integer")] = None
     enables: Annotated[bool, about("whether setting it enables the hook")] = False
-    when: Annotated[When, about(f"it is used {_WHEN}")] = field(default_factory=dict)
+    when: Annotated[When, about(f"it is used {_WHEN}")] = Field(default_factory=dict)
 
 
 class Requires(Model):
     writable: Annotated[bool, about("a writable container")] = False
     libc: Annotated[Literal["", "glibc", "musl"], about("what the image must be built with")] = ""
-    hooks: Annotated[tuple[HookName, ...], about("hooks that the user must have enabled")] = ()
+    hooks: Annotated[Array[HookName], about("hooks that the user must have enabled")] = ()
 
 
 class HookFile(Mergeable):
@@ -182,39 +182,41 @@ class HookFile(Mergeable):
     ] = "off"
     turned_off: Annotated[bool, about("the site does not offer this hook")] = False
     automatic_when: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "for automatic hooks: NAME or NAME=pattern of the step's environment, one of which "
             "must hold on the node; empty: always"
         ),
     ] = ()
-    implies: Annotated[tuple[HookName, ...], about("hooks that it enables")] = ()
-    conflicts: Annotated[tuple[HookName, ...], about("hooks it cannot be used with")] = ()
-    after: Annotated[tuple[HookName, ...], about("hooks that are applied before it")] = ()
-    requires: Annotated[Requires, about("what a launch must have")] = Requires()
+    implies: Annotated[Array[HookName], about("hooks that it enables")] = ()
+    conflicts: Annotated[Array[HookName], about("hooks it cannot be used with")] = ()
+    after: Annotated[Array[HookName], about("hooks that are applied before it")] = ()
+    requires: Annotated[Requires, about("what a launch must have")] = Field(
+        default_factory=Requires
+    )
     parameters: Annotated[dict[VariableName, Parameter], about("parameters that users may set")] = (
-        field(default_factory=dict)
+        Field(default_factory=dict)
     )
     settings: Annotated[
         dict[VariableName, str], about("values that the site sets, such as paths")
-    ] = field(default_factory=dict)
+    ] = Field(default_factory=dict)
     allow: Annotated[
-        tuple[VariableName, ...], about("settings that users may override by annotation")
+        Array[VariableName], about("settings that users may override by annotation")
     ] = ()
     profile: Annotated[str, about("which of the profiles is active")] = ""
     profiles: Annotated[dict[str, dict[VariableName, str]], about("named sets of variables")] = (
-        field(default_factory=dict)
+        Field(default_factory=dict)
     )
-    edits: Annotated[dict[str, Edit], about("what it changes, by part")] = field(
+    edits: Annotated[dict[str, Edit], about("what it changes, by part")] = Field(
         default_factory=dict
     )
-    services: Annotated[dict[str, HookService], about("programs it runs")] = field(
+    services: Annotated[dict[str, HookService], about("programs it runs")] = Field(
         default_factory=dict
     )
-    checks: Annotated[dict[str, HookCheck], about("pre-flight checks")] = field(
+    checks: Annotated[dict[str, HookCheck], about("pre-flight checks")] = Field(
         default_factory=dict
     )
     code: Annotated[
         str,
-        about("module of the engine for what data cannot", pattern=rf"^([a-z][a-z0-9_]*)?{END}"),
+        about("module of the engine for what data cannot", pattern=r"^([a-z][a-z0-9_]*)?$"),
     ] = ""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from container_engine.base.model import Model, about
+from container_engine.base.model import PART, Array, about
 
 Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
 
-class Variable(Model, kw_only=False):
+@dataclass(frozen=True, slots=True)
+class Variable:
     """`${var<op>word}`, which only the compute node can look up."""
+
+    __pydantic_config__: ClassVar = PART
 
     # A name that begins with "image:" means the environment of the image; a plan has none of these.
     var: Annotated[str, about("name of a variable of the node")]
@@ -20,7 +24,7 @@ class Variable(Model, kw_only=False):
 
 # A plain string is expanded and literal: it must never be scanned for variables again. A tuple has
 # at least one variable; it is joined on the node after its variables have been looked up.
-Text: TypeAlias = str | tuple[str | Variable, ...]
+Text: TypeAlias = str | Array[str | Variable]
 
 
 def join(parts: list[str | Variable]) -> Text:

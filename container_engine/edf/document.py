@@ -1,24 +1,21 @@
 """The keys of an EDF and their types: the source of every check and of the JSON Schema.
 
-A new key needs `extra_json_schema={"since": "VERSION"}`.
+A new key needs `json_schema_extra={"since": "VERSION"}`.
 """
-
-from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta, field
+from pydantic import Field
 
 from container_engine.base.model import Written, about
 
 Strings = list[str]
 # for the schema only: the engine's own message for an empty array has more to say
-Stack = Annotated[Strings, Meta(extra_json_schema={"minItems": 1})]
+Stack = Annotated[Strings, Field(json_schema_extra={"minItems": 1})]
 # Only its type is checked here: `flatten` checks the values, with better messages. In the schema:
 _LEAVES = [{"type": kind} for kind in ("string", "boolean", "integer", "number")]
 _SELF = {"$ref": "#/properties/annotations/additionalProperties"}
 _NESTED = {"anyOf": [*_LEAVES, {"type": "object", "additionalProperties": _SELF}]}
-Annotations = Annotated[dict[str, Any], Meta(extra_json_schema={"additionalProperties": _NESTED})]
 
 
 class Document(Written):
@@ -32,7 +29,7 @@ class Document(Written):
             "Names or paths of the EDFs to inherit from, in order; later ones win.",
             examples=["common", ["common", "./ml.toml"]],
         ),
-    ] = field(default_factory=list)
+    ] = Field(default_factory=list)
     image: Annotated[
         str | Stack | None,
         about(
@@ -72,32 +69,39 @@ class Document(Written):
             "FILE:DESTINATION:sqsh for a SquashFS file; tmpfs:DESTINATION[:size=…+mode=…].",
             examples=[["/scratch", "${HOME}/data:/data:ro", "tmpfs:/tmp:size=1g"]],
         ),
-    ] = field(default_factory=list)
+    ] = Field(default_factory=list)
     devices: Annotated[
         Strings,
         about("CDI names or paths of devices.", examples=[["nvidia.com/gpu=all", "/dev/gdrdrv"]]),
-    ] = field(default_factory=list)
+    ] = Field(default_factory=list)
     env: Annotated[
         dict[str, str],
         about(
             'Environment variables for the container; "" unsets one, whatever its source.',
             examples=[{"OMP_NUM_THREADS": "8", "PATH": "/opt/mine/bin:${image:PATH}"}],
         ),
-    ] = field(default_factory=dict)
+    ] = Field(default_factory=dict)
     annotations: Annotated[
-        Annotations,
+        dict[str, Any],
         about(
             "Annotations for hooks and the OCI runtime: nested tables or dotted keys.",
             examples=[{"com.hooks.cxi.enabled": "true"}],
         ),
-    ] = field(default_factory=dict)
+    ] = Field(default_factory=dict)
     startup: Annotated[
         Strings,
         about(
             "Shell lines that run once per node inside the container, before any task.",
             examples=[["source /opt/venv/bin/activate"]],
         ),
-    ] = field(default_factory=list)
+    ] = Field(default_factory=list)
+
+    @classmethod
+    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return the schema, with a reference that pydantic has no name for."""
+        schema = super().model_json_schema(*arguments, **options)
+        schema["properties"]["annotations"]["additionalProperties"] = _NESTED
+        return schema
 
     @property
     def images(self) -> Strings | None:
@@ -111,4 +115,4 @@ class Document(Written):
         return [base] if isinstance(base, str) else base
 
 
-KEYS = Document.__struct_fields__
+KEYS = tuple(Document.model_fields)

@@ -8,15 +8,15 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
-from msgspec import field
-
-from container_engine.base.model import Model, about
+from container_engine.base.model import PART, Array, about
 from container_engine.edf.deferred_text import Text
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from pydantic_core import CoreSchema
 
 __all__ = [
     "Annotation",
@@ -50,6 +50,16 @@ class Origin:
     def of_text(cls, text: str) -> Self:
         return cls(text, 0)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        """Let pydantic read it from a document's string, and write it as one."""
+        from pydantic_core import core_schema
+
+        written = core_schema.to_string_ser_schema(when_used="always")
+        return core_schema.no_info_after_validator_function(
+            cls.of_text, core_schema.str_schema(), serialization=written
+        )
+
     def error(self, key: str, message: str, hint: str | None = None, see: str = "") -> Problem:
         """Return an error about what is written here."""
         return Problem("error", self.file, self.line, key, message, hint, see=see)
@@ -74,23 +84,29 @@ class Origin:
 _FROM = "file:line that asks for it, or words where no file does"
 
 
-class Mount(Model, kw_only=False):
+@dataclass(frozen=True, slots=True)
+class Mount:
     """Sources and targets are absolute once their variables are known."""
+
+    __pydantic_config__: ClassVar = PART
 
     # A target without deferred parts is normalised: no "..", no doubled or trailing slash.
     kind: Annotated[MountKind, about("what is mounted")]
     source: Annotated[Text, about("a path of the host; of a tmpfs the word tmpfs")]
     target: Annotated[Text, about("a path in the container")]
-    options: Annotated[tuple[str, ...], about("flags, in the order of writing")]
-    origin: Annotated[Origin, about(_FROM)] = field(name="from")
+    options: Annotated[Array[str], about("flags, in the order of writing")]
+    origin: Annotated[Origin, about(_FROM, alias="from")]
 
 
-class Device(Model, kw_only=False):
+@dataclass(frozen=True, slots=True)
+class Device:
     """A CDI name or the path of a device node."""
 
+    __pydantic_config__: ClassVar = PART
+
     name: Annotated[Text, about("vendor.com/class=name, or a path of the host")]
-    is_cdi: Annotated[bool, about("whether it is a CDI name")] = field(name="cdi")
-    origin: Annotated[Origin, about(_FROM)] = field(name="from")
+    is_cdi: Annotated[bool, about("whether it is a CDI name", alias="cdi", strict=True)]
+    origin: Annotated[Origin, about(_FROM, alias="from")]
 
 
 @dataclass(frozen=True, slots=True)

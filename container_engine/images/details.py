@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.images import files_beside, image_config, squashfs
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 
@@ -50,7 +50,7 @@ class _Blob(Excerpt):
 
 
 class _Manifest(Excerpt):
-    layers: tuple[_Blob, ...] = ()
+    layers: Array[_Blob] = ()
 
 
 class _Step(Excerpt):
@@ -59,7 +59,7 @@ class _Step(Excerpt):
 
 
 class _History(Excerpt):
-    history: tuple[_Step, ...] | None = None
+    history: Array[_Step] | None = None
 
 
 def of_file(path: str) -> Details:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from msgspec import field
+from pydantic import Field
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
-from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.slurm.variables import is_read_outside
 from container_engine.images.squashfs import unsquashfs
 
@@ -53,9 +53,9 @@ class ImageConfig(NamedTuple):
 
 
 class _Run(Excerpt):
-    env: tuple[str, ...] | None = field(name="Env", default=None)
-    entrypoint: tuple[str, ...] | None = field(name="Entrypoint", default=None)
-    workdir: str | None = field(name="WorkingDir", default=None)
+    env: Annotated[Array[str] | None, Field(alias="Env")] = None
+    entrypoint: Annotated[Array[str] | None, Field(alias="Entrypoint")] = None
+    workdir: Annotated[str | None, Field(alias="WorkingDir")] = None
 
 
 class _Document(Excerpt):
@@ -65,7 +65,7 @@ class _Document(Excerpt):
 
 
 class _WholeRun(_Run):
-    cmd: tuple[str, ...] | None = field(name="Cmd", default=None)
+    cmd: Annotated[Array[str] | None, Field(alias="Cmd")] = None
 
 
 class _WholeDocument(Excerpt):

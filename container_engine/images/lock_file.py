@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
-from container_engine.base.model import END, MisfitError, Model, about
+from container_engine.base.model import Array, MisfitError, Model, about
 from container_engine.base.process import reason
 from container_engine.images import files_beside as beside_file
 from container_engine.images import free_space, identity, squashfs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SUFFIX = ".lock"
 _FILE = "file"  # in place of an architecture
 _HEAD = 96  # bytes of the superblock, which changes whenever a file is rebuilt
-_DIGEST = rf"^sha256:[0-9a-f]{{64}}{END}"
+_DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
 class Pinned(Model):
@@ -60,7 +60,7 @@ class Lock(Part):
     engine: Annotated[str, about("version of the container engine that made it")]
     environment: Annotated[str, about("hash of the effective EDF, variables not expanded")]
     hooks: Annotated[dict[str, str], about("releases of the hooks that the environment uses")]
-    above: Annotated[tuple[Part, ...], about("images above the base, the highest last")] = ()
+    above: Annotated[Array[Part], about("images above the base, the highest last")] = ()
 
     @property
     def parts(self) -> tuple[Part, ...]:

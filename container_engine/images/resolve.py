@@ -6,8 +6,6 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from container_engine.base.errors import SiteError, UserError
 from container_engine.edf.image_text import looks_like_file
 from container_engine.images import identity, image_config, squashfs
@@ -122,16 +120,16 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
         own = part.env if part.source else {}
         default = own.get("PATH") == image_config.DEFAULT_PATH
         env.update({name: own[name] for name in own if name != "PATH" or not default})
-        image = replace(
-            image,
-            entrypoint=part.entrypoint or image.entrypoint,
-            workdir=part.workdir or image.workdir,
-            source=", ".join(filter(None, (image.source, part.source))),
-            passing=image.passing or part.passing,
-            left_out=tuple(sorted({*image.left_out, *part.left_out})),
-        )
+        changed = {
+            "entrypoint": part.entrypoint or image.entrypoint,
+            "workdir": part.workdir or image.workdir,
+            "source": ", ".join(filter(None, (image.source, part.source))),
+            "passing": image.passing or part.passing,
+            "left_out": tuple(sorted({*image.left_out, *part.left_out})),
+        }
+        image = image.model_copy(update=changed)
     return Resolved(
-        replace(image, env=env, above=tuple(_part(one.image) for one in above)),
+        image.model_copy(update={"env": env, "above": tuple(_part(one.image) for one in above)}),
         tuple(notice for part in parts for notice in part.notices),
         tuple(path for part in parts for path in part.consulted),
         min(filter(None, (part.not_after for part in parts)), default=0),

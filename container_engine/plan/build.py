@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
-
-from msgspec.structs import replace
 
 from container_engine.edf.model import Origin
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
@@ -105,9 +104,10 @@ def _where(origin: Origin | None) -> str:
 def _image(edf: Edf, image: Image) -> Image:
     origins = [str(origin) for _name, origin in edf.above]
     above = tuple(
-        replace(part, origin=origin) for part, origin in zip(image.above, origins, strict=False)
+        part.model_copy(update={"origin": origin})
+        for part, origin in zip(image.above, origins, strict=False)
     )
-    return replace(image, origin=_where(edf.image_origin), above=above)
+    return image.model_copy(update={"origin": _where(edf.image_origin), "above": above})
 
 
 def _workdir(edf: Edf, image: Image, texts: Resolver) -> tuple[Text, str]:

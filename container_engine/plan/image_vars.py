@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.deferred_text import Variable, join

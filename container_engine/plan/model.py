@@ -4,16 +4,14 @@ The node launcher reads the JSON with the standard library alone. Every part rec
 (`from`: "file:line", or words if no file asked for it).
 """
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Literal
 
-from msgspec import field
+from pydantic import Field
 
-from container_engine.base.model import END, Model, about
+from container_engine.base.model import Array, Model, about
 from container_engine.base.secrecy import WORDS
-from container_engine.catalog.model import (  # noqa: TC001  # msgspec evaluates them
+from container_engine.catalog.model import (
     Check,
     DeviceEdit,
     LibraryEdit,
@@ -21,9 +19,9 @@ from container_engine.catalog.model import (  # noqa: TC001  # msgspec evaluates
     OciHook,
     Service,
 )
-from container_engine.edf.deferred_text import Text  # noqa: TC001  # msgspec evaluates it
-from container_engine.edf.model import Device, Mount  # noqa: TC001  # msgspec evaluates them
-from container_engine.site.model import Namespace  # noqa: TC001  # msgspec evaluates it
+from container_engine.edf.deferred_text import Text
+from container_engine.edf.model import Device, Mount
+from container_engine.site.model import Namespace
 
 VERSION: Literal[1] = 1
 # The version of a plan with several images, with an image that only nodes have, or with a container
@@ -39,7 +37,7 @@ class Part(Model):
     name: Annotated[str, about("the image as the user wrote it, variables expanded")]
     digest: Annotated[str | None, about("of the registry's manifest, sha256:…")] = None
     content: Annotated[str, about("of the SquashFS file, sha256:…; empty: not recorded")] = ""
-    origin: Annotated[str, about(_FROM)] = field(name="from", default="")
+    origin: Annotated[str, about(_FROM, alias="from")] = ""
 
 
 class Image(Model):
@@ -51,13 +49,13 @@ class Image(Model):
     path: Annotated[str, about("absolute path of a SquashFS file")]
     name: Annotated[str, about("the image as the user wrote it, variables expanded")]
     env: Annotated[dict[str, str], about("variables of the image")]
-    entrypoint: Annotated[tuple[str, ...], about("what the image wants run first")] = ()
+    entrypoint: Annotated[Array[str], about("what the image wants run first")] = ()
     workdir: Annotated[str | None, about("where the image wants commands to start")] = None
     digest: Annotated[str | None, about("of the registry's manifest, sha256:…")] = None
     content: Annotated[str, about("of the SquashFS file, sha256:…; empty: not recorded")] = ""
     source: Annotated[str, about("where env, entrypoint and workdir were read")] = ""
     left_out: Annotated[
-        tuple[str, ...],
+        Array[str],
         about("names of variables of the image that are the user's to set, and are not used"),
     ] = ()
     passing: Annotated[str, about("a store that goes with the step; empty: the image stays")] = ""
@@ -65,8 +63,8 @@ class Image(Model):
         bool,
         about("the submit host lacks the file: nodes read env and workdir themselves"),
     ] = False
-    above: Annotated[tuple[Part, ...], about("images above it, the highest last")] = ()
-    origin: Annotated[str, about(_FROM)] = field(name="from", default="")
+    above: Annotated[Array[Part], about("images above it, the highest last")] = ()
+    origin: Annotated[str, about(_FROM, alias="from")] = ""
 
 
 class EnvEntry(Model):
@@ -74,12 +72,12 @@ class EnvEntry(Model):
 
     name: Annotated[str, about("name of the variable")]
     value: Annotated[Text | None, about("null: the variable is removed")]
-    origin: Annotated[str, about(_FROM)] = field(name="from")
+    origin: Annotated[str, about(_FROM, alias="from")]
 
 
 class StartupLine(Model):
     line: Annotated[Text, about("a line for a shell in the container")]
-    origin: Annotated[str, about(_FROM)] = field(name="from")
+    origin: Annotated[str, about(_FROM, alias="from")]
 
 
 class HookUse(Model):
@@ -93,61 +91,61 @@ class HookUse(Model):
     release: Annotated[str, about("of the hook's data")]
     file: Annotated[str, about("the hook.toml, the site's own where there is one")]
     reason: Annotated[str, about("why it is applied")]
-    origin: Annotated[str, about(_FROM)] = field(name="from")
+    origin: Annotated[str, about(_FROM, alias="from")]
     parameters: Annotated[dict[str, str], about("checked, with defaults")]
-    settings: Annotated[dict[str, str], about("the site's, filled in")] = field(
+    settings: Annotated[dict[str, str], about("the site's, filled in")] = Field(
         default_factory=dict
     )
     automatic_when: Annotated[
-        tuple[str, ...] | None,
+        Array[str] | None,
         about(
             "an automatic hook: NAME or NAME=pattern of the step's environment, one of which "
             "must hold on the node; empty: always. null: not automatic"
         ),
     ] = None
     profile: Annotated[str, about("of the variables, where the hook has profiles")] = ""
-    devices: Annotated[tuple[DeviceEdit, ...], about("looked up on the node")] = ()
-    cdi: Annotated[tuple[str, ...], about("CDI devices")] = ()
-    cdi_if_there: Annotated[tuple[str, ...], about("CDI devices that a node may lack")] = ()
-    mounts: Annotated[tuple[MountEdit, ...], about("looked up on the node")] = ()
+    devices: Annotated[Array[DeviceEdit], about("looked up on the node")] = ()
+    cdi: Annotated[Array[str], about("CDI devices")] = ()
+    cdi_if_there: Annotated[Array[str], about("CDI devices that a node may lack")] = ()
+    mounts: Annotated[Array[MountEdit], about("looked up on the node")] = ()
     env: Annotated[
         dict[str, str | None],
         about("above the image's, below the EDF's; null removes a variable"),
-    ] = field(default_factory=dict)
-    prepend: Annotated[
-        dict[str, tuple[str, ...]], about("put before what the image has, for paths")
-    ] = field(default_factory=dict)
-    libraries: Annotated[tuple[LibraryEdit, ...], about("libraries of the node")] = ()
-    search: Annotated[tuple[str, ...], about("directories for the loader, in the container")] = ()
+    ] = Field(default_factory=dict)
+    prepend: Annotated[dict[str, Array[str]], about("put before what the image has, for paths")] = (
+        Field(default_factory=dict)
+    )
+    libraries: Annotated[Array[LibraryEdit], about("libraries of the node")] = ()
+    search: Annotated[Array[str], about("directories for the loader, in the container")] = ()
     refresh: Annotated[bool, about("whether the loader's cache must be rebuilt")] = False
-    services: Annotated[tuple[Service, ...], about("programs in the container")] = ()
+    services: Annotated[Array[Service], about("programs in the container")] = ()
     code: Annotated[str, about("module of the engine for what data cannot say")] = ""
-    checks: Annotated[tuple[Check, ...], about("looked at before the tasks start")] = ()
-    hooks: Annotated[tuple[OciHook, ...], about("programs that the OCI runtime runs")] = ()
+    checks: Annotated[Array[Check], about("looked at before the tasks start")] = ()
+    hooks: Annotated[Array[OciHook], about("programs that the OCI runtime runs")] = ()
 
 
 class Settings(Model):
     """Settings that the site has decided."""
 
     devices_if_there: Annotated[
-        tuple[str, ...], about("devices of every container, where the node has them")
+        Array[str], about("devices of every container, where the node has them")
     ] = ()
     start_timeout_s: Annotated[float, about("limit for the start, in seconds", gt=0)] = 120
     tmpfs_size: Annotated[str, about("limit of what a container may write")] = "50%"
-    hooks_dirs: Annotated[tuple[str, ...], about("directories of OCI hooks")] = ()
+    hooks_dirs: Annotated[Array[str], about("directories of OCI hooks")] = ()
     podman: Annotated[str, about("path of Podman on the nodes; empty: by PATH")] = ""
     runtime: Annotated[str, about("path of crun on the nodes; empty: by PATH")] = ""
     trace_dir: Annotated[str, about("where traces are written; empty: nowhere")] = ""
     tracking_tool: Annotated[
-        tuple[str, ...],
+        Array[str],
         about("program of the nodes that gets the trace of a step's first node"),
     ] = ()
-    cdi_dirs: Annotated[tuple[str, ...], about("directories of CDI files, later ones win")] = ()
+    cdi_dirs: Annotated[Array[str], about("directories of CDI files, later ones win")] = ()
     user_cdi_dir: Annotated[str, about("the same, below a user's home; empty: none")] = ""
-    allowed_devices: Annotated[tuple[str, ...], about("patterns of paths and CDI names")] = ("*",)
+    allowed_devices: Annotated[Array[str], about("patterns of paths and CDI names")] = ("*",)
     root_remap: Annotated[bool, about("users are root in their containers")] = False
     unshare: Annotated[
-        tuple[Namespace, ...],
+        Array[Namespace],
         about("namespaces that the container does not share with the node"),
     ] = ()
     scope: Annotated[
@@ -158,7 +156,7 @@ class Settings(Model):
         Literal["crun", "podman"], about("what creates the container on the nodes")
     ] = "podman"
     secret_variables: Annotated[
-        tuple[str, ...], about("patterns of words in names whose values are not shown")
+        Array[str], about("patterns of words in names whose values are not shown")
     ] = WORDS
     batch_script: Annotated[Literal["host", "inside"], about("where the script of sbatch runs")] = (
         "host"
@@ -169,7 +167,7 @@ class KeptContainer(Model):
     """A container that lives with its job."""
 
     name: Annotated[str, about("as the user calls it; empty: by its environment")]
-    key: Annotated[str, about("tells it from others of the job", pattern=rf"^[0-9a-f]{{16}}{END}")]
+    key: Annotated[str, about("tells it from others of the job", pattern=r"^[0-9a-f]{16}$")]
     mode: Annotated[
         Literal["auto", "create", "exec", "no_exec"],
         about(
@@ -192,29 +190,29 @@ class LaunchPlan(Model):
     ] = VERSION
     engine: Annotated[str, about("version of the container engine that made the plan")]
     name: Annotated[str, about("the EDF as the user asked for it")]
-    files: Annotated[tuple[str, ...], about("the EDF files, in the order of evaluation")]
+    files: Annotated[Array[str], about("the EDF files, in the order of evaluation")]
     image: Annotated[Image, about("what the container starts from")]
     workdir: Annotated[Text, about("where commands start")]
     workdir_from: Annotated[str, about(_FROM)]
     writable: Annotated[bool, about("whether the file system can be written")] = True
     writable_from: Annotated[str, about(_FROM)] = "default"
-    entrypoint: Annotated[tuple[str, ...], about("run before the tasks; empty: nothing")] = ()
+    entrypoint: Annotated[Array[str], about("run before the tasks; empty: nothing")] = ()
     entrypoint_from: Annotated[str, about(_FROM)] = "default"
-    mounts: Annotated[tuple[Mount, ...], about("in the order of mounting")] = ()
-    devices: Annotated[tuple[Device, ...], about("that the container gets")] = ()
-    env: Annotated[tuple[EnvEntry, ...], about("what the EDF says, sorted by name")] = ()
+    mounts: Annotated[Array[Mount], about("in the order of mounting")] = ()
+    devices: Annotated[Array[Device], about("that the container gets")] = ()
+    env: Annotated[Array[EnvEntry], about("what the EDF says, sorted by name")] = ()
     annotations: Annotated[
         dict[str, str], about("for hooks and the OCI runtime, by dotted name")
-    ] = field(default_factory=dict)
-    annotations_from: Annotated[dict[str, str], about(_FROM)] = field(default_factory=dict)
-    startup: Annotated[tuple[StartupLine, ...], about("run once per node before tasks")] = ()
-    hooks: Annotated[tuple[HookUse, ...], about("in the order of application")] = ()
+    ] = Field(default_factory=dict)
+    annotations_from: Annotated[dict[str, str], about(_FROM)] = Field(default_factory=dict)
+    startup: Annotated[Array[StartupLine], about("run once per node before tasks")] = ()
+    hooks: Annotated[Array[HookUse], about("in the order of application")] = ()
     kept: Annotated[
         KeptContainer | None,
         about("a container that lives with its job; null: it ends with its step"),
     ] = None
-    settings: Annotated[Settings, about("what the site decided")] = Settings()
-    settings_from: Annotated[dict[str, str], about(_FROM)] = field(default_factory=dict)
+    settings: Annotated[Settings, about("what the site decided")] = Field(default_factory=Settings)
+    settings_from: Annotated[dict[str, str], about(_FROM)] = Field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the plan as one line of JSON.

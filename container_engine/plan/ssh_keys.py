@@ -5,8 +5,6 @@ from __future__ import annotations
 import binascii
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,8 +87,8 @@ def with_keys(
             problems.append(_problem(edf, judged))
         added = {"secret": SECRET, "authorized_key": judged.line or ""}
         given = {**use.parameters, **added} if use.code == CODE else use.parameters
-        uses.append(replace(use, parameters=given))
-    return replace(plan, hooks=tuple(uses)), tuple(problems)
+        uses.append(use.model_copy(update={"parameters": given}))
+    return plan.model_copy(update={"hooks": tuple(uses)}), tuple(problems)
 
 
 def _path(use: HookUse) -> str:

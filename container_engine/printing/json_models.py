@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import field
-
-from container_engine.base.model import Model, about
+from container_engine.base.model import Array, Model, about
 
 
 class _Document(Model):
@@ -109,7 +107,7 @@ class Difference(Model):
     ]
     key: Annotated[str, about("as in `ce explain`")]
     value: Annotated[str | None, about("as an EDF writes it; null if reordered")]
-    origin: Annotated[str | None, about("FILE:LINE, or default")] = field(name="from")
+    origin: Annotated[str | None, about("FILE:LINE, or default", alias="from")]
 
 
 class ListOfDifferences(_Document):
@@ -204,7 +202,7 @@ class EngineVersion(_Document):
     engine: Annotated[str, about("the version of the engine")]
     prefix: Annotated[str, about("the directory of the installation")]
     python: Annotated[str, about("the version of its Python")]
-    plans: Annotated[tuple[int, ...], about("the versions of launch plans that its nodes accept")]
+    plans: Annotated[Array[int], about("the versions of launch plans that its nodes accept")]
 
 
 MODELS: dict[str, type[Model]] = {

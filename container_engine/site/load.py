@@ -262,7 +262,7 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
 def _of_unknown(message: str) -> str | None:
     """Return a hint for an unknown key, unless the message suggests another one."""
     name = message.partition("unknown key '")[2].partition("'")[0].rpartition(".")[2]
-    if f".{name}'" in message and name in SiteConfig.__struct_fields__:
+    if f".{name}'" in message and name in SiteConfig.model_fields:
         return "it is a key of the top level: write it above the first [table]"
     is_alone = name != "" and message.endswith(f"{name}'") and "did you mean" not in message
     return "'ce config show' prints all keys that there are" if is_alone else None

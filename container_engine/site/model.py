@@ -1,13 +1,13 @@
 """The site's configuration: what an administrator decides for all users."""
 
-# no `from __future__ import annotations`: with it, msgspec would have to compile each annotation
+# no `from __future__ import annotations`: with it, pydantic would have to compile each annotation
 from fnmatch import fnmatchcase
 from posixpath import normpath
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from msgspec import Meta, field
+from pydantic import Field
 
-from container_engine.base.model import END, Model, Written, about
+from container_engine.base.model import Array, Model, Written, about
 from container_engine.base.secrecy import WORDS
 
 PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
@@ -25,10 +25,10 @@ Overridable: TypeAlias = Literal[
 ]
 Namespace: TypeAlias = Literal["net", "ipc", "uts", "pid"]
 # a path, or a CDI name
-DEVICE = rf"^(/[^:]*|[^/=]+/[^/=]+=.+){END}"
-Digest: TypeAlias = Annotated[str, Meta(pattern=rf"^sha256:[0-9a-f]{{64}}{END}")]
-PROGRAM = rf"^(/.*)?{END}"  # an absolute path, or nothing
-SIZE = rf"^[0-9]+(%|[kmgKMG]?){END}"
+DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
+Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
+SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
 # All keys are read where users submit, and travel with the plan. Nodes read these again in their
 # own files (node/start/site_rules.py), because a plan is in its user's hands until it arrives.
 READ_ON_NODES = (
@@ -48,7 +48,7 @@ class Policy(Model):
     """Which images the site wants to be used. It prevents mistakes; it is no security boundary."""
 
     allowed_images: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "patterns; those with a leading / are for files, the others for references; without "
             "any of a kind, all of that kind are allowed",
@@ -56,7 +56,7 @@ class Policy(Model):
         ),
     ] = ()
     denied_images: Annotated[
-        tuple[str, ...],
+        Array[str],
         about("patterns of what is refused even if it is allowed", examples=[["*:latest"]]),
     ] = ()
     site_images_only: Annotated[
@@ -70,7 +70,7 @@ class Policy(Model):
         ),
     ] = False
     image_digests: Annotated[
-        tuple[Digest, ...],
+        Array[Digest],
         about(
             "the only images that launches use, by the digests under which the site's stores "
             "(image_stores) keep them; nodes look at that again, too; empty: all",
@@ -78,7 +78,7 @@ class Policy(Model):
         ),
     ] = ()
     image_registries: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "patterns of registries and repositories from which launches use images, by the "
             "names that a store keeps beside an image; nodes look at that again, too; empty: "
@@ -95,7 +95,7 @@ class Policy(Model):
         ),
     ] = False
     mount_sources: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "patterns of paths from which environments may mount, as what they lead to; nodes "
             "look at that again, too; the site's own mounts are checked as well; empty: all",
@@ -106,7 +106,7 @@ class Policy(Model):
         str,
         about(
             "limit of an image's file, and of its compressed layers; empty: none",
-            pattern=rf"^([0-9]+[KMGT]?)?{END}",
+            pattern=r"^([0-9]+[KMGT]?)?$",
             examples=["20G"],
         ),
     ] = ""
@@ -118,7 +118,7 @@ class Policy(Model):
         ),
     ] = ""
     scanner: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "a program and its arguments, of which {rootfs}, {image}, {name} and {digest} are "
             "filled in; its exit code 0 means that the image passed",
@@ -142,20 +142,20 @@ class SiteConfig(Written):
 
     version: Annotated[Literal[1], about("version of this format", examples=[1])] = 1
     mounts: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "mounts of every container, written as in an EDF",
             examples=[["/scratch", "/etc/site-ca.pem:/etc/ssl/site-ca.pem:ro"]],
         ),
     ] = ()
     devices: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "devices of every container, written as in an EDF", examples=[["nvidia.com/gpu=all"]]
         ),
     ] = ()
     devices_if_there: Annotated[
-        tuple[Annotated[str, Meta(pattern=DEVICE)], ...],
+        Array[Annotated[str, Field(pattern=DEVICE)]],
         about(
             "devices of every container on the nodes that have them: CDI names, and paths or "
             "patterns of paths; of nvidia.com/gpu, NVIDIA_VISIBLE_DEVICES and "
@@ -169,9 +169,9 @@ class SiteConfig(Written):
             "variables of every container, as in an EDF",
             examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
         ),
-    ] = field(default_factory=dict)
+    ] = Field(default_factory=dict)
     edf_may_override: Annotated[
-        tuple[Overridable, ...],
+        Array[Overridable],
         about(
             "what an EDF may decide in another way than the site does",
             examples=[["entrypoint", "env", "pull"]],
@@ -181,7 +181,7 @@ class SiteConfig(Written):
         "/etc/edf"
     )
     edf_dirs: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "further directories with EDFs of the site, searched after edf_dir in this order: "
             "the first EDF of a name is used",
@@ -196,7 +196,7 @@ class SiteConfig(Written):
         ),
     ] = None
     image_stores: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "stores of the site, only read: images there are not imported again",
             examples=[["/apps/images"]],
@@ -226,7 +226,7 @@ class SiteConfig(Written):
     policy: Annotated[
         Policy,
         about("which images may be used", examples=[{"denied_images": ["*:latest"]}]),
-    ] = Policy()
+    ] = Field(default_factory=Policy)
     pull: Annotated[
         PullPolicy,
         about(
@@ -239,7 +239,7 @@ class SiteConfig(Written):
         bool, about("run an image's entrypoint if no EDF decides", examples=[True])
     ] = False
     deferred_variables: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "names that only exist on compute nodes; a trailing * matches any rest",
             examples=[["SLURM_*", "SITE_NODE_ID"]],
@@ -268,7 +268,7 @@ class SiteConfig(Written):
         ),
     ] = "50%"
     hooks_dirs: Annotated[
-        tuple[str, ...],
+        Array[str],
         about("OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]),
     ] = ()
     podman: Annotated[
@@ -288,7 +288,7 @@ class SiteConfig(Written):
         ),
     ] = ""
     hook_catalog: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "directories of the site's hooks, NAME/hook.toml; later ones win",
             examples=[["/etc/container-engine/hooks.d"]],
@@ -302,7 +302,7 @@ class SiteConfig(Written):
         ),
     ] = "~/.local/state/container-engine/trace"
     tracking_tool: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "a program of the nodes and its arguments: for each step the first node gives it "
             "the trace of its launch, JSON on its standard input; it runs as the user, in the "
@@ -311,7 +311,7 @@ class SiteConfig(Written):
         ),
     ] = ()
     cdi_dirs: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "directories of CDI files on the nodes; later ones win",
             examples=[["/etc/cdi", "/var/run/cdi", "/apps/cdi"]],
@@ -325,7 +325,7 @@ class SiteConfig(Written):
         ),
     ] = ""
     allowed_devices: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "patterns of device paths and CDI names that users may ask for",
             examples=[["/dev/fuse", "nvidia.com/*"]],
@@ -353,7 +353,7 @@ class SiteConfig(Written):
         ),
     ] = "/tmp"
     unshare: Annotated[
-        tuple[Namespace, ...],
+        Array[Namespace],
         about(
             "namespaces of its own that each container has: of the network (without any "
             "interface but lo), of IPC (shared memory, message queues), of the host name, of "
@@ -362,7 +362,7 @@ class SiteConfig(Written):
         ),
     ] = ()
     secret_variables: Annotated[
-        tuple[str, ...],
+        Array[str],
         about(
             "words, or patterns of words, in the names of variables whose values ce hides where "
             "it prints them, in traces and in errors",

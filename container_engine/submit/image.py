@@ -6,8 +6,6 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from container_engine.base.errors import SiteError, UserError
 from container_engine.images import image_config, lock_file
 from container_engine.images.pull_policy import Pull
@@ -129,7 +127,7 @@ def _identified(found: Resolved, part: lock_file.Part) -> Resolved:
     """
     if part.name or found.image.content:
         return found
-    return found._replace(image=replace(found.image, content=part.file_digest))
+    return found._replace(image=found.image.model_copy(update={"content": part.file_digest}))
 
 
 def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
@@ -237,7 +235,7 @@ def _in_void_store(resolved: Resolved, void_store: VoidStore) -> Resolved:
     if not void_store.root:
         return resolved
     void_store.settle()
-    image = replace(resolved.image, passing=void_store.root)
+    image = resolved.image.model_copy(update={"passing": void_store.root})
     return resolved._replace(image=image)
 
 

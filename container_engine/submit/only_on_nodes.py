@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from container_engine.base.errors import UserError
 from container_engine.images import squashfs
 from container_engine.images.image_config import DEFAULT_PATH
@@ -64,7 +62,7 @@ def _refuse_if_needed_here(edf: Edf, image: FileImage, context: Context, site: S
     """Raise UserError if a rule of the site, or the entrypoint, needs the file on this host."""
     wanted = rules(context, site)
     why = ""
-    if replace(wanted.policy, mount_sources=()) != Policy():
+    if wanted.policy.model_copy(update={"mount_sources": ()}) != Policy():
         why = "the site has rules for images, which are checked where you submit"
     elif site.entrypoint if edf.entrypoint is None else edf.entrypoint:
         why = "its entrypoint is read where you submit"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from msgspec.structs import replace
-
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
@@ -160,7 +158,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     early = _judged_early(edf, loaded, context, offer)
     try:
         pull = choose("pull", edf, offer).value
-        site = replace(offer.site, pull=pull)
+        site = offer.site.model_copy(update={"pull": pull})
         resolved = launch_image(edf, recording, offer._replace(site=site))
     except UserError as error:
         problems = (*loaded.problems, *early, image_problem(edf.image_place, error))

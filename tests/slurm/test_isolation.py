@@ -196,7 +196,7 @@ _MODULES = (
     "sitecustomize",
     "usercustomize",
     "tomllib",
-    "msgspec",
+    "pydantic",
     "container_engine",
 )
 # A library that reports when Python loads it. srun, which the user starts, may load it.

@@ -109,8 +109,8 @@ def test_a_page_is_written_as_groff_wants_it(
 def test_every_key_is_in_the_page_of_its_format() -> None:
     for page, keys in (
         ("container-engine-edf.5", KEYS),
-        ("container-engine-config.5", tuple(SiteConfig.__struct_fields__)),
-        ("container-engine-config.5", tuple(f"policy.{name}" for name in Policy.__struct_fields__)),
+        ("container-engine-config.5", tuple(SiteConfig.model_fields)),
+        ("container-engine-config.5", tuple(f"policy.{name}" for name in Policy.model_fields)),
     ):
         for key in keys:
             assert f"\n\\fB{key}\\fR (" in MADE[page], key

@@ -24,8 +24,8 @@ def test_every_key_of_an_edf_has_a_section() -> None:
 
 def test_every_key_of_the_configuration_has_a_section() -> None:
     expected = []
-    for key in SiteConfig.__struct_fields__:
-        inner = [f"policy.{name}" for name in Policy.__struct_fields__] if key == "policy" else []
+    for key in SiteConfig.model_fields:
+        inner = [f"policy.{name}" for name in Policy.model_fields] if key == "policy" else []
         expected += [key, *inner]
     assert headings("docs/reference/configuration.md") == expected
 
@@ -40,8 +40,8 @@ def test_a_table_says_which_hosts_read_each_key() -> None:
 def test_the_keys_that_nodes_read_are_those_of_the_launcher() -> None:
     code = Path(site_rules.__file__).read_text(encoding="utf-8")
     known = {
-        *SiteConfig.__struct_fields__,
-        *(f"policy.{name}" for name in Policy.__struct_fields__),
+        *SiteConfig.model_fields,
+        *(f"policy.{name}" for name in Policy.model_fields),
     }
     read = {key for key in known if f'"{key.removeprefix("policy.")}"' in code}
     assert read - {"policy"} == {*READ_ON_NODES}

@@ -9,8 +9,6 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.cli.command_line.container_options import add_container_options
@@ -164,7 +162,7 @@ def _of_options(arguments: argparse.Namespace, context: Context) -> str:
     env = tuple(_of_caller(entry) for entry in edf.env)
     home = context.env.get("HOME")
     mounts = tuple(
-        structs.replace(mount, source=_variable("HOME")) if mount.source == home else mount
+        replace(mount, source=_variable("HOME")) if mount.source == home else mount
         for mount in edf.mounts
     )
     image = edf.image or ""

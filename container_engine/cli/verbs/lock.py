@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
@@ -149,7 +147,9 @@ def _pinned(
     wanted = architecture(settings.image_architecture)
     known = stores(context, settings).find(image)
     if known is not None and known.ref.origin:
-        return {wanted: replace(lock_file.pin_file(known.path), digest=known.ref.digest)}
+        return {
+            wanted: lock_file.pin_file(known.path).model_copy(update={"digest": known.ref.digest})
+        }
     archs = dict.fromkeys((wanted, *_ARCHITECTURES))
     with asking(image, context, settings) as registry:
         found = registry.platforms(image, tuple(archs))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from container_engine.base.errors import SiteError
 from container_engine.cli.command_line.image_argument import resolved
 from container_engine.cli.command_line.shared_options import add_pull
@@ -60,8 +58,8 @@ def _of_any_place(settings: SiteConfig) -> SiteConfig:
 
     An administrator has images scanned before adding them to the site's stores.
     """
-    policy = replace(settings.policy, site_images_only=False)
-    return replace(settings, policy=policy)
+    policy = settings.policy.model_copy(update={"site_images_only": False})
+    return settings.model_copy(update={"policy": policy})
 
 
 def _judgement(verdict: Verdict, policy: str) -> str:

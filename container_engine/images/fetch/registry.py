@@ -14,11 +14,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-from msgspec import Meta, field
+from pydantic import Field
 
 from container_engine.base import process
 from container_engine.base.errors import CeError, SiteError, UserError
-from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.images import digests
 from container_engine.images.fetch import proxies, short_names
 from container_engine.images.fetch.refusal import LIMIT, LIMITED, UNCOMPARED, limited, refusal
@@ -85,7 +85,7 @@ class Fetched(NamedTuple):
 
 class _Blob(Excerpt):
     digest: str
-    size: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Field(ge=0)]
 
 
 class _Platform(Excerpt):
@@ -128,7 +128,7 @@ class Listed(_Blob):
 
     platform: _Platform | None = None
     annotations: dict[str, str] | None = None
-    kind: str = field(name="mediaType", default="")
+    kind: Annotated[str, Field(alias="mediaType")] = ""
 
     @property
     def tag(self) -> str:
@@ -152,15 +152,15 @@ class Listed(_Blob):
 class Index(Excerpt):
     """An index, of which layouts have one, too."""
 
-    manifests: tuple[Listed, ...] = ()
+    manifests: Array[Listed] = ()
 
 
 class _Document(Excerpt):
     """The fields of manifests and indexes, of OCI and Docker (schema 2), that are used here."""
 
     config: _Blob | None = None
-    layers: tuple[_Blob, ...] = ()
-    manifests: tuple[Listed, ...] | None = None
+    layers: Array[_Blob] = ()
+    manifests: Array[Listed] | None = None
 
 
 class Skopeo(NamedTuple):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from msgspec import field
+from pydantic import Field
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
 from container_engine.images.reference import RegistryImage, parse
 
@@ -27,25 +27,25 @@ CHOSEN = "CONTAINERS_REGISTRIES_CONF"
 
 
 class _Hosts(Excerpt):
-    registries: tuple[str, ...] = ()
+    registries: Array[str] = ()
 
 
 class _First(Excerpt):
     """Version 1 of the format, which has no aliases; only a main file may use it."""
 
-    search: _Hosts = _Hosts()
+    search: _Hosts = Field(default_factory=_Hosts)
 
 
 class _File(Excerpt):
     """The settings for short names in one file; what it lacks is left to other files."""
 
-    aliases: dict[str, str] = field(default_factory=dict)
-    search: tuple[str, ...] | None = field(name="unqualified-search-registries", default=None)
-    mode: str = field(name="short-name-mode", default="")
-    first: _First | None = field(name="registries", default=None)
+    aliases: dict[str, str] = Field(default_factory=dict)
+    search: Annotated[Array[str] | None, Field(alias="unqualified-search-registries")] = None
+    mode: Annotated[str, Field(alias="short-name-mode")] = ""
+    first: Annotated[_First | None, Field(alias="registries")] = None
 
     @property
-    def searched(self) -> tuple[str, ...] | None:
+    def searched(self) -> Array[str] | None:
         """Return the search registries, from either version of the format; None if absent."""
         return self.search if self.first is None else self.first.search.registries
 

@@ -14,7 +14,7 @@ import tarfile
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Excerpt, MisfitError
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
 from container_engine.images import digests
 from container_engine.images.fetch.registry import Index, choose, unlike, valid
@@ -47,7 +47,7 @@ _MOST_EXTENDED = 1 << 20
 class _Saved(Excerpt):
     """An image in manifest.json, as `docker save` writes it."""
 
-    names: tuple[str, ...] | None = None
+    names: Array[str] | None = None
 
 
 class Contents(NamedTuple):

@@ -6,9 +6,9 @@ import json
 from typing import Annotated, Literal
 
 import pytest
-from msgspec import Meta, field
+from pydantic import Field
 
-from container_engine.base.model import END, Excerpt, MisfitError, Model, Written, about
+from container_engine.base.model import Array, Excerpt, MisfitError, Model, Written, about
 from container_engine.base.schemas import render
 from container_engine.catalog.model import HookFile
 from container_engine.images.lock_file import Pinned
@@ -16,22 +16,22 @@ from container_engine.images.lock_file import Pinned
 
 class Part(Model):
     path: str
-    many: Annotated[tuple[str, ...], about("words", min_length=1)] = ("a",)
+    many: Annotated[Array[str], about("words", min_length=1)] = ("a",)
 
 
 class Table(Written):
-    word: Annotated[str, about("a word", pattern=rf"^[a-z]+{END}")] = "a"
+    word: Annotated[str, about("a word", pattern=r"^[a-z]+$")] = "a"
     kind: Literal["one", "two", "three"] = "one"
-    share: Annotated[float, Meta(gt=0)] = 1
-    count: Annotated[int, Meta(ge=2)] | None = None
+    share: Annotated[float, Field(gt=0)] = 1
+    count: Annotated[int, Field(ge=2)] | None = None
     on: bool = False
-    either: str | tuple[str, ...] = ""
-    parts: dict[str, Part] = field(default_factory=dict)
-    listed: Annotated[tuple[Part, ...], about("parts", examples=[[{"path": "/x"}]])] = ()
+    either: str | Array[str] = ""
+    parts: dict[str, Part] = Field(default_factory=dict)
+    listed: Annotated[Array[Part], about("parts", examples=[[{"path": "/x"}]])] = ()
 
 
 class Document(Model):
-    part: Part = field(name="from")
+    part: Annotated[Part, Field(alias="from")]
 
 
 class Other(Excerpt):
@@ -89,7 +89,7 @@ def test_all_faults_are_found_at_once_in_the_order_of_the_keys() -> None:
 def test_a_fault_in_an_array_has_the_example_of_the_whole() -> None:
     with pytest.raises(MisfitError) as caught:
         Table.of({"listed": [1]})
-    assert next(caught.value.misfits).example == 'for example listed = [{"path": "/x"}]'
+    assert caught.value.misfits[0].example == 'for example listed = [{"path": "/x"}]'
 
 
 def test_json_has_objects_and_the_names_of_its_keys() -> None:
@@ -123,11 +123,10 @@ def test_a_digest_has_nothing_after_it() -> None:
 
 def test_a_model_of_a_file_that_people_write_has_no_null_in_its_schema() -> None:
     assert '"null"' not in render(Table)
-    assert END not in render(Table)
     assert "required" not in json.loads(render(HookFile))
 
 
 def test_a_document_survives_its_json() -> None:
     made = Table(word="b", parts={"x": Part(path="/", many=("a", "b"))})
-    assert Table.of_json(made.as_json()) == made
+    assert Table.of_json(json.dumps(made.as_dict())) == made
     assert Table.of(made.as_dict()) == made

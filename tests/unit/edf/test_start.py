@@ -60,9 +60,9 @@ def test_types_of_what_every_plan_reads_are_no_strings(module: ModuleType) -> No
 
 def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_slowly() -> None:
     loaded = imported_by("container_engine.submit.plan_output")
-    assert not loaded & {"container_engine.submit.prepare", "msgspec", "subprocess", "json"}
+    assert not loaded & {"container_engine.submit.prepare", "pydantic", "subprocess", "json"}
 
 
 @pytest.mark.parametrize("verb", ["run", "shell", "plan"])
 def test_a_verb_that_may_have_a_remembered_plan_imports_no_models(verb: str) -> None:
-    assert "msgspec" not in imported_by(f"container_engine.cli.verbs.{verb}")
+    assert "pydantic" not in imported_by(f"container_engine.cli.verbs.{verb}")

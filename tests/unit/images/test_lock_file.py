@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from container_engine.base.errors import UserError
 from container_engine.images import identity, lock_file
@@ -33,7 +32,7 @@ def made(**changes: object) -> lock_file.Lock:
 
 
 def of_file(image: Path, **changes: object) -> lock_file.Lock:
-    pinned = replace(lock_file.pin_file(str(image)), **changes)
+    pinned = lock_file.pin_file(str(image)).model_copy(update=changes)
     return made(image=str(image), name="", images={"file": pinned})
 
 

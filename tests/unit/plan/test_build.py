@@ -1,7 +1,6 @@
 """A plan's content for an EDF, an image and a site."""
 
 import pytest
-from msgspec.structs import replace
 
 from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Annotation, Device, Mount, Origin
@@ -18,7 +17,7 @@ def plan(*arguments: object, **values: object) -> LaunchPlan:
 
 
 def with_workdir(path: str | None) -> Image:
-    return replace(PLAIN, workdir=path)
+    return PLAIN.model_copy(update={"workdir": path})
 
 
 def test_an_images_digest_can_stand_in_a_value_in_the_form_of_file_names() -> None:
@@ -26,9 +25,9 @@ def test_an_images_digest_can_stand_in_a_value_in_the_form_of_file_names() -> No
         entry("A", "/c/", variable("image:digest")),
         entry("B", variable("image:digest", ":-", "none")),
     )
-    registrys = replace(PLAIN, digest="sha256:ab", content="sha256:cd")
-    file = replace(PLAIN, content="sha256:cd")
-    stacked = replace(file, above=(Part(path="/p", name="p", digest="sha256:ef"),))
+    registrys = PLAIN.model_copy(update={"digest": "sha256:ab", "content": "sha256:cd"})
+    file = PLAIN.model_copy(update={"content": "sha256:cd"})
+    stacked = file.model_copy(update={"above": (Part(path="/p", name="p", digest="sha256:ef"),)})
     for image, said in (
         (registrys, "sha256-ab"),
         (file, "sha256-cd"),
@@ -90,7 +89,7 @@ def test_operators_work_on_a_variable_that_the_image_lacks(
 
 
 def test_the_colon_of_an_operator_makes_empty_count_as_unset() -> None:
-    image = replace(PLAIN, env={"E": ""})
+    image = PLAIN.model_copy(update={"env": {"E": ""}})
     entries = (
         entry("A", variable("image:E", ":-", "w")),
         entry("B", "x", variable("image:E", "-", "w")),
@@ -123,7 +122,7 @@ def test_the_users_own_words_are_the_error_of_a_demanded_variable() -> None:
 
 
 def test_an_unknown_image_configuration_is_reported_with_the_file_that_could_hold_it() -> None:
-    unknown = replace(PLAIN, source="")
+    unknown = PLAIN.model_copy(update={"source": ""})
     outcome = built(edf(env=(entry("A", variable("image:NO")),)), unknown)
     assert outcome.problems[0].hint == (
         "nothing is known of /i.sqsh but its files, there is no /i.sqsh.json"
@@ -142,7 +141,7 @@ def test_an_unknown_image_configuration_is_reported_with_the_file_that_could_hol
 def test_the_edf_decides_on_the_entrypoint_before_the_site(
     asked: bool | None, site: bool, runs: bool
 ) -> None:
-    image = replace(PLAIN, entrypoint=("/entry", "x"))
+    image = PLAIN.model_copy(update={"entrypoint": ("/entry", "x")})
     settings = SiteConfig(entrypoint=site)
     found = plan(edf(entrypoint=asked, entrypoint_origin=HERE), image, settings).entrypoint
     assert found == (("/entry", "x") if runs else ())
@@ -224,7 +223,7 @@ def test_a_plan_survives_its_json() -> None:
 def test_a_plan_with_several_images_is_of_a_version_that_older_engines_refuse() -> None:
     above = (("/a.sqsh", Origin("/e.toml", 2)),)
     part = Part(path="/a.sqsh", name="/a.sqsh")
-    made = plan(edf(above=above), replace(PLAIN, above=(part,)))
+    made = plan(edf(above=above), PLAIN.model_copy(update={"above": (part,)}))
     assert made.version == 2
     assert [(one.path, one.origin) for one in made.image.above] == [("/a.sqsh", "/e.toml:2")]
     assert plan(edf()).version == 1

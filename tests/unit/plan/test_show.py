@@ -2,8 +2,6 @@
 
 import re
 
-from msgspec.structs import replace
-
 from container_engine.base.secrecy import Secrecy
 from container_engine.edf.model import Mount
 from container_engine.plan.model import HookUse
@@ -48,8 +46,8 @@ def test_a_plan_reads_as_a_table_with_reasons() -> None:
 def test_variables_that_an_image_must_not_set_are_named() -> None:
     outcome = built(edf())
     assert outcome.plan is not None
-    image = replace(outcome.plan.image, left_out=("CE_INHERIT", "EDF_PATH"))
-    shown = show(replace(outcome.plan, image=image))
+    image = outcome.plan.image.model_copy(update={"left_out": ("CE_INHERIT", "EDF_PATH")})
+    shown = show(outcome.plan.model_copy(update={"image": image}))
     why = "read by the engine or by Slurm: only you and environments set them"
     assert re.search(f"^ +left out: CE_INHERIT, EDF_PATH +# {why}$", shown, re.MULTILINE), shown
 
@@ -73,7 +71,7 @@ def test_hooks_that_most_steps_do_not_use_are_not_listed_as_if_they_applied() ->
     outcome = built(edf())
     assert outcome.plan is not None
     hooks = (hook("slurm", "CE_BATCH_SCRIPT"), hook("always"), hook("pmix", "CE_PMIX_DIR"))
-    shown = show(replace(outcome.plan, hooks=hooks)).splitlines()
+    shown = show(outcome.plan.model_copy(update={"hooks": hooks})).splitlines()
     lines = [" ".join(line.split()) for line in shown if "automatic" in line]
     assert lines == [
         "hook always 1 # automatic, /always/hook.toml",
