@@ -27,6 +27,16 @@ class Variable:
 Text: TypeAlias = str | Array[str | Variable]
 
 
+def as_written(text: Text) -> str:
+    """Return the text, with variables that are not known yet as the author wrote them."""
+    if isinstance(text, str):
+        return text
+    return "".join(
+        part if isinstance(part, str) else f"${{{part.var}{part.op}{as_written(part.word)}}}"
+        for part in text
+    )
+
+
 def join(parts: list[str | Variable]) -> Text:
     """Join the parts, merging neighbouring strings; a plain string if nothing is deferred."""
     merged: list[str | Variable] = []

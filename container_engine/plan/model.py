@@ -221,8 +221,3 @@ class LaunchPlan(Model):
         """
         text = json.dumps(self.as_dict(), ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-8", "backslashreplace").decode()
-
-
-def from_json(text: str) -> LaunchPlan:
-    """Return the plan that `to_json` wrote. Raise ValueError for anything else."""
-    return LaunchPlan.of(json.loads(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -16,9 +17,8 @@ from container_engine.base.process import output, reason
 from container_engine.base.secrecy import Secrecy
 from container_engine.base.slurm import commands as slurm
 from container_engine.images.lock_file import SUFFIX
-from container_engine.plan.model import from_json
-from container_engine.plan.show import show
 from container_engine.printing.messages import log_directory
+from container_engine.printing.plan import show
 from container_engine.submit import plan_output
 from container_engine.submit.site import with_faults
 from container_engine.tools.doctor import cluster
@@ -228,8 +228,8 @@ def _plan(path: str, subject: Subject) -> str:
     _notices, _head, text = plan_output.plan_of(path, context, "never")
     if not text:
         return "no container: this environment runs on the host"
-    plan = from_json(text)
-    words = plan.settings.secret_variables
+    plan = json.loads(text)
+    words = plan["settings"]["secret_variables"]
     return show(plan, Secrecy(tuple(words)).knowing(context.env.items()))
 
 

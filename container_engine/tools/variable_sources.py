@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.edf.deferred_text import as_written
 from container_engine.edf.expand import escape
 from container_engine.edf.history import displayed
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
 from container_engine.plan.image_vars import Resolver
-from container_engine.plan.show import text as as_written
 from container_engine.plan.site_entries import add
 from container_engine.submit.known_image import known_image
 

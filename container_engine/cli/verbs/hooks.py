@@ -14,9 +14,9 @@ from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.edf import message_text
 from container_engine.node.hook_conditions import holds
 from container_engine.node.start.dry_run import find
-from container_engine.plan.show import in_some
 from container_engine.plan.show_hook import show_hook, show_libraries, show_use
 from container_engine.printing import messages, output
+from container_engine.printing.plan import only_in_some
 from container_engine.submit.environment import offer_here
 from container_engine.submit.prepare import prepare
 from container_engine.submit.site_offer import builtin
@@ -131,7 +131,9 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     elsewhere = [use for use in prepared.plan.hooks if not _applies(use)]
     columns = output.columns()
     text = "\n".join(show_use(use, columns) for use in here) or f"{name}: no hook applies\n"
-    text += "".join(f"\nonly in some steps: {some}\n" for some in in_some(elsewhere))
+    text += "".join(
+        f"\nonly in some steps: {some}\n" for some in only_in_some(use.name for use in elsewhere)
+    )
     text += show_libraries(found.decisions)
     output.text(text)
     sys.stdout.flush()

@@ -67,10 +67,10 @@ def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
 
 def _refuse_inside(text: str) -> None:
     """Raise UserError if a batch script would need an image imported only for steps of srun."""
-    from container_engine.plan.model import from_json
+    import json
 
-    plan = from_json(text) if text else None
-    if plan is not None and plan.image.passing and plan.settings.batch_script == "inside":
+    plan = json.loads(text) if text else None
+    if plan and plan["image"]["passing"] and plan["settings"]["batch_script"] == "inside":
         raise UserError(
             "EDF_IMAGESTORE=void: the site runs batch scripts in the container, and no image is "
             "kept for that",
@@ -93,10 +93,11 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
     elif arguments.json:
         output.json_text(text)
     elif text:
-        from container_engine.plan.model import from_json
-        from container_engine.plan.show import show
+        import json
 
-        plan = from_json(text)
-        hidden = secrecy(arguments, context, plan.settings.secret_variables)
+        from container_engine.printing.plan import show
+
+        plan = json.loads(text)
+        hidden = secrecy(arguments, context, plan["settings"]["secret_variables"])
         output.text(show(plan, hidden, output.columns()))
     sys.stdout.flush()

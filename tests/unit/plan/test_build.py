@@ -1,11 +1,13 @@
 """A plan's content for an EDF, an image and a site."""
 
+import json
+
 import pytest
 
 from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Annotation, Device, Mount, Origin
 from container_engine.plan.build import missing_image
-from container_engine.plan.model import Image, LaunchPlan, Part, from_json
+from container_engine.plan.model import Image, LaunchPlan, Part
 from container_engine.site import SiteConfig
 from tests.unit.plan.edfs import HERE, PLAIN, built, edf, entry, variable
 
@@ -215,7 +217,7 @@ def test_the_refusal_of_an_edf_without_an_image_names_its_file() -> None:
 def test_a_plan_survives_its_json() -> None:
     awkward = "a\n\"'\\ ü \udcff =x"
     made = plan(edf(env=(entry("A", awkward, variable("SLURM_X")),)))
-    assert from_json(made.to_json()) == made
+    assert LaunchPlan.of(json.loads(made.to_json())) == made
     assert "\n" not in made.to_json()
     made.to_json().encode()
 

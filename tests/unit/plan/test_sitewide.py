@@ -1,5 +1,6 @@
 """The site's part of every environment, and what an EDF may override."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from container_engine.cli.main import main
 from container_engine.edf.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
-from container_engine.plan.show import show
+from container_engine.printing.plan import show
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -73,7 +74,7 @@ def test_every_container_gets_what_the_site_gives(site: Site) -> None:
     assert values(plan)["FROM_IMAGE"] == "inside"
     assert values(plan)["PROXY"] == "http://proxy"
     assert not isinstance(values(plan)["NODE"], str)
-    shown = show(plan)
+    shown = show(json.loads(plan.to_json()))
     assert f"# {of_site}:env.PROXY\n" in shown
 
 
@@ -111,7 +112,7 @@ def test_a_setting_of_the_site_is_named_by_its_file(site: Site) -> None:
     plan = site.plan('tmpfs_size = "2g"\nentrypoint = true\n', "")
     assert plan.settings_from["tmpfs_size"] == f"site: {site.file}:tmpfs_size"
     assert plan.entrypoint_from == f"site: {site.file}:entrypoint"
-    assert "setting      tmpfs_size = 2g" in show(plan)
+    assert "setting      tmpfs_size = 2g" in show(json.loads(plan.to_json()))
 
 
 @pytest.mark.parametrize(

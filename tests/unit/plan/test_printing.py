@@ -1,11 +1,12 @@
 """A plan as the user sees it."""
 
+import json
 import re
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.edf.model import Mount
-from container_engine.plan.model import HookUse
-from container_engine.plan.show import show
+from container_engine.plan.model import HookUse, LaunchPlan
+from container_engine.printing.plan import show
 from tests.unit.plan.edfs import HERE, built, edf, entry, variable
 
 EXPECTED = """\
@@ -24,6 +25,10 @@ env          unset A                               # /e.toml:3
 """
 
 
+def shown(plan: LaunchPlan, secrecy: Secrecy | None = None) -> str:
+    return show(json.loads(plan.to_json()), secrecy or Secrecy())
+
+
 def test_a_plan_reads_as_a_table_with_reasons() -> None:
     outcome = built(
         edf(
@@ -40,25 +45,25 @@ def test_a_plan_reads_as_a_table_with_reasons() -> None:
         )
     )
     assert outcome.plan is not None
-    assert show(outcome.plan) == EXPECTED
+    assert shown(outcome.plan) == EXPECTED
 
 
 def test_variables_that_an_image_must_not_set_are_named() -> None:
     outcome = built(edf())
     assert outcome.plan is not None
     image = outcome.plan.image.model_copy(update={"left_out": ("CE_INHERIT", "EDF_PATH")})
-    shown = show(outcome.plan.model_copy(update={"image": image}))
+    text = shown(outcome.plan.model_copy(update={"image": image}))
     why = "read by the engine or by Slurm: only you and environments set them"
-    assert re.search(f"^ +left out: CE_INHERIT, EDF_PATH +# {why}$", shown, re.MULTILINE), shown
+    assert re.search(f"^ +left out: CE_INHERIT, EDF_PATH +# {why}$", text, re.MULTILINE), text
 
 
 def test_secrets_are_not_shown_but_where_they_come_from_is() -> None:
     outcome = built(edf(env=(entry("HF_TOKEN", "very secret"), entry("PLAIN", "seen"))))
     assert outcome.plan is not None
-    assert "HF_TOKEN=(hidden)" in show(outcome.plan)
-    assert "very secret" not in show(outcome.plan)
-    assert "PLAIN=seen" in show(outcome.plan)
-    assert "HF_TOKEN=very secret" in show(outcome.plan, Secrecy(shows=True))
+    assert "HF_TOKEN=(hidden)" in shown(outcome.plan)
+    assert "very secret" not in shown(outcome.plan)
+    assert "PLAIN=seen" in shown(outcome.plan)
+    assert "HF_TOKEN=very secret" in shown(outcome.plan, Secrecy(shows=True))
 
 
 def hook(name: str, *when: str) -> HookUse:
@@ -71,8 +76,8 @@ def test_hooks_that_most_steps_do_not_use_are_not_listed_as_if_they_applied() ->
     outcome = built(edf())
     assert outcome.plan is not None
     hooks = (hook("slurm", "CE_BATCH_SCRIPT"), hook("always"), hook("pmix", "CE_PMIX_DIR"))
-    shown = show(outcome.plan.model_copy(update={"hooks": hooks})).splitlines()
-    lines = [" ".join(line.split()) for line in shown if "automatic" in line]
+    text = shown(outcome.plan.model_copy(update={"hooks": hooks}))
+    lines = [" ".join(line.split()) for line in text.splitlines() if "automatic" in line]
     assert lines == [
         "hook always 1 # automatic, /always/hook.toml",
         "only in some steps: pmix, slurm (ce hooks show NAME says which) # automatic",
