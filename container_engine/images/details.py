@@ -7,9 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Array, Excerpt, MisfitError
+from container_engine.base.model import Excerpt, MisfitError
 from container_engine.images import files_beside, image_config, squashfs
 from container_engine.images.store.publish import MANIFEST_SUFFIX
+from container_engine.oci.image import ConfigWithHistory, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,24 +45,6 @@ class Details(NamedTuple):
     layers: tuple[Layer, ...]
 
 
-class _Blob(Excerpt):
-    digest: str
-    size: int
-
-
-class _Manifest(Excerpt):
-    layers: Array[_Blob] = ()
-
-
-class _Step(Excerpt):
-    created_by: str = ""
-    empty_layer: bool = False
-
-
-class _History(Excerpt):
-    history: Array[_Step] | None = None
-
-
 def of_file(path: str) -> Details:
     """Return the details of the SquashFS file `path`, from the files beside it.
 
@@ -77,8 +60,8 @@ def of_file(path: str) -> Details:
 
 def of_documents(configuration: bytes, manifest: bytes) -> Details:
     """Return the details in an image's configuration and manifest. Raise UserError."""
-    steps = _parsed(_History, configuration, "configuration").history or ()
-    blobs = _parsed(_Manifest, manifest, "manifest").layers
+    steps = _parsed(ConfigWithHistory, configuration, "configuration").history or ()
+    blobs = _parsed(Manifest, manifest, "manifest").layers
     document: dict[str, Any] = json.loads(configuration)
     made_by = [step.created_by for step in steps if not step.empty_layer]
     made_by += [""] * (len(blobs) - len(made_by))

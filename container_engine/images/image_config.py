@@ -12,15 +12,14 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-from pydantic import Field
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
-from container_engine.base.model import Array, Excerpt, MisfitError
+from container_engine.base.model import MisfitError
 from container_engine.base.slurm.variables import is_read_outside
 from container_engine.images.squashfs import unsquashfs
+from container_engine.oci.image import Config, Execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,28 +51,6 @@ class ImageConfig(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-class _Run(Excerpt):
-    env: Annotated[Array[str] | None, Field(alias="Env")] = None
-    entrypoint: Annotated[Array[str] | None, Field(alias="Entrypoint")] = None
-    workdir: Annotated[str | None, Field(alias="WorkingDir")] = None
-
-
-class _Document(Excerpt):
-    """The part of an OCI image configuration that is used here (image-spec, config.md)."""
-
-    config: _Run | None = None
-
-
-class _WholeRun(_Run):
-    cmd: Annotated[Array[str] | None, Field(alias="Cmd")] = None
-
-
-class _WholeDocument(Excerpt):
-    """The fields that an import judges: other tools read more of the configuration it keeps."""
-
-    config: _WholeRun | None = None
-
-
 def beside(image_path: str) -> str:
     """Return the path of an image file's configuration."""
     return f"{image_path}.json"
@@ -85,7 +62,7 @@ def judge(text: bytes, name: str) -> None:
     Otherwise it would be refused later, for everybody who launches the image `name`.
     """
     try:
-        run = _WholeDocument.of_json(text).config or _WholeRun()
+        run = Config.of_json(text).config or Execution()
     except MisfitError as error:
         raise UserError(f"its configuration: {error}", MADE_SO, _NO_IMAGE, name=name) from None
     _refuse_nul(name, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
@@ -96,7 +73,7 @@ def judge(text: bytes, name: str) -> None:
         raise UserError(message, MADE_SO, _NO_IMAGE, name=name)
 
 
-def _refuse_long(name: str, run: _Run) -> None:
+def _refuse_long(name: str, run: Execution) -> None:
     """Raise UserError for what the kernel takes neither as a path nor as a word of a program."""
     workdir = os.fsencode(run.workdir or "")
     longest = max(map(len, workdir.split(b"/")))
@@ -114,7 +91,7 @@ def _refuse_long(name: str, run: _Run) -> None:
         raise UserError(f"its configuration: {what}", MADE_SO, _NO_IMAGE, name=name)
 
 
-def _entrypoint(run: _Run) -> tuple[str, ...]:
+def _entrypoint(run: Execution) -> tuple[str, ...]:
     """Return the entrypoint; a single empty string means none, as Docker takes it."""
     entrypoint = run.entrypoint or ()
     return () if entrypoint == ("",) else entrypoint
@@ -123,7 +100,7 @@ def _entrypoint(run: _Run) -> tuple[str, ...]:
 def from_document(text: bytes, source: str, hint: str = _BESIDE) -> ImageConfig:
     """Parse an OCI image configuration. Raise UserError that names `source`."""
     try:
-        run = _Document.of_json(text).config or _Run()
+        run = Config.of_json(text).config or Execution()
     except MisfitError as error:
         raise UserError(str(error), hint, _NO_IMAGE, where=source) from None
     _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")

@@ -13,7 +13,7 @@ from container_engine.base.ownership import of_engine
 from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
 from container_engine.catalog.load import load
-from container_engine.images.reference import ARCHITECTURES, architecture_named
+from container_engine.oci.architecture import ARCHITECTURES, architecture_named
 from container_engine.plan import catalog_faults, ssh_keys
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide

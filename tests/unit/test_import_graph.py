@@ -24,7 +24,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("submit",),
         ("node", "images"),
         ("plan",),
-        ("edf", "catalog", "site"),
+        ("edf", "catalog", "site", "oci"),
         ("faults",),
         ("base",),
     ),

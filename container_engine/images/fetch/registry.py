@@ -12,18 +12,17 @@ import os
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
-
-from pydantic import Field
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from container_engine.base import process
 from container_engine.base.errors import CeError, SiteError, UserError
-from container_engine.base.model import Array, Excerpt, MisfitError
+from container_engine.base.model import MisfitError
 from container_engine.images import digests
 from container_engine.images.fetch import proxies, short_names
 from container_engine.images.fetch.refusal import LIMIT, LIMITED, UNCOMPARED, limited, refusal
 from container_engine.images.files_beside import MOST, small
-from container_engine.images.reference import KNOWN, LocalImage, RegistryImage, architecture_named
+from container_engine.images.reference import LocalImage, RegistryImage
+from container_engine.oci.image import Descriptor, Manifest, Outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,86 +80,6 @@ class Fetched(NamedTuple):
     config: bytes
     layers: tuple[str, ...]
     size: int
-
-
-class _Blob(Excerpt):
-    digest: str
-    size: Annotated[int, Field(ge=0)]
-
-
-class _Platform(Excerpt):
-    """The platform in an index or a configuration, and what tells an image from an artifact."""
-
-    architecture: str | None = None
-    os: str | None = None
-    variant: str | None = None
-    rootfs: dict[str, Any] | None = None
-    config: dict[str, Any] | None = None
-
-    @property
-    def named(self) -> str:
-        """Return the architecture as the specification names it, "" if it names none."""
-        name = architecture_named(self.word)
-        return name if name in KNOWN else ""
-
-    @property
-    def word(self) -> str:
-        return (self.architecture or "").strip()
-
-    @property
-    def is_told(self) -> bool:
-        return self.word.lower() not in {"", "unknown"}
-
-    @property
-    def system(self) -> str:
-        """Return the operating system, which nearly always is Linux where none is stated."""
-        return (self.os or "").strip().lower() or "linux"
-
-    @property
-    def shown(self) -> str:
-        """Return the platform for a message: the architecture, with any system but Linux."""
-        name = self.named or self.word
-        return name if self.system == "linux" else f"{self.system}/{name}".rstrip("/")
-
-
-class Listed(_Blob):
-    """An entry of an index; `kind` is its media type."""
-
-    platform: _Platform | None = None
-    annotations: dict[str, str] | None = None
-    kind: Annotated[str, Field(alias="mediaType")] = ""
-
-    @property
-    def tag(self) -> str:
-        """Return the name in a layout, "" for none."""
-        return (self.annotations or {}).get("org.opencontainers.image.ref.name", "")
-
-    @property
-    def place(self) -> _Platform:
-        return self.platform or _Platform()
-
-    @property
-    def is_index(self) -> bool:
-        return "index" in self.kind or "manifest.list" in self.kind
-
-    @property
-    def is_image(self) -> bool:
-        """Check that it can be an image: attestations have the architecture `unknown`."""
-        return self.place.architecture != "unknown"
-
-
-class Index(Excerpt):
-    """An index, of which layouts have one, too."""
-
-    manifests: Array[Listed] = ()
-
-
-class _Document(Excerpt):
-    """The fields of manifests and indexes, of OCI and Docker (schema 2), that are used here."""
-
-    config: _Blob | None = None
-    layers: Array[_Blob] = ()
-    manifests: Array[Listed] | None = None
 
 
 class Skopeo(NamedTuple):
@@ -432,7 +351,7 @@ def _size_of(path: str) -> int:
         return 0
 
 
-def choose(image: Imported, listed: tuple[Listed, ...], arch: str) -> Listed:
+def choose(image: Imported, listed: tuple[Descriptor, ...], arch: str) -> Descriptor:
     """Return the entry of an index for Linux on this architecture. Raise UserError for none."""
     linux = [one for one in listed if one.is_image and one.place.system == "linux"]
     fitting = [one for one in linux if one.place.named == arch]
@@ -502,9 +421,9 @@ def doubt(image: Imported, config: bytes, arch: str) -> str:
     return f"{image.name}: its configuration names {names}, taken for {arch}"
 
 
-def _platform(image: Imported, config: bytes) -> _Platform:
+def _platform(image: Imported, config: bytes) -> Outline:
     try:
-        return _Platform.of_json(config)
+        return Outline.of_json(config)
     except MisfitError:
         raise _artifact(image) from None
 
@@ -519,7 +438,7 @@ def _artifact(image: Imported) -> UserError:
     return UserError("an artifact, not an image", see="image-format", name=image.name)
 
 
-def _blob(blobs: str, blob: _Blob) -> bytes:
+def _blob(blobs: str, blob: Descriptor) -> bytes:
     return small_blob(os.path.join(blobs, digests.place(valid(blob.digest))))
 
 
@@ -536,9 +455,9 @@ def small_blob(path: str) -> bytes:
     return text
 
 
-def _parse(image: Imported, text: bytes) -> _Document:
+def _parse(image: Imported, text: bytes) -> Manifest:
     try:
-        return _Document.of_json(text)
+        return Manifest.of_json(text)
     except MisfitError as error:
         raise UserError(
             f"neither an OCI image nor a Docker image of schema 2: {error}",

@@ -17,20 +17,21 @@ from container_engine.base.errors import UserError
 from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
 from container_engine.images import digests
-from container_engine.images.fetch.registry import Index, choose, unlike, valid
+from container_engine.images.fetch.registry import choose, unlike, valid
 from container_engine.images.files_beside import MOST, small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import FileImage, LocalImage, same_name
+from container_engine.oci.image import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from container_engine.images.budget import Budget
-    from container_engine.images.fetch.registry import Listed
     from container_engine.images.listener import Listener
     from container_engine.images.pack.chunks import Stream
+    from container_engine.oci.image import Descriptor
 
 DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT = "oci"
@@ -359,7 +360,7 @@ def _number_of(image: LocalImage, saved: Sequence[Sequence[str]]) -> int:
     raise _which(image, f"it has no image '{image.chosen}', but", names)
 
 
-def _of_tag(image: LocalImage, listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
+def _of_tag(image: LocalImage, listed: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
     """Return the entries of an index for the chosen tag. Raise UserError with those there are."""
     number = _NUMBER.fullmatch(image.chosen)
     if number and int(number[1]) < len(listed):
@@ -383,7 +384,7 @@ def _is_plain(image: LocalImage, index: Index) -> bool:
     return len(same) == 1 and not same[0].is_index
 
 
-def _shown(listed: Sequence[Listed]) -> list[list[str]]:
+def _shown(listed: Sequence[Descriptor]) -> list[list[str]]:
     """Return how each image of an index is chosen: by its number where no tag is its alone."""
     tags = [one.tag for one in listed]
     return [
@@ -411,7 +412,7 @@ def _index(image: LocalImage, layout: str) -> bytes:
         raise UserError(message, hint, _NO_IMAGE, name=image.name) from None
 
 
-def _blob(image: LocalImage, layout: str, one: Listed) -> bytes:
+def _blob(image: LocalImage, layout: str, one: Descriptor) -> bytes:
     what = "index" if one.is_index else "manifest"
     path = os.path.join(layout, "blobs", digests.place(valid(one.digest)))
     try:

@@ -8,12 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.base.model import Array, Excerpt, MisfitError
+from container_engine.base.model import MisfitError
 from container_engine.images import image_config
 from container_engine.images.fetch.registry import check_platform, small_blob
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack import layers
 from container_engine.images.reference import RegistryImage
+from container_engine.oci.image import Config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from container_engine.images.reference import Imported
 
     Far = Callable[[str, int], None]
-
-
-class _RootFs(Excerpt):
-    diff_ids: Array[str] | None = None
-
-
-class _Configuration(Excerpt):
-    rootfs: _RootFs | None = None
 
 
 class Place(NamedTuple):
@@ -151,7 +144,7 @@ def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
     """
     image_config.judge(config, image.name)
     try:
-        rootfs = _Configuration.of_json(config).rootfs
+        rootfs = Config.of_json(config).rootfs
     except MisfitError as error:
         raise UserError(
             f"its configuration: {error}", see="image-format", name=image.name

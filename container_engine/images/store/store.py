@@ -24,7 +24,8 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import publish
 from container_engine.base.private_files import read_regular
 from container_engine.images import files_beside
-from container_engine.images.reference import DIGEST, architecture_named
+from container_engine.images.reference import DIGEST
+from container_engine.oci.architecture import architecture_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

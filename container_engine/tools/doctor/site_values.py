@@ -15,7 +15,7 @@ from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.process import reason
 from container_engine.base.validation_text import Fault
 from container_engine.images.policy import first_match
-from container_engine.images.reference import architecture_named
+from container_engine.oci.architecture import architecture_named
 
 if TYPE_CHECKING:
     from container_engine.site.load import Configuration

@@ -13,7 +13,6 @@ from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
 from container_engine.images.fetch.refusal import explained
 from container_engine.images.fetch.registry import (
-    Listed,
     Remote,
     Skopeo,
     Wanted,
@@ -27,6 +26,7 @@ from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer
 from container_engine.images.policy import NO_RULES, Rules
 from container_engine.images.reference import LocalImage, RegistryImage, parse
+from container_engine.oci.image import Descriptor
 from container_engine.site import Policy
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
@@ -215,7 +215,7 @@ def test_of_an_index_the_image_is_chosen_by_platform(
         {"digest": f"sha256:{number}", "size": 1, "platform": platform}
         for number, platform in enumerate(platforms)
     ]
-    listed = tuple(Listed.of_json(json.dumps(one).encode()) for one in described)
+    listed = tuple(Descriptor.of_json(json.dumps(one).encode()) for one in described)
     if isinstance(chosen, str):
         with pytest.raises(UserError, match=chosen):
             choose(image(), listed, "amd64")
