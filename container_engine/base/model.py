@@ -6,7 +6,8 @@ Validators are built when they are first used: most commands need few of them.
 
 from __future__ import annotations
 
-import os
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
     from container_engine.base.validation_text import Unfit
 
-_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
+# to ask all packages for plugins takes pydantic a tenth of its import, and none has a say here
+sys.modules["pydantic.plugin._loader"] = SimpleNamespace(get_plugins=tuple)  # type: ignore[assignment]
+
 T = TypeVar("T")
 # the list of a document is one as well; what is inside stays strict
 Array: TypeAlias = Annotated[tuple[T, ...], Strict(False)]
@@ -31,19 +34,6 @@ PART = ConfigDict(extra="forbid")
 def about(description: str, **more: Any) -> Any:  # noqa: ANN401  # as Field has them
     """Return the Field of a key: its description for the schema, `examples`, limits, an alias."""
     return Field(description=description, **more)
-
-
-def _refuse_plugins() -> None:
-    """Build a first validator without a look for plugins, which have no say in what is valid."""
-    before = os.environ.get(_PLUGINS)
-    os.environ[_PLUGINS] = "__all__"
-    type("_First", (BaseModel,), {"__module__": __name__})
-    del os.environ[_PLUGINS]
-    if before is not None:
-        os.environ[_PLUGINS] = before
-
-
-_refuse_plugins()
 
 
 class Model(BaseModel):

@@ -19,10 +19,11 @@ from container_engine.base.errors import SiteError, UserError
 from container_engine.base.model import MisfitError
 from container_engine.base.slurm.variables import is_read_outside
 from container_engine.images.squashfs import unsquashfs
-from container_engine.oci.image import Config, Execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from container_engine.oci.image import Execution
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MADE_SO = "the image was made so: another import does not help, its maker has to mend it"
@@ -62,7 +63,7 @@ def judge(text: bytes, name: str) -> None:
     Otherwise it would be refused later, for everybody who launches the image `name`.
     """
     try:
-        run = Config.of_json(text).config or Execution()
+        run = _executed(text)
     except MisfitError as error:
         raise UserError(f"its configuration: {error}", MADE_SO, _NO_IMAGE, name=name) from None
     _refuse_nul(name, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
@@ -71,6 +72,13 @@ def judge(text: bytes, name: str) -> None:
     if entrypoint and not entrypoint[0]:
         message = "its configuration: config.Entrypoint[0]: must be a program, not an empty string"
         raise UserError(message, MADE_SO, _NO_IMAGE, name=name)
+
+
+def _executed(text: bytes) -> Execution:
+    """Return what a configuration has containers run. Raise MisfitError."""
+    from container_engine.oci.image import Config, Execution
+
+    return Config.of_json(text).config or Execution()
 
 
 def _refuse_long(name: str, run: Execution) -> None:
@@ -100,7 +108,7 @@ def _entrypoint(run: Execution) -> tuple[str, ...]:
 def from_document(text: bytes, source: str, hint: str = _BESIDE) -> ImageConfig:
     """Parse an OCI image configuration. Raise UserError that names `source`."""
     try:
-        run = Config.of_json(text).config or Execution()
+        run = _executed(text)
     except MisfitError as error:
         raise UserError(str(error), hint, _NO_IMAGE, where=source) from None
     _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")

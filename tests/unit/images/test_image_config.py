@@ -114,7 +114,7 @@ def test_all_that_was_looked_at_is_named(image: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "not valid JSON: Input data was truncated"),
+        ("", "not valid JSON: EOF while parsing a value at line 1 column 0"),
         ("[]", "must be an object"),
         ('{"config": {"Env": "A=1"}}', "config.Env: must be an array"),
     ],
