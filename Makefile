@@ -33,7 +33,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-podman test-packaging test-clones sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -143,6 +143,9 @@ sandbox-engine: packages
 		echo "$$sources" > $(CE_SANDBOX_DIR)/prefix/.sources
 
 ##@ Parts of the checks
+generated: $(VENV)/.dev ## write what is made of other sources: schemas, the plan's types, pages of errors, pictures
+	@for made in schemas plan_types errors fakeroot draw; do $(VENV)/bin/python docs/$$made.py || exit 1; done
+
 format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .
 

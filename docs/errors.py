@@ -1,4 +1,4 @@
-"""`python docs/errors.py`: update the pages of errors and the plugin's help.h from the catalogue.
+"""`make generated`: update the pages of errors and the plugin's help.h from the catalogue.
 
 The head of a page comes from container_engine/faults/catalogue.py; the rest is written by hand and
 kept. A code without a page gets a page with a head only.

@@ -1,4 +1,4 @@
-"""`python docs/fakeroot.py`: write the C programs' copy of the filter that builds of images use."""
+"""`make generated`: write the C programs' copy of the filter that builds of images use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python docs/plan_types.py`: write node/plan_types.py, the plan's types, from its model."""
+"""`make generated`: write node/plan_types.py, the plan's types, from its model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from container_engine.plan.model import LaunchPlan  # noqa: E402
 TARGET = ROOT / "container_engine/node/plan_types.py"
 _HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `python docs/plan_types.py`. All keys are optional here: a
+Generated from plan/model.py by `make generated`. All keys are optional here: a
 launch must also be able to report a damaged plan.
 """
 

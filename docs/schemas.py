@@ -1,4 +1,4 @@
-"""`python docs/schemas.py`: write the schemas in edf_schemas from the models of all formats."""
+"""`make generated`: write the schemas in edf_schemas from the models of all formats."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from tests.lock import alone_on
 
@@ -55,9 +54,14 @@ def _in_ci() -> bool:
 
 # CI judges a change, so it tries the same examples each time; `make unit` and `make fuzz` try new
 # ones. No example has a time limit, as a busy machine is not a fault of the code.
-settings.register_profile("usual", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if _in_ci() else "usual")
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Choose how examples are made before a module that makes some; others need not wait for it."""
+    if b"hypothesis" in module_path.read_bytes():
+        from hypothesis import settings
+
+        settings.register_profile("usual", deadline=None)
+        settings.register_profile("ci", deadline=None, derandomize=True)
+        settings.load_profile("ci" if _in_ci() else "usual")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

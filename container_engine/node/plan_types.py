@@ -1,6 +1,6 @@
 """The launch plan's types, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `python docs/plan_types.py`. All keys are optional here: a
+Generated from plan/model.py by `make generated`. All keys are optional here: a
 launch must also be able to report a damaged plan.
 """
 

@@ -159,7 +159,7 @@ def test_a_site_configuration_is_judged() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_ce_schema_prints_what_is_checked_in(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", name]) == 0
-    stale = "run: python docs/schemas.py"
+    stale = "run: make generated"
     assert capsys.readouterr().out == (SCHEMAS / f"{name}.json").read_text("utf-8"), stale
 
 

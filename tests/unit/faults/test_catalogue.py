@@ -44,9 +44,8 @@ def test_a_code_is_a_few_plain_words_and_says_who_when_and_how() -> None:
 
 
 def test_the_pages_are_up_to_date() -> None:
-    """`python docs/errors.py` updates them."""
     for path, text in pages().items():
-        assert path.read_text(encoding="utf-8") == text, path
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run: make generated"
 
 
 def test_each_code_has_a_page_with_more_than_its_head_and_each_page_a_code() -> None:

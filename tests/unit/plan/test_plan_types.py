@@ -4,5 +4,5 @@ from docs import plan_types
 
 
 def test_the_types_of_the_plan_on_nodes_are_not_stale() -> None:
-    stale = "run: python docs/plan_types.py"
+    stale = "run: make generated"
     assert plan_types.TARGET.read_text(encoding="utf-8") == plan_types.render(), stale
