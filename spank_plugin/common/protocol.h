@@ -50,6 +50,13 @@ enum ce_guard_arg {
 	CE_GUARD_MOST
 };
 
+/* A job's holder of images (guard/guard_hold.c): the format of its abstract socket's name, with the ids of
+ * user and job and the node's name, and the variable by which ce-node passes it to ce-guard. */
+#define CE_HOLDER_NAME "ce-images/%u/%s.%s"
+#define CE_HOLDER "CE_HOLDER"
+/* what an address of a socket has room for, after the NUL that makes a name abstract */
+#define CE_HOLDER_SIZE 107
+
 /* The arguments of ce-exec, after the program's name. */
 enum ce_exec_arg {
 	CE_EXEC_NAMESPACES, /* descriptors with a comma between them: the user namespace, then any others */

@@ -31,6 +31,7 @@
 #include "common/standard_streams.h"
 #include "guard_events.h"
 #include "guard_door.h"
+#include "guard_hold.h"
 #include "guard_ops.h"
 #include "guard_report.h"
 
@@ -62,6 +63,7 @@ static void *watch_for_end(void *context)
 	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
 		;
 	stop_services(atomic_load(&guard->attendant));
+	guard_wake_lenders(guard);
 	/* every process of our PID namespace but this one */
 	kill(-1, SIGKILL);
 	_exit(0);
@@ -177,13 +179,22 @@ static int make_namespaces(struct guard *guard)
 	return make_process_namespace(guard);
 }
 
+/* Enter the user namespace of the guard whose container this step joins, or else that of the job's holder of
+ * images, if there is one; or else make one. */
+static int enter_namespaces(struct guard *guard, int user_ns)
+{
+	if (user_ns >= 0)
+		return join_namespaces(guard, user_ns);
+	return guard_visit_holder(guard) == 0 ? make_process_namespace(guard) : make_namespaces(guard);
+}
+
 static int run(struct guard *guard, int specification, int user_ns)
 {
 	/* Ctrl-C at the terminal of `ce run` is meant for the command, not for the
 	 * processes that hold its container. */
 	setsid();
 	guard->umask = umask(022);
-	if ((user_ns >= 0 ? join_namespaces(guard, user_ns) : make_namespaces(guard)) < 0) {
+	if (enter_namespaces(guard, user_ns) < 0) {
 		guard_report_failure(guard);
 		return CE_EXIT_ENGINE;
 	}

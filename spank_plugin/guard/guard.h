@@ -10,6 +10,7 @@
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents
  * guard_image.c    operations: the image and its writable view
+ * guard_hold.c     operations: the images of a job, mounted and served for all of its steps on the node
  * guard_root.c     operations: files inside the image's root that a start requires
  * guard_walk.c     paths inside the image's root, found or made
  * guard_bind.c     operations: bind mounts with flags
@@ -57,6 +58,15 @@ struct guard {
 		int container[GUARD_MAX_CONTAINER]; /* enum ce_container_fd */
 		size_t count; /* of these, 0 until they are known */
 	} kept;
+	struct guard_hold {
+		const char *holder; /* its socket's name; NULL for none */
+		int host_ns;	    /* the user namespace in which this process was started */
+		int ends; /* epoll descriptor of the pidfds of the servers that the holder has; -1 for none */
+		char *images[GUARD_MAX_FUSE]; /* as asked for, on the heap: the holder's, or lent by it */
+		int servers[GUARD_MAX_FUSE];  /* pidfds of the servers of what it has lent */
+		size_t count;
+		const char *server; /* ce-image's path, in the holder alone; else NULL */
+	} hold;
 	struct guard_tasks {
 		int socket; /* at which tasks ask for their containers; -1: one container for all */
 		int others; /* its other end, for the launcher, the tasks and the keepers */
@@ -87,7 +97,7 @@ struct guard {
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .attendant = -1, \
-	  .init = -1, .kept = { .lock = -1, .listening = -1 },                               \
+	  .init = -1, .kept = { .lock = -1, .listening = -1 }, .hold = { .host_ns = -1, .ends = -1 }, \
 	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
 

@@ -54,12 +54,13 @@ void guard_open_door(struct guard *guard)
 	(void)flock(kept->lock, LOCK_SH);
 }
 
-static int is_own(int visitor)
+int guard_is_own(int visitor)
 {
 	struct ucred who;
 	socklen_t size = sizeof who;
 
-	return getsockopt(visitor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+	return getsockopt(visitor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid() &&
+	       who.gid == getegid();
 }
 
 void guard_answer_door(struct guard *guard)
@@ -68,7 +69,7 @@ void guard_answer_door(struct guard *guard)
 	CE_AUTO_FD visitor = accept4(kept->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	CE_AUTO_FD own_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
 
-	if (visitor < 0 || own_ns < 0 || !is_own(visitor))
+	if (visitor < 0 || own_ns < 0 || !guard_is_own(visitor))
 		return;
 	int all[GUARD_MAX_CONTAINER + 1] = { own_ns };
 	memcpy(all + 1, kept->container, kept->count * sizeof *all);

@@ -17,6 +17,10 @@ void guard_keep_root(struct guard *guard, const char *path);
  * ready. If the door cannot be opened, the container serves its own step all the same. */
 void guard_open_door(struct guard *guard);
 
+/* Return whether the other end of a socket is a process of this user and group. With another group, a process
+ * of this user namespace gets no answers from FUSE. */
+int guard_is_own(int visitor);
+
 /* Answer a process of this user that has connected to the door. The first packet has the descriptors of the
  * guard's user namespace and of the container (enum ce_container_fd). Then one for each image has its path
  * and its server's FUSE device, and the one of "." a mount of the container's root, unless another guard has

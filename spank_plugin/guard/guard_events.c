@@ -13,19 +13,24 @@
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "guard_door.h"
+#include "guard_hold.h"
 
 /* ---- children ---------------------------------------------------------------------------------- */
 
 /* the exit code of the dynamic loader if a library of a program is missing */
 #define NOT_LOADED 127
 
+int guard_image_gone(struct guard *guard, const char *image)
+{
+	errno = 0;
+	return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed, replaced or overwritten",
+			  image != NULL ? image : "it");
+}
+
 static int server_ended(struct guard *guard, const char *image, int status)
 {
-	if (WIFEXITED(status) && WEXITSTATUS(status) == CE_IMAGE_GONE) {
-		errno = 0;
-		return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed, replaced or overwritten",
-				  image != NULL ? image : "it");
-	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CE_IMAGE_GONE)
+		return guard_image_gone(guard, image);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
 		errno = 0;
 		return guard_fail(guard, "the kernel no longer asks for the image: its FUSE file system was "
@@ -40,7 +45,9 @@ static int server_ended(struct guard *guard, const char *image, int status)
 static int other_ended(struct guard *guard, pid_t pid, int status)
 {
 	for (size_t i = 0; i < guard->fuse_count; i++) {
-		if (guard->fuse[i] == pid)
+		if (guard->fuse[i] == pid && guard->hold.server != NULL)
+			guard_forget_image(guard, i), guard->fuse[i] = 0;
+		else if (guard->fuse[i] == pid)
 			return server_ended(guard, guard->fuse_image[i], status);
 	}
 	return 0;
@@ -100,6 +107,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 		{ .fd = guard->signals, .events = POLLIN },
 		{ .fd = guard->kept.listening, .events = POLLIN },
 		{ .fd = guard->tasks.socket, .events = POLLIN },
+		{ .fd = guard->hold.ends, .events = POLLIN },
 	};
 
 	if (poll(fds, sizeof fds / sizeof fds[0], milliseconds) < 0)
@@ -109,9 +117,11 @@ static int poll_session(struct guard *guard, int milliseconds)
 	    (fds[2].revents != 0 && is_over(guard->control)))
 		end_session(guard);
 	if (fds[5].revents != 0)
-		guard_answer_door(guard);
+		(guard->hold.server != NULL ? guard_lend : guard_answer_door)(guard);
 	if (fds[6].revents != 0 && guard->tasks.answer(guard) < 0)
 		return -1;
+	if (fds[7].revents != 0)
+		return guard_lender_ended(guard);
 	if ((fds[3].revents & POLLIN) != 0) {
 		errno = 0;
 		return guard_fail(guard, "the container's init process ended");

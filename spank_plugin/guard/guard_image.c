@@ -10,11 +10,15 @@
 #include "guard_child.h"
 #include "guard_door.h"
 #include "guard_events.h"
+#include "guard_hold.h"
 #include "guard_ops.h"
 
 int guard_op_fuse(struct guard *guard, char **args)
 {
 	char options[96];
+
+	if (guard_borrow(guard, args[1], args[2]) == 0)
+		return 0;
 
 	if (guard->fuse_count == GUARD_MAX_FUSE) {
 		errno = 0;

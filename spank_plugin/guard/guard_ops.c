@@ -21,6 +21,7 @@ static const struct operation {
 	{ "fuse", 3, guard_op_fuse },
 	{ "overlay", 4, guard_op_overlay },
 	{ "served", 1, guard_op_served },
+	{ "hold", 2, guard_op_hold },
 	{ "root-dir", 2, guard_op_root_dir },
 	{ "root-place", 3, guard_op_root_place },
 	{ "root-entry", 4, guard_op_root_entry },

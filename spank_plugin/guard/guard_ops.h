@@ -38,6 +38,10 @@ guard_operation guard_op_overlay;
 /* served DIR: check that a further SquashFS file is readable. */
 guard_operation guard_op_served;
 
+/* hold NAME SERVER: mount and serve images for the steps of the job until the watched process ends, at an
+ * abstract socket; never return. SERVER is ce-image's path. */
+guard_operation guard_op_hold;
+
 /* root-dir ROOT PATH: create a directory of the image and its parents, unless they exist. */
 guard_operation guard_op_root_dir;
 

@@ -59,6 +59,7 @@ static int begin_keeper(struct guard *guard, int control)
 	ce_close_fd(&guard->watch);
 	ce_close_fd(&guard->control);
 	ce_close_fd(&guard->log);
+	ce_close_fd(&guard->hold.ends);
 	guard->control = control;
 	guard->is_keeper = 1;
 	guard->fuse_count = 0;

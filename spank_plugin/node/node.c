@@ -279,14 +279,14 @@ static void set_inherited(const int fds[], size_t count, int inherited)
 		(void)fcntl(fds[i], F_SETFD, inherited ? 0 : FD_CLOEXEC);
 }
 
-/* Start a guard with the descriptors `args` as its arguments, and with `more`, which its specification names.
- * Return the pid of the process that starts it, which ends once there is process 1 of the PID namespace; -1
- * on failure. */
+/* Start a guard with the descriptors `args` as its arguments, with `more`, which its specification names, and
+ * with the variable `holder`, unless that is NULL. Return the pid of the process that starts it, which ends
+ * once there is process 1 of the PID namespace; -1 on failure. */
 static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[],
-			 size_t more_count)
+			 size_t more_count, char *holder)
 {
 	char program[PATH_MAX + 64], numbers[CE_GUARD_MOST][16];
-	char *argv[1 + CE_GUARD_MOST + 1] = { program }, *none[] = { NULL };
+	char *argv[1 + CE_GUARD_MOST + 1] = { program }, *variables[] = { holder, NULL };
 	pid_t pid;
 
 	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", prefix);
@@ -296,7 +296,7 @@ static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count,
 	}
 	set_inherited(args, arg_count, 1);
 	set_inherited(more, more_count, 1);
-	errno = posix_spawn(&pid, program, NULL, NULL, argv, none);
+	errno = posix_spawn(&pid, program, NULL, NULL, argv, variables);
 	int failed = errno != 0;
 	set_inherited(args, arg_count, 0);
 	set_inherited(more, more_count, 0);
@@ -325,11 +325,24 @@ static int start_guard(struct start *start)
 		[CE_GUARD_SPECIFICATION] = file,
 		[CE_GUARD_USER_NS] = visit->guards_ns,
 	};
-	pid_t pid = spawn_guard(start->prefix, args, CE_GUARD_MOST, more, count);
+	pid_t pid = spawn_guard(start->prefix, args, CE_GUARD_MOST, more, count, NULL);
 	close(ends[1]);
 	if (pid < 0)
 		return -1;
 	(void)ce_await_child(pid);
+	return 0;
+}
+
+/* Write the variable by which a guard looks for the job's holder of images. Return 0, or -1 if there are no
+ * names by which that is found. */
+static int name_holder(const struct start *start, char variable[CE_HOLDER_SIZE + sizeof CE_HOLDER])
+{
+	const char *job = ce_step_variable(&start->env, "SLURM_JOB_ID");
+
+	if (!has_name(start) || !ce_is_number(job))
+		return -1;
+	snprintf(variable, CE_HOLDER_SIZE + sizeof CE_HOLDER, CE_HOLDER "=" CE_HOLDER_NAME,
+		 (unsigned)geteuid(), job, start->node);
 	return 0;
 }
 
@@ -338,6 +351,7 @@ static int start_guard(struct start *start)
  * failure here is left to the launcher to report. */
 static void start_early(struct start *start)
 {
+	char holder[CE_HOLDER_SIZE + sizeof CE_HOLDER];
 	int ends[2], pipes[2];
 
 	if (pipe2(pipes, O_CLOEXEC) < 0)
@@ -349,7 +363,8 @@ static void start_early(struct start *start)
 			[CE_GUARD_LIFE] = start->given[CE_ARG_LIFE],
 			[CE_GUARD_SPECIFICATION] = pipes[0],
 		};
-		start->early.pid = spawn_guard(start->prefix, args, CE_GUARD_LEAST, NULL, 0);
+		start->early.pid = spawn_guard(start->prefix, args, CE_GUARD_LEAST, NULL, 0,
+					       name_holder(start, holder) == 0 ? holder : NULL);
 		close(ends[1]);
 		start->early.control = ends[0];
 	}

@@ -78,6 +78,30 @@ static void take_umask(char **job)
 	umask(end != NULL && end != text && *end == '\0' ? (mode_t)mask & 0777 : 077);
 }
 
+const char *ce_leave_task(char **job, const int keep[], size_t count)
+{
+	ce_default_signals();
+	ce_ignore_step_signals();
+	take_umask(job);
+	unbind();
+	ce_limits_apply(job);
+	if (chdir("/") < 0)
+		return "chdir /";
+	/* slurmstepd's own descriptors must not reach the process */
+	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		return "close_range";
+	for (size_t i = 0; i < count; i++) {
+		if (fcntl(keep[i], F_SETFD, 0) < 0)
+			return "fcntl";
+	}
+	/* slurmstepd closes a step's output only when no process holds it open any more: even a process
+	 * stopped by its user must not hold it. */
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		return "/dev/null";
+	return NULL;
+}
+
 /* Set up what the launcher inherits, start it, hand over a pidfd of it, and end. */
 static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_config *config, char **job,
 							       const int pass[START_COUNT])
@@ -89,30 +113,16 @@ static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_c
 					    node != NULL ? name : NULL, NULL };
 
 	int reply = pass[CE_ARG_REPLY];
-	ce_default_signals();
-	ce_ignore_step_signals();
-	take_umask(job);
-	unbind();
-	ce_limits_apply(job);
-	if (chdir("/") < 0)
-		die(reply, "chdir /");
-	/* slurmstepd's own descriptors must not reach the launcher */
-	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
-		die(reply, "close_range");
+	const char *failed = ce_leave_task(job, pass, CE_ARG_FDS);
+	if (failed != NULL)
+		die(reply, failed);
 	for (int i = 0; i < CE_ARG_FDS; i++) {
-		if (fcntl(pass[i], F_SETFD, 0) < 0)
-			die(reply, "fcntl");
 		snprintf(numbers[i], sizeof numbers[i], "%d", pass[i]);
 		argv[1 + i] = numbers[i];
 	}
 	snprintf(name, sizeof name, CE_NODE "=%s", node != NULL ? node : "");
 	snprintf(begun, sizeof begun, "%lld", (long long)ce_now_ns());
 	argv[1 + CE_ARG_BEGUN] = begun;
-	/* slurmstepd closes a step's output only when no process holds it open any more: even a launcher
-	 * stopped by its user must not hold it. */
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
-		die(reply, "/dev/null");
 	/* the pid is the launcher's as long as its parent has not ended */
 	int process = ce_pidfd_open(spawn(reply, config->node, argv, environment));
 	if (process >= 0)

@@ -53,4 +53,9 @@ void ce_launcher_let_go(struct ce_launcher *launcher);
  * The sockets do not prove that: the launcher's user can hand them to processes elsewhere. */
 int ce_launcher_process(const struct ce_launcher *launcher);
 
+/* Make this process, which a task has forked, one that serves the whole step: its signals, limits and
+ * processors become the step's, its output goes nowhere, and a program that it executes gets the descriptors
+ * `keep` alone. Return NULL, or what has failed. */
+const char *ce_leave_task(char **job, const int keep[], size_t count);
+
 #endif

@@ -33,6 +33,9 @@
  * task_init             the batch script      user               warn if it runs on the host and starts
  *                                                                no step; leave a note, which each srun
  *                                                                of the job removes
+ * task_init             the batch script      user               if it or its job names an environment: start
+ *                                                                the holder of the job's images on this node,
+ *                                                                which ends with the script
  * task_post_fork        slurmstepd            root               open a pidfd of the task; after the first
  *                                                                one, write the line of the audit, with
  *                                                                the hash of the plan
@@ -42,13 +45,16 @@
  *                                                                becomes the user
  * task_exit             slurmstepd, batch     root               warn if the note is still there, in a child
  *                                                                that becomes the user
+ * task_exit             slurmstepd, batch     root               wait for the holder's end, in a child that
+ *                                                                becomes the user
  * exit                  slurmstepd            root               end the session, if no task has run
  *
  * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root
  * never receives a descriptor from the launcher or the guard, which are the user's processes: the launcher's
  * pidfd comes from the task that started it, which runs nothing of the user's yet. A
  * step that asked for a container and cannot have it fails; nothing here ever lets its command run
- * outside. Without --environment, or an option of pyxis, every callback returns at once.
+ * outside. Without --environment, or an option of pyxis, every callback returns at once, but for a look at
+ * the batch script.
  *
  * This file has the entry points. Their work is in plugin_submit.c for srun, salloc and sbatch, in
  * plugin_step.c for slurmstepd, in plugin_task.c for a task.
@@ -65,6 +71,7 @@
 #include "common/inherit.h"
 #include "common/say.h"
 #include "config.h"
+#include "image_holder.h"
 #include "options.h"
 #include "plugin_prolog.h"
 #include "plugin_script.h"
@@ -159,6 +166,8 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 		ce_step_refuse(&step);
 	if (spank_remote(spank) && !step.session_wanted)
 		ce_script_prepare(spank, asked_for());
+	if (spank_remote(spank))
+		ce_script_prepare_holder(spank, asked_for());
 	return SLURM_SUCCESS;
 }
 
@@ -173,6 +182,8 @@ int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv)
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
+	if (spank_remote(spank))
+		ce_holder_start(&config, ce_step_environment(spank));
 	if (spank_remote(spank) && step.session_wanted)
 		ce_task_join(&step, spank, &config);
 	else if (spank_remote(spank))
@@ -185,6 +196,7 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 	(void)argc, (void)argv;
 	ce_step_task_exit(&step, spank);
 	ce_script_end(spank, asked_for());
+	ce_holder_end();
 	return SLURM_SUCCESS;
 }
 

@@ -12,6 +12,7 @@
 #include "carry.h"
 #include "common/io.h"
 #include "common/say.h"
+#include "image_holder.h"
 #include "plugin_step.h"
 #include "script_note.h"
 #include "session_end.h"
@@ -93,15 +94,43 @@ static int is_on_host(spank_t spank)
 	return is_set;
 }
 
-void ce_script_begin(spank_t spank, const char *environment)
+/* Return the batch script, on the heap; NULL if it cannot be read. */
+static char *read_script(spank_t spank)
 {
 	int argc = 0;
-	char **argv = NULL, line[512];
+	char **argv = NULL;
 
-	if (environment == NULL || !is_batch(spank) || is_on_host(spank) ||
-	    spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
+	return spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0
+		       ? ce_read_path(AT_FDCWD, argv[0], 0, LIMIT, NULL)
+		       : NULL;
+}
+
+static int has_option(spank_t spank)
+{
+	CE_AUTO_FREE char *text = read_script(spank);
+
+	return text != NULL &&
+	       (strstr(text, "--environment") != NULL || strstr(text, "--container-") != NULL);
+}
+
+void ce_script_prepare_holder(spank_t spank, const char *environment)
+{
+	uid_t uid;
+	gid_t gid;
+
+	if (is_batch(spank) && (environment != NULL || has_option(spank)) &&
+	    spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
+	    spank_get_item(spank, S_JOB_GID, &gid) == ESPANK_SUCCESS)
+		ce_holder_prepare(uid, gid);
+}
+
+void ce_script_begin(spank_t spank, const char *environment)
+{
+	char line[512];
+
+	if (environment == NULL || !is_batch(spank) || is_on_host(spank))
 		return;
-	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, argv[0], 0, LIMIT, NULL);
+	CE_AUTO_FREE char *text = read_script(spank);
 	/* ce run also uses the environment, and removes no note */
 	if (note[0] != '\0' && (text == NULL || !has_word(text, strlen(text), "ce run")))
 		ce_note_make(note);

@@ -27,6 +27,10 @@ void ce_script_begin(spank_t spank, const char *environment);
  * slurmstepd, as root, after the task. */
 void ce_script_end(spank_t spank, const char *environment);
 
+/* Prepare the holder of the job's images (image_holder.h) for a batch script whose steps may have containers:
+ * an environment was given at submit, or the script has an option for one. In slurmstepd, before the task. */
+void ce_script_prepare_holder(spank_t spank, const char *environment);
+
 /* Return whether a line of the script, apart from comments, has a word that starts steps. */
 int ce_script_starts_steps(const char *text);
 

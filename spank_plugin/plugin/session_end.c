@@ -138,6 +138,20 @@ static void end_session(const void *context)
 	ce_error_clear(&err);
 }
 
+/* Let the job's holder of images end, whose pidfd it has sent. */
+static void end_holder(const void *context)
+{
+	int fds[CE_MAX_FDS];
+	char word;
+
+	(void)context;
+	if (!ce_wait_readable(CHILD_REPLY, ce_now_ms() + LAUNCHER_WAIT_MS) ||
+	    ce_receive(CHILD_REPLY, 0, &word, 1, fds) != 1)
+		return;
+	shutdown(CHILD_LIFE, SHUT_RDWR);
+	ce_wait_readable(fds[0], ce_now_ms() + GUARD_WAIT_MS);
+}
+
 /* Move the gate and the session's descriptors to their fixed numbers, without one overwriting another, and
  * close all others. */
 static int keep_only(int gate, const struct ce_launcher *launcher)
@@ -242,6 +256,16 @@ void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 		return;
 	if (ce_look(end->gate, 0, &word, 1) == 1 && word == SAVING_WORD[0] && read(end->gate, &word, 1) == 1)
 		wait_for_save(end->gate, launcher);
+}
+
+void ce_end_holder(const struct ce_launcher *holder)
+{
+	const struct errand errand = { holder->uid, holder->gid, holder, end_holder, NULL };
+	struct ce_end end;
+
+	if (start_child(&end, &errand) == 0)
+		ce_wait_readable(end.gate, ce_now_ms() + LAUNCHER_WAIT_MS + GUARD_WAIT_MS);
+	ce_end_finish(&end);
 }
 
 void ce_end_finish(struct ce_end *end)

@@ -27,6 +27,10 @@ void ce_end_finish(struct ce_end *end);
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
 void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause);
 
+/* End the job's holder of images (image_holder.h), four seconds at most, in a child that becomes the user.
+ * `holder` has a socket to it in the places of those of a session. In slurmstepd, as root. */
+void ce_end_holder(const struct ce_launcher *holder);
+
 /* Return the lines to print below the death of a container (help.h), by its cause. */
 const char *ce_end_help(const char *cause);
 
