@@ -30,6 +30,14 @@ class Document(Written):
             examples=["common", ["common", "./ml.toml"]],
         ),
     ] = Field(default_factory=list)
+    description: Annotated[
+        str | None,
+        about(
+            "What the environment is for, in a line; ce list shows it.",
+            examples=["PyTorch with the group's packages"],
+            json_schema_extra={"since": "0.1.0"},
+        ),
+    ] = None
     image: Annotated[
         str | Stack | None,
         about(

@@ -91,9 +91,7 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
     layer = Layer(
         image=image,
         above=above,
-        workdir=reader.workdir(),
-        writable=reader.switch("writable", checked.document.writable),
-        entrypoint=reader.switch("entrypoint", checked.document.entrypoint),
+        **reader.plain(),
         mounts=reader.mounts(),
         devices=reader.devices(),
         env=reader.env(),

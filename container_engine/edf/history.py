@@ -10,6 +10,7 @@ from container_engine.base.secrecy import HIDDEN
 from container_engine.edf.expand import shown
 from container_engine.edf.layer import image_item
 from container_engine.edf.mounts import mount_text
+from container_engine.edf.plain_keys import PLAIN
 from container_engine.edf.tokens import scan
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.edf.tokens import Expansion
 
-    # Text, except for the two keys whose value is true or false.
+    # Text, except for the keys whose value is true or false.
     Value = bool | Text
+    # A name for users, the key in the files, the value and its origin.
+    Found = tuple[str, Item, Value, Origin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,30 +135,54 @@ def _history(key: str, origin: Origin, assignments: list[Assignment]) -> History
     )
 
 
-def values(edf: Edf) -> Iterator[tuple[str, Item, Value, Origin]]:
+def values(edf: Edf) -> Iterator[Found]:
     """Yield each value set in a file: its name for users, its key in the files, and its origin."""
+    found = dict.fromkeys(PLAIN, _one) | {
+        "annotations": _annotations,
+        "devices": _devices,
+        "env": _variables,
+        "image": _images,
+        "mounts": _mounts,
+        "startup": _startup,
+    }
+    for key in sorted(found):
+        yield from found[key](edf, key)
+
+
+def _annotations(edf: Edf, key: str) -> Iterator[Found]:
     for entry in edf.annotations:
-        yield f"annotations.{entry.key}", ("annotations", entry.key), entry.value, entry.origin
+        yield f"{key}.{entry.key}", (key, entry.key), entry.value, entry.origin
+
+
+def _devices(edf: Edf, key: str) -> Iterator[Found]:
     for index, device in enumerate(edf.devices):
-        yield f"devices[{index}]", ("devices", device.name), device.name, device.origin
-    yield from _one("entrypoint", edf.entrypoint, edf.entrypoint_origin)
-    for variable in edf.env:
-        yield f"env.{variable.name}", ("env", variable.name), variable.value, variable.origin
-    for name, item, value, origin in _one("image", edf.image, edf.image_origin):
+        yield f"{key}[{index}]", (key, device.name), device.name, device.origin
+
+
+def _variables(edf: Edf, key: str) -> Iterator[Found]:
+    for entry in edf.env:
+        yield f"{key}.{entry.name}", (key, entry.name), entry.value, entry.origin
+
+
+def _images(edf: Edf, key: str) -> Iterator[Found]:
+    for name, item, value, origin in _one(edf, key):
         yield f"{name}[0]" if edf.above else name, item, value, origin
     for number, (image, origin) in enumerate(edf.above, 1):
-        yield f"image[{number}]", ("image", image_item(number)), image, origin
+        yield f"{key}[{number}]", (key, image_item(number)), image, origin
+
+
+def _mounts(edf: Edf, key: str) -> Iterator[Found]:
     for index, mount in enumerate(edf.mounts):
-        yield f"mounts[{index}]", ("mounts", mount.target), _shown(mount), mount.origin
+        yield f"{key}[{index}]", (key, mount.target), _shown(mount), mount.origin
+
+
+def _startup(edf: Edf, key: str) -> Iterator[Found]:
     for index, (line, origin) in enumerate(edf.startup):
-        yield f"startup[{index}]", ("startup", line), line, origin
-    yield from _one("workdir", edf.workdir, edf.workdir_origin)
-    yield from _one("writable", edf.writable, edf.writable_origin)
+        yield f"{key}[{index}]", (key, line), line, origin
 
 
-def _one(
-    key: str, value: Value | None, origin: Origin | None
-) -> Iterator[tuple[str, Item, Value, Origin]]:
+def _one(edf: Edf, key: str) -> Iterator[Found]:
+    value, origin = getattr(edf, key), getattr(edf, f"{key}_origin")
     if value is not None and origin is not None:
         yield key, (key, ""), value, origin
 
@@ -164,9 +191,8 @@ def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
     yield from _single("image", layer.image)
     for number, part in enumerate(layer.above, 1):
         yield ("image", image_item(number)), part.origin, part.value
-    yield from _single("workdir", layer.workdir)
-    yield from _single("writable", layer.writable)
-    yield from _single("entrypoint", layer.entrypoint)
+    for key in PLAIN:
+        yield from _single(key, getattr(layer, key))
     for mount in layer.mounts.values():
         yield ("mounts", mount.target), mount.origin, _shown(mount)
     for device in layer.devices.values():

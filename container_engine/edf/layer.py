@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from container_engine.edf.plain_keys import PLAIN
+
 if TYPE_CHECKING:
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin, Problem
@@ -42,6 +44,7 @@ class Layer:
 
     image: Sourced[str] | None = None
     above: tuple[Sourced[str], ...] = ()
+    description: Sourced[Text] | None = None
     workdir: Sourced[Text] | None = None
     writable: Sourced[bool] | None = None
     entrypoint: Sourced[bool] | None = None
@@ -65,9 +68,7 @@ def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
     return Layer(
         image=upper.image or lower.image,
         above=upper.above if upper.image else lower.above,
-        workdir=upper.workdir or lower.workdir,
-        writable=upper.writable or lower.writable,
-        entrypoint=upper.entrypoint or lower.entrypoint,
+        **{key: getattr(upper, key) or getattr(lower, key) for key in PLAIN},
         mounts=mounts,
         devices=_appended(lower.devices, upper.devices),
         env=lower.env | upper.env,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope, deferred_names, expand
@@ -11,6 +11,7 @@ from container_engine.edf.family import Family
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Edf, Loaded, Origin
 from container_engine.edf.overlay import NO_OPTIONS, Overlay, apply
+from container_engine.edf.plain_keys import PLAIN
 
 if TYPE_CHECKING:
     from container_engine.edf.file import EdfFile, Setting
@@ -72,20 +73,18 @@ def _expanded(name: str, scope: Scope) -> str:
 
 
 def _edf(name: str, files: tuple[str, ...], layer: Layer) -> Edf:
-    image, workdir = layer.image, layer.workdir
-    writable, entrypoint = layer.writable, layer.entrypoint
+    image = layer.image
+    plain: dict[str, Any] = {}
+    for key in PLAIN:
+        if (sourced := getattr(layer, key)) is not None:
+            plain |= {key: sourced.value, f"{key}_origin": sourced.origin}
     return Edf(
         name=name,
         files=files,
         image=image.value if image else None,
         image_origin=image.origin if image else None,
         above=tuple((part.value, part.origin) for part in layer.above),
-        workdir=workdir.value if workdir else None,
-        workdir_origin=workdir.origin if workdir else None,
-        writable=writable.value if writable else True,
-        writable_origin=writable.origin if writable else None,
-        entrypoint=entrypoint.value if entrypoint else None,
-        entrypoint_origin=entrypoint.origin if entrypoint else None,
+        **plain,
         mounts=tuple(layer.mounts.values()),
         devices=tuple(layer.devices.values()),
         env=tuple(entry for _, entry in sorted(layer.env.items())),

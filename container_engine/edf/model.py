@@ -142,6 +142,8 @@ class Edf:
     image: str | None = None
     image_origin: Origin | None = None
     above: tuple[tuple[str, Origin], ...] = ()
+    description: Text | None = None
+    description_origin: Origin | None = None
     workdir: Text | None = None
     workdir_origin: Origin | None = None
     writable: bool = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.edf.expand import escape, spell
 from container_engine.edf.mounts import mount_text
+from container_engine.edf.plain_keys import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,15 +46,13 @@ def _values(edf: Edf, literal: Callable[[str], str]) -> dict[str, Value]:
         "env": {entry.name: spell(entry.value, literal) for entry in edf.env},
         "mounts": [mount_text(mount, literal) for mount in edf.mounts],
         "startup": [spell(line, literal) for line, _ in edf.startup],
-        "writable": edf.writable,
     }
+    for key in PLAIN:
+        if (value := getattr(edf, key)) is not None:
+            values[key] = value if isinstance(value, bool) else spell(value, literal)
     if edf.image is not None:
         names = [literal(edf.image), *(literal(name) for name, _origin in edf.above)]
         values["image"] = names if edf.above else names[0]
-    if edf.workdir is not None:
-        values["workdir"] = spell(edf.workdir, literal)
-    if edf.entrypoint is not None:
-        values["entrypoint"] = edf.entrypoint
     return values
 
 

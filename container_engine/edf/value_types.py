@@ -8,12 +8,14 @@ from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.model import MisfitError
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
+from container_engine.edf.plain_keys import PLAIN
 
 if TYPE_CHECKING:
     from container_engine.base.toml_positions import Path
     from container_engine.edf.problems import Report
 
-_SWITCHES = ("entrypoint", "writable")
+_SWITCHES = tuple(key for key, kind in PLAIN.items() if kind == "switch")
+_STRINGS = tuple(key for key in PLAIN if key not in _SWITCHES)
 _ARRAYS = ("base_environment", "mounts", "devices", "startup")
 _TABLES = ("env", "annotations")
 _NO_ENTRYPOINT = (
@@ -133,7 +135,11 @@ def _type_hint(path: Path, value: object) -> str | None:
         return (
             'write [annotations] on a line of its own and below it com.hooks.NAME.enabled = "true"'
         )
-    return _string_hint(key, value) if path in (("image",), ("workdir",)) else None
+    return (
+        _string_hint(key, value)
+        if path == ("image",) or (len(path) == 1 and key in _STRINGS)
+        else None
+    )
 
 
 def _array_hint(path: Path, value: object) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from container_engine.base.errors import UserError
 from container_engine.edf.annotations import check_names, check_value, flatten
@@ -13,6 +13,7 @@ from container_engine.edf.layer import Base, Sourced, add_mount, image_item
 from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import is_packed, packed_as_file, parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
+from container_engine.edf.plain_keys import PLAIN
 from container_engine.edf.problems import key_text
 from container_engine.edf.tokens import ExpandError, names, scan
 
@@ -84,9 +85,26 @@ class Reader:
             return None
         return None if value is None else Sourced(value, self._report.origin(path))
 
-    def workdir(self) -> Sourced[Text] | None:
-        path: Path = ("workdir",)
-        written = self._document.workdir
+    def plain(self) -> dict[str, Any]:
+        """Return each key with one value; None for one that is invalid or not given."""
+        readers = {"switch": self._switch, "directory": self._directory, "text": self._text}
+        return {key: readers[kind](key) for key, kind in PLAIN.items()}
+
+    def _switch(self, key: str) -> Sourced[bool] | None:
+        value = getattr(self._document, key)
+        return None if value is None else Sourced(value, self._report.origin((key,)))
+
+    def _text(self, key: str) -> Sourced[Text] | None:
+        path, written = (key,), getattr(self._document, key)
+        value = None if written is None else self._known(path, written)
+        if value is None:
+            return None
+        self.written[key, ""] = written
+        return Sourced(value, self._report.origin(path))
+
+    def _directory(self, key: str) -> Sourced[Text] | None:
+        path: Path = (key,)
+        written = getattr(self._document, key)
         if written is None or self._is_placeholder(path, written):
             return None
         value = self._expand(path, written)
@@ -97,11 +115,8 @@ class Reader:
         except UserError as error:
             self._report.failure(path, error)
             return None
-        self.written["workdir", ""] = written
+        self.written[key, ""] = written
         return Sourced(value, self._report.origin(path))
-
-    def switch(self, key: str, value: bool | None) -> Sourced[bool] | None:
-        return None if value is None else Sourced(value, self._report.origin((key,)))
 
     def mounts(self) -> dict[Text, Mount]:
         result: dict[Text, Mount] = {}

@@ -121,7 +121,7 @@ def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
     if edf.entrypoint is None:
         yield f"entrypoint = {quoted(offer.site.entrypoint)}", offer.config.origin("entrypoint")
     if edf.image is None:
-        yield "image (none, so this can only be a base of others)", "default"
+        yield "image (none, so this can only be a base for others)", "default"
     if edf.workdir is None:
         yield "workdir (the image's)", "default"
     if edf.writable_origin is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.text_layout import shortened
 from container_engine.edf import message_text
+from container_engine.edf.expand import shown
 from container_engine.printing import output
 from container_engine.submit.environment import load_effective, offer_here
 from container_engine.submit.environment_names import environments
@@ -13,21 +14,26 @@ from container_engine.submit.environment_names import environments
 if TYPE_CHECKING:
     import argparse
 
+    from container_engine.edf.model import Edf
     from container_engine.submit.context import Context
 
-_HEAD = ("NAME", "IMAGE", "FILE")
+_HEAD = ("NAME", "IMAGE", "FILE", "DESCRIPTION")
 _LONGEST_IMAGE = 48
 # the column IMAGE, and how short it may be
 _SHORTEN = (1, 16)
 
 
 class _Row(NamedTuple):
-    """One environment; `image` is None for a base of others and for one that is not valid."""
+    """One environment; `image` is None for a base for others and for one that is not valid.
+
+    `description` is that of its own file; those of its bases are about them.
+    """
 
     name: str
     file: str
     image: str | None
     valid: bool
+    description: str
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +47,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document({"environments": listed})
     elif rows:
         home = context.env.get("HOME", "")
-        output.table([_HEAD, *(_cells(row, home) for row in rows)], shorten=_SHORTEN)
+        table = [_HEAD, *(_cells(row, home) for row in rows)]
+        if not any(row.description for row in rows):
+            table = [cells[:-1] for cells in table]
+        output.table(table, shorten=_SHORTEN)
     else:
         output.line("no environments yet (ce init NAME creates one)")
     return 0
@@ -52,20 +61,28 @@ def _rows(context: Context) -> list[_Row]:
     found = []
     for name, file in environments(context):
         edf = load_effective(name, context, offer).edf
-        found.append(_Row(name, file, edf.image_text if edf else None, edf is not None))
+        image = edf.image_text if edf else None
+        found.append(_Row(name, file, image, edf is not None, _description(edf)))
     return found
 
 
-def _cells(row: _Row, home: str) -> tuple[str, str, str]:
+def _description(edf: Edf | None) -> str:
+    if edf is None or edf.description is None or edf.description_origin is None:
+        return ""
+    return shown(edf.description) if edf.description_origin.file == edf.own_file else ""
+
+
+def _cells(row: _Row, home: str) -> tuple[str, ...]:
     image = _image(row)
     below_home = bool(home) and row.file.startswith(f"{home}/")
     file = f"~{row.file[len(home) :]}" if below_home else row.file
-    return row.name, shortened(message_text.one_line(image), _LONGEST_IMAGE), file
+    image = shortened(message_text.one_line(image), _LONGEST_IMAGE)
+    return row.name, image, file, message_text.one_line(row.description)
 
 
 def _image(row: _Row) -> str:
     if not row.valid:
         return "(not valid: ce validate)"
     if row.image is None:
-        return "(none: a base of others)"
+        return "(none: base for others)"
     return row.image or "(none: runs on the host)"

@@ -45,7 +45,7 @@ def test_each_environment_has_a_line_with_its_image_and_its_file(
         ["host", "(none: runs on the host)  ~/.edf/host.toml"],
         ["train", "ubuntu:24.04              ~/.edf/train.toml"],
         ["team/large", "(not valid: ce validate)  ~/.edf/team/large.toml"],
-        ["base", "(none: a base of others)  /site/base.toml"],
+        ["base", "(none: base for others)   /site/base.toml"],
         ["demo", "ubuntu:24.04              /site/demo.toml"],
     ]
 
@@ -60,12 +60,14 @@ def test_programs_get_whole_paths(home: Path, capsys: Capture) -> None:
             "file": f"{home}/home/.edf/train.toml",
             "image": "ubuntu:24.04",
             "valid": True,
+            "description": "",
         },
         {
             "name": "team/large",
             "file": f"{home}/home/.edf/team/large.toml",
             "image": None,
             "valid": False,
+            "description": "",
         },
     ]
 
@@ -99,3 +101,21 @@ def test_the_first_of_several_site_directories_takes_precedence(
     assert rows["demo"] == ["ubuntu:24.04", "/site/demo.toml"]
     assert rows["x"] == ["more:1", "/more/x.toml"]
     assert rows["y"] == ["y:1", "/most/y.toml"]
+
+
+def test_an_environment_says_what_it_is_for_and_not_what_its_base_is_for(
+    home: Path, capsys: Capture
+) -> None:
+    demo = home / "site/demo.toml"
+    demo.write_text(f'{demo.read_text()}description = "to try things out"\n')
+    assert listed(home) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[-1] == "DESCRIPTION"
+    assert [line for line in lines if line.endswith("to try things out")] == [
+        next(line for line in lines if line.startswith("demo "))
+    ]
+    assert listed(home, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["environments"]
+    assert {one["name"]: one["description"] for one in found if one["description"]} == {
+        "demo": "to try things out"
+    }
