@@ -12,7 +12,8 @@ from container_engine.cli.command_line.examples import EXAMPLES
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import VERBS
 from container_engine.edf.document import Document
-from container_engine.site.model import MEANT_FOR_NODES, READ_ON_NODES, Policy, SiteConfig
+from container_engine.site.model import MEANT_FOR_NODES, Policy, SiteConfig
+from container_engine.site.places import READ_ON_NODES
 
 if TYPE_CHECKING:
     from container_engine.base.model import Model

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic_core import from_json
 
-from container_engine.base.validation_text import Misfit, found_in, misfits
+from container_engine.base.validation_text import Misfit, MisfitError, found_in, misfits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from typing import Self
-
-    from container_engine.base.validation_text import Unfit
 
 # to ask all packages for plugins takes pydantic a tenth of its import, and none has a say here
 sys.modules["pydantic.plugin._loader"] = SimpleNamespace(get_plugins=tuple)  # type: ignore[assignment]
@@ -90,15 +87,3 @@ class Written(Model):
 
 class Mergeable(Written):
     """A table that another file may change key by key, so that no file needs all its keys."""
-
-
-class MisfitError(ValueError):
-    """A document that does not fit its model, or is none at all; its text is the first fault."""
-
-    def __init__(self, misfits: Iterable[Misfit], unfit: Sequence[Unfit] = ()) -> None:
-        """Make the error of what does not fit, described for the user and as values."""
-        self.misfits, self.unfit = tuple(misfits), unfit
-        super().__init__(self.misfits)
-
-    def __str__(self) -> str:
-        return str(self.misfits[0])

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _Record = TypeVar("_Record")
 # how JSON holds a field of each type; a boolean is no number
@@ -16,6 +16,7 @@ _HELD: dict[object, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
     int | None: (int, NoneType),
+    str | None: (str, NoneType),
     tuple[str, ...]: (list,),
 }
 
@@ -23,9 +24,17 @@ _HELD: dict[object, tuple[type, ...]] = {
 def from_json(kind: Callable[..., _Record], text: bytes) -> _Record:
     """Return the record in `text`; further keys do not matter. Raise ValueError."""
     try:
-        found, hints = json.loads(text), get_type_hints(kind)
+        return from_table(kind, json.loads(text))
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
+def from_table(kind: Callable[..., _Record], found: Mapping[str, Any]) -> _Record:
+    """Return the record of a table's values; further keys do not matter. Raise ValueError."""
+    hints = get_type_hints(kind)
+    try:
         return kind(**{name: _value(found[name], hints[name]) for name in hints if name in found})
-    except (TypeError, RecursionError) as error:
+    except TypeError as error:
         raise ValueError(str(error)) from None
 
 

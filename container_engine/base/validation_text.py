@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, g
 from container_engine.base.did_you_mean import did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic import BaseModel, ValidationError
     from pydantic.fields import FieldInfo
@@ -65,6 +65,18 @@ class Unfit(NamedTuple):
     place: Place
     value: object
     errors: Sequence[ErrorDetails]
+
+
+class MisfitError(ValueError):
+    """A document that does not fit its model, or is none at all; its text is the first fault."""
+
+    def __init__(self, misfits: Iterable[Misfit], unfit: Sequence[Unfit] = ()) -> None:
+        """Make the error of what does not fit, described for the user and as values."""
+        self.misfits, self.unfit = tuple(misfits), unfit
+        super().__init__(self.misfits)
+
+    def __str__(self) -> str:
+        return str(self.misfits[0])
 
 
 def found_in(error: ValidationError, document: object) -> list[Unfit]:

@@ -12,10 +12,9 @@ import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine.base.model import MisfitError
 from container_engine.base.ownership import fault, fault_above
 from container_engine.base.process import reason
-from container_engine.base.validation_text import Fault
+from container_engine.base.validation_text import Fault, MisfitError
 from container_engine.catalog.model import HOOK_NAME, HookFile
 
 if TYPE_CHECKING:

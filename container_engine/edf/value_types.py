@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
-from container_engine.base.model import MisfitError
+from container_engine.base.validation_text import MisfitError
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
 from container_engine.edf.plain_keys import PLAIN

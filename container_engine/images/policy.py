@@ -12,12 +12,12 @@ from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import place_of
 from container_engine.images.budget import Budget
 from container_engine.images.reference import FileImage, LocalImage, plain_host, plain_name
-from container_engine.site import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.images.reference import Imported, Reference
+    from container_engine.site.model import Policy
 _SIZE = re.compile(r"(\d+)([KMGT]?)", re.IGNORECASE)
 _HINT = "the site decides which images may be used; ask its support"
 
@@ -86,9 +86,6 @@ class Rules(NamedTuple):
         where = place_of(self.origins.get(f"policy.{key}", self.source), ("policy", key))
         see = "image-scan" if key == "scanner" else "image-policy"
         return UserError(why, _HINT, see, where=where, key=f"policy.{key}")
-
-
-NO_RULES = Rules(Policy(), "")
 
 
 def bytes_of(text: str) -> int | None:

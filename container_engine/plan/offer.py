@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from container_engine.plan.hook_parameters import Entries
     from container_engine.plan.site_entries import Sitewide
     from container_engine.plan.ssh_keys import Judged
-    from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
+    from container_engine.site.model import SiteConfig
 
 
 class Offer(NamedTuple):

@@ -5,6 +5,7 @@ They are config.toml, conf.d/*.toml and, for the cluster of this host, clusters.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import tomllib
@@ -12,14 +13,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.base import ownership
-from container_engine.base.model import MisfitError
 from container_engine.base.process import reason
+from container_engine.base.records import from_table
 from container_engine.base.slurm import conf as slurm_conf
 from container_engine.base.validation_text import Fault
-from container_engine.site.model import READ_ON_NODES, SiteConfig
+from container_engine.site.places import READ_ON_NODES, Places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from container_engine.site.model import SiteConfig
 
 SYSTEM_DIRECTORY = "/etc/container-engine"
 MAIN, DROP_INS, CLUSTERS = "config.toml", "conf.d", "clusters.d"
@@ -87,6 +90,8 @@ def read(
     prefix: str, uid: int, file: str | None = None, env: Mapping[str, str] = NO_VARIABLES
 ) -> Configuration:
     """Read as `load` does, but return the faults instead of raising SiteError."""
+    from container_engine.site.model import SiteConfig
+
     reader = _Reader(uid, env)
     files = [file] if file else reader.files(prefix)
     for path in files:
@@ -99,6 +104,19 @@ def read(
         tuple(reader.faults),
         tuple(reader.variables),
     )
+
+
+def places(prefix: str, uid: int, file: str | None, env: Mapping[str, str]) -> Places | None:
+    """Return where things are, without the model; None if a file, or one of these, has a fault."""
+    reader = _Reader(uid, env)
+    for path in [file] if file else reader.files(prefix):
+        found = reader.content(path)
+        for key in found.keys() & set(Places._fields):
+            reader.values[key] = found[key]
+            reader.faults += _of_nodes(path, key, found[key])
+    with contextlib.suppress(ValueError):
+        return None if reader.faults else from_table(Places, reader.values)
+    return None
 
 
 def of_clusters(files: Sequence[str]) -> list[str]:
@@ -200,7 +218,7 @@ class _Reader:
 
     def merge(self, path: str) -> None:
         """Merge one file; keys with a fault are left out."""
-        for key, value in self._content(path).items():
+        for key, value in self.content(path).items():
             problems = _problems(path, key, value) or _of_nodes(path, key, value)
             self.faults.extend(problems)
             if problems:
@@ -216,7 +234,8 @@ class _Reader:
                 self.values[key] = value
                 self.origins[key] = path
 
-    def _content(self, path: str) -> dict[str, Any]:
+    def content(self, path: str) -> dict[str, Any]:
+        """Return a file's content, {} after a fault."""
         try:
             with open(path, "rb") as file:
                 if self._check_owner(path, os.fstat(file.fileno())):
@@ -249,6 +268,9 @@ def _of_nodes(path: str, key: str, value: object) -> list[Fault]:
 
 
 def _problems(path: str, key: str, value: object) -> list[Fault]:
+    from container_engine.base.validation_text import MisfitError
+    from container_engine.site.model import SiteConfig
+
     try:
         SiteConfig.of({key: value})
     except MisfitError as error:
@@ -261,6 +283,8 @@ def _problems(path: str, key: str, value: object) -> list[Fault]:
 
 def _of_unknown(message: str) -> str | None:
     """Return a hint for an unknown key, unless the message suggests another one."""
+    from container_engine.site.model import SiteConfig
+
     name = message.partition("unknown key '")[2].partition("'")[0].rpartition(".")[2]
     if f".{name}'" in message and name in SiteConfig.model_fields:
         return "it is a key of the top level: write it above the first [table]"

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from container_engine.base.model import Array, Model, Written, about
 from container_engine.base.secrecy import WORDS
+from container_engine.site.places import Places
 
 PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
 Overridable: TypeAlias = Literal[
@@ -29,19 +30,14 @@ DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
-# All keys are read where users submit, and travel with the plan. Nodes read these again in their
-# own files (node/start/site_rules.py), because a plan is in its user's hands until it arrives.
-READ_ON_NODES = (
-    *("image_stores", "policy.site_images_only", "policy.image_digests"),
-    *("policy.image_registries", "policy.signed_images_only", "policy.mount_sources"),
-    "policy.signature_policy",
-)
 # These name something that has to be on the nodes.
 MEANT_FOR_NODES = (
     *("mounts", "devices", "devices_if_there", "image_store", "image_stores", "passing_dir"),
     *("tmpfs_size", "hooks_dirs", "podman", "runtime", "hook_catalog", "trace_dir"),
     *("tracking_tool", "cdi_dirs", "user_cdi_dir", "kept_dir"),
 )
+
+_PLACES = Places()
 
 
 class Policy(Model):
@@ -178,7 +174,7 @@ class SiteConfig(Written):
         ),
     ] = get_args(Overridable)
     edf_dir: Annotated[str, about("directory of the site's EDFs", examples=["/etc/edf"])] = (
-        "/etc/edf"
+        _PLACES.edf_dir
     )
     edf_dirs: Annotated[
         Array[str],
@@ -300,7 +296,7 @@ class SiteConfig(Written):
             "where each node writes the trace of a launch, as the user; empty: nowhere",
             examples=["/scratch/traces"],
         ),
-    ] = "~/.local/state/container-engine/trace"
+    ] = _PLACES.trace_dir
     tracking_tool: Annotated[
         Array[str],
         about(
@@ -394,13 +390,8 @@ class SiteConfig(Written):
     ] = "host"
 
     @property
-    def edf_path(self) -> tuple[str, ...]:
-        """Return the directories with EDFs of the site; the first EDF of a name is used."""
-        return (self.edf_dir, *self.edf_dirs)
-
-    def traces_of(self, home: str) -> str:
-        """Return the directory of the traces of the user with this home, "" for none."""
-        return f"{home}{self.trace_dir[1:]}" if self.trace_dir[:2] == "~/" else self.trace_dir
+    def places(self) -> Places:
+        return Places(*(getattr(self, name) for name in Places._fields))
 
     def offers(self, device: str) -> bool:
         """Check whether users may request a device, given as a path or CDI name."""

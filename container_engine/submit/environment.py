@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Annotation, Loaded, Problem
     from container_engine.plan.model import HookUse
     from container_engine.plan.offer import Offer
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
     from container_engine.submit.options import Options
 
@@ -141,7 +141,7 @@ def _read_files_and_options(
     site = offer.site
     over = _overlay(name, options, context, offer)
     setting = Setting(context.env, context.cwd, site.is_deferred, rules(offer.hooks))
-    loaded, files = load(name, setting, search_path(context.env, site.edf_path), over)
+    loaded, files = load(name, setting, search_path(context.env, site.places.edf_path), over)
     if name is not None and not files:
         found = with_image_hint(loaded.problems, name, context, site)
         loaded = replace(loaded, problems=found)

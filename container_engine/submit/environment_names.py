@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.locate import search_path
-from container_engine.submit.site import site_config
+from container_engine.submit.site import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def environments(context: Context) -> list[Named]:
     Of several files with one name, the list has the one that the name refers to.
     """
     found: dict[str, Named] = {}
-    for directory in search_path(context.env, site_config(context).edf_path):
+    for directory in search_path(context.env, places(context).edf_path):
         for named in _below(os.path.normpath(os.path.join(context.cwd, directory))):
             found.setdefault(named.name, named)
             if len(found) == _MAX_NAMES:

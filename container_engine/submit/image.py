@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from container_engine.images.store.store import Stores
     from container_engine.images.store.void_store import VoidStore
     from container_engine.plan.offer import Offer
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts

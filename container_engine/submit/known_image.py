@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from container_engine.edf.model import Edf, Origin, Problem
     from container_engine.images.reference import Reference
     from container_engine.plan.model import Image
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from container_engine.edf.model import Problem
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 _HUB = "docker.io/library/"
@@ -49,7 +49,7 @@ def is_environment(text: str, context: Context, settings: SiteConfig) -> bool:
     if is_path(text):
         return False
     try:
-        locate(text, context.cwd, search_path(context.env, settings.edf_path), {})
+        locate(text, context.cwd, search_path(context.env, settings.places.edf_path), {})
     except UserError:
         return False
     return True

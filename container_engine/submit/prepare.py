@@ -98,7 +98,7 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     def environment_to_plan(recording: Context, offer: Offer) -> Loaded:
         if name is not None:
             return load_to_launch(name, recording, offer, options)
-        traces = offer.site.traces_of(recording.env.get("HOME", "/"))
+        traces = offer.site.places.traces_of(recording.env.get("HOME", "/"))
         request = container_names.completed(options, recording.env, traces)
         inputs.files.extend(request.consulted)
         return load_to_launch(request.environment, recording, offer, request.options)

@@ -13,7 +13,7 @@ from container_engine.submit.stores import asking, pull_policy, rules, stores
 if TYPE_CHECKING:
     from container_engine.images.reference import RegistryImage
     from container_engine.images.store.store import Stores
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 _NOT_THERE = ("image-unknown", "registry-login")

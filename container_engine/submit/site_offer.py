@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Catalog
     from container_engine.edf.model import Mount
-    from container_engine.site import SiteConfig
     from container_engine.site.load import Configuration
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 

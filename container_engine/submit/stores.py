@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from container_engine.images.listener import Listener
     from container_engine.images.reference import Imported
     from container_engine.images.store.void_store import VoidStore
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
+    from container_engine.site.places import Places
     from container_engine.submit.context import Context
 
 PULL = "CE_PULL"
 _ROOTS_LOGINS = "/run/containers"
 
 
-def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> Stores:
+def stores(context: Context, settings: SiteConfig | Places, arch: str | None = None) -> Stores:
     """Return the stores for images of the compute nodes' architecture, or of `arch`."""
     wanted = architecture(arch or settings.image_architecture)
     void = context.env.get("EDF_IMAGESTORE") == VOID
@@ -39,7 +40,7 @@ def stores(context: Context, settings: SiteConfig, arch: str | None = None) -> S
     return Stores(own, tuple(store for store in site if own is None or store.root != own.root))
 
 
-def own_store(context: Context, settings: SiteConfig, arch: str | None = None) -> Store:
+def own_store(context: Context, settings: SiteConfig | Places, arch: str | None = None) -> Store:
     """Return the user's store. Raise UserError if the user has none."""
     root = locate(context.env, context.cwd, settings.image_store)
     return Store(root, architecture(arch or settings.image_architecture))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
 from container_engine.base.slurm import commands as slurm
-from container_engine.submit.site import site_config
+from container_engine.submit.site import places
 from container_engine.tools.trace import reader
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _traced(trace: reader.Trace | None) -> tuple[str, str, bool]:
 
 def trace_directory(context: Context) -> str:
     """Return the directory of the traces of this user's launches, "" if there is none."""
-    return site_config(context).traces_of(context.env.get("HOME", "/"))
+    return places(context).traces_of(context.env.get("HOME", "/"))
 
 
 def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:

@@ -12,8 +12,8 @@ from container_engine.edf.file import Setting
 from container_engine.edf.load import load
 from container_engine.images.reference import parse
 from container_engine.plan.site_entries import sitewide
-from container_engine.site import SiteConfig
 from container_engine.site.load import load as load_site
+from container_engine.site.model import SiteConfig
 from container_engine.submit.site_offer import catalog
 
 ROOT = Path(__file__).parents[2]

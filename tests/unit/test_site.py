@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import SiteError
-from container_engine.site.load import SYSTEM_DIRECTORY, Configuration, directories, load, read
+from container_engine.site.load import (
+    SYSTEM_DIRECTORY,
+    Configuration,
+    directories,
+    load,
+    places,
+    read,
+)
 from container_engine.site.model import SiteConfig
+from container_engine.site.places import Places
 
 UID = os.geteuid()
 
@@ -54,6 +62,7 @@ def test_without_a_file_everything_has_a_default(
 ) -> None:
     monkeypatch.setattr("container_engine.site.load.SYSTEM_DIRECTORY", f"{tmp_path}/absent")
     assert site.load().settings == SiteConfig()
+    assert places(site.prefix, UID, None, {}) == Places() == SiteConfig().places
     assert site.load().origin("entrypoint") == "default"
 
 
@@ -67,6 +76,22 @@ def test_drop_ins_are_read_in_the_order_of_their_names_and_the_last_counts(site:
     assert found.settings.tmpfs_size == "1g"
     assert found.settings.image_stores == ("/b",)
     assert found.origin("pull") == f"site: {last}:pull"
+
+
+def test_where_things_are_is_read_without_the_model(site: Site) -> None:
+    def found() -> Places | None:
+        return places(site.prefix, UID, None, {})
+
+    site.write("config.toml", 'edf_dir = "/a"\nimage_stores = ["/s"]\npull = "never"\n')
+    last = site.write("conf.d/1.toml", 'edf_dir = "/b"\ntrace_dir = "~/t"\n')
+    assert found() == site.load().settings.places
+    assert found() == Places(edf_dir="/b", image_stores=("/s",), trace_dir="~/t")
+    for wrong in ("edf_dir = 1", 'edf_dirs = "/a"', "image_stores = [1]", "edf_dir ="):
+        site.write("conf.d/1.toml", f"{wrong}\n")
+        assert found() is None, wrong
+    last.unlink()
+    site.write("clusters.d/x.toml", "")
+    assert found() is None  # which cluster this is cannot be known
 
 
 def test_mounts_devices_and_tables_of_several_files_add_up(site: Site) -> None:

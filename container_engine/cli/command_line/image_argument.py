@@ -12,7 +12,7 @@ from container_engine.submit.image import found_image, images_of
 if TYPE_CHECKING:
     from container_engine.edf.model import Edf
     from container_engine.images.resolve import Resolved
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 
@@ -24,7 +24,7 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
     if is_path(text) and not text.endswith(".toml"):
         return None
     try:
-        locate(text, context.cwd, search_path(context.env, settings.edf_path), {})
+        locate(text, context.cwd, search_path(context.env, settings.places.edf_path), {})
     except NotFoundError:
         if text.endswith(".toml"):
             raise

@@ -64,8 +64,8 @@ def _podmans(context: Context) -> list[str]:
 def _images(context: Context) -> list[str]:
     from container_engine.images.reference import familiar
     from container_engine.images.store.inventory import items
-    from container_engine.submit.site import site_config
+    from container_engine.submit.site import places
     from container_engine.submit.stores import stores
 
-    roots = [store.root for store in stores(context, site_config(context)).all()]
+    roots = [store.root for store in stores(context, places(context)).all()]
     return sorted({familiar(name) for root in roots for i in items(root) for name in i.names})

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from container_engine.build.dockerfile.build import Recipe
     from container_engine.build.dockerfile.containerfile_lines import From
     from container_engine.images.store.store import Known, Stores
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from container_engine.images.reference import Imported
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 # endings of files that newcomers name without ./

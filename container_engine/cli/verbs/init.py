@@ -138,7 +138,7 @@ def _word(name: str) -> str:
 
 def _hidden(name: str, context: Context) -> str:
     """Return the site's file of this name, "" if the site has none."""
-    site = (os.path.join(place, f"{name}.toml") for place in site_config(context).edf_path)
+    site = (os.path.join(place, f"{name}.toml") for place in site_config(context).places.edf_path)
     return next(filter(os.path.exists, site), "")
 
 

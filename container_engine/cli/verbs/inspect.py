@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.details import Content, Details
     from container_engine.images.reference import RegistryImage
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 _MAX_STEP = 60

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from container_engine.edf.model import Edf
     from container_engine.images.reference import RegistryImage
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 _ARCHITECTURES = ("amd64", "arm64")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.reference import RegistryImage
     from container_engine.images.resolve import Stored
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 

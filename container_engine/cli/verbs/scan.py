@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
     from container_engine.images.scanning import Verdict
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.printing import output
-from container_engine.submit.site import site_config
+from container_engine.submit.site import places
 from container_engine.tools import running_steps
 from container_engine.tools.trace import perfetto, reader, table
 
@@ -117,7 +117,7 @@ class _Listed(NamedTuple):
 
 
 def _list(arguments: argparse.Namespace, directory: str, context: Context) -> int:
-    if arguments.all and site_config(context).trace_dir.startswith("~"):
+    if arguments.all and places(context).trace_dir.startswith("~"):
         raise UserError(
             "trace --all: this site keeps traces in the users' homes",
             "trace_dir of the site's configuration: one directory for all users",

@@ -16,7 +16,7 @@ from container_engine.base.text_layout import size_text
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.fetch.registry import Skopeo, doubt
-from container_engine.images.policy import NO_RULES
+from container_engine.images.policy import Rules
 from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import plain_name
 from container_engine.images.resolve import Stored
@@ -28,6 +28,7 @@ from container_engine.images.store.publish import (
     note_name,
     refuse_changed,
 )
+from container_engine.site.model import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from container_engine.images.fetch.registry import Fetched, Remote
     from container_engine.images.importing.convert import Maker, Place
     from container_engine.images.listener import Listener
-    from container_engine.images.policy import Rules
     from container_engine.images.reference import Imported
     from container_engine.images.store.lease import Holder, Lease
     from container_engine.images.store.store import Known, Ref, Store, Stores
@@ -72,11 +72,11 @@ class Importer:
         user: str,
         limits: Limits,
         listener: Listener,
-        rules: Rules = NO_RULES,
+        rules: Rules | None = None,
     ) -> None:
         self._user, self._limits, self._listener = user, limits, listener
-        self._rules = rules
-        policy = rules.policy.signature_policy
+        self._rules = rules or Rules(Policy(), "")
+        policy = self._rules.policy.signature_policy
         self._skopeo = Skopeo(env, limits.look_up_s, limits.import_s, policy, listener.say)
 
     def say(self, message: str) -> None:

@@ -28,7 +28,7 @@ from container_engine.tools.doctor.site_files import site_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 
@@ -71,7 +71,7 @@ def site_and_finding(context: Context) -> tuple[SiteConfig, Finding]:
     try:
         settings = site_config(context)
     except CeError as error:
-        from container_engine.site import SiteConfig
+        from container_engine.site.model import SiteConfig
 
         remedy = remedy_of_site(error.see, error.hint) or "correct it: no container starts"
         return SiteConfig(), failed("configuration", str(error), remedy)

@@ -12,7 +12,7 @@ from container_engine.node.hooks.oci_hooks import OciHooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
 
 
 class SiteFiles(NamedTuple):

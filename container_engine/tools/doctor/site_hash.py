@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from container_engine.site import SiteConfig
+    from container_engine.site.model import SiteConfig
 
 # what nodes apply again, from their own files (node/start/site_rules.py)
 _RULES = (

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from container_engine.base.model import Array, Excerpt, MisfitError, Model, Written, about
+from container_engine.base.model import Array, Excerpt, Model, Written, about
 from container_engine.base.schemas import render
+from container_engine.base.validation_text import MisfitError
 from container_engine.catalog.model import HookFile
 from container_engine.images.lock_file import Pinned
 

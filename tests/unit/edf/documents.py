@@ -14,7 +14,7 @@ from container_engine.edf.history import histories, quoted
 from container_engine.edf.load import load
 from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
-from container_engine.site import SiteConfig
+from container_engine.site.model import SiteConfig
 from container_engine.tools.lint.advise import advise
 from container_engine.tools.lint.subject import Subject
 from tests.unit.edf.cases import CWD, ENV, is_deferred

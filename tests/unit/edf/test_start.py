@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -72,3 +73,31 @@ def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_sl
 @pytest.mark.parametrize("verb", ["run", "shell", "plan"])
 def test_a_verb_that_may_have_a_remembered_plan_imports_no_models(verb: str) -> None:
     assert "pydantic" not in imported_by(f"container_engine.cli.verbs.{verb}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("version", "help", "help mounts", "run --help", "completion bash", "ssh 1"),
+        *("trace", "trace 1.0", "ps", "exec 1 true"),
+        *(
+            "complete ce run x",
+            "complete ce inspect x",
+            "complete ce exec 1",
+            "complete ce trace 1",
+        ),
+    ],
+)
+def test_a_command_for_which_a_user_waits_loads_no_models(line: str, tmp_path: Path) -> None:
+    program = f"import contextlib, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    program += "from container_engine.cli.main import main\n"
+    program += "with contextlib.suppress(SystemExit):\n main(sys.argv[1:])\n"
+    program += "print('pydantic' in sys.modules)"
+    argv = [sys.executable, "-c", program, *line.split()]
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, check=True)
+    assert done.stdout.decode().splitlines()[-1] == "False"
+
+
+def test_to_print_a_remembered_plan_loads_no_models() -> None:
+    assert "pydantic" not in imported_by("container_engine.printing.plan")

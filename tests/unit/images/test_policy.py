@@ -7,7 +7,7 @@ import pytest
 from container_engine.base.errors import UserError
 from container_engine.images.policy import Rules, bytes_of
 from container_engine.images.reference import LocalImage, parse
-from container_engine.site import Policy
+from container_engine.site.model import Policy
 
 DIGEST = f"sha256:{'0' * 64}"
 

@@ -24,10 +24,10 @@ from container_engine.images.fetch.registry import (
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer
-from container_engine.images.policy import NO_RULES, Rules
+from container_engine.images.policy import Rules
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.oci.image import Descriptor
-from container_engine.site import Policy
+from container_engine.site.model import Policy
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
@@ -279,7 +279,7 @@ def test_what_unpacks_to_far_more_than_the_site_allows_is_refused(
         pack(tmp_path, [Member("f", bytes(3 << 20))], rules.budget(), slowly=slowly)
     assert caught.value.see == "image-policy"
     pack(tmp_path, [Member("f", bytes(1 << 19))], rules.budget(), slowly=slowly)
-    pack(tmp_path, [Member("f", bytes(3 << 20))], NO_RULES.budget(), slowly=slowly)
+    pack(tmp_path, [Member("f", bytes(3 << 20))], Rules(Policy(), "").budget(), slowly=slowly)
 
 
 @pytest.mark.parametrize("slowly", [False, True])

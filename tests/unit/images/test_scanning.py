@@ -9,7 +9,7 @@ from container_engine.base.errors import SiteError
 from container_engine.base.records import from_json
 from container_engine.images.policy import Rules
 from container_engine.images.scanning import Scanner, Subject, Verdict
-from container_engine.site import Policy
+from container_engine.site.model import Policy
 
 OTHER = 65534
 

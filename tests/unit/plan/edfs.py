@@ -13,8 +13,8 @@ from container_engine.plan.model import Image
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import Sitewide
 from container_engine.plan.ssh_keys import Judged
-from container_engine.site import SiteConfig
 from container_engine.site.load import Configuration
+from container_engine.site.model import SiteConfig
 
 HERE = Origin("/e.toml", 3)
 PLAIN = Image(path="/i.sqsh", name="/i.sqsh", env={"PATH": "/bin"}, source="/i.sqsh.json")

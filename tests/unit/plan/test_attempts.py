@@ -11,7 +11,7 @@ from container_engine.edf.model import Edf, Loaded
 from container_engine.plan.hooks import rules
 from container_engine.plan.judge import judge
 from container_engine.plan.offer import Offer
-from container_engine.site import SiteConfig
+from container_engine.site.model import SiteConfig
 from tests.unit.catalog.sites import Site
 from tests.unit.plan.edfs import PLAIN, offer
 

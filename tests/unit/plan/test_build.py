@@ -8,7 +8,7 @@ from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Annotation, Device, Mount, Origin
 from container_engine.plan.build import missing_image
 from container_engine.plan.model import Image, LaunchPlan, Part
-from container_engine.site import SiteConfig
+from container_engine.site.model import SiteConfig
 from tests.unit.plan.edfs import HERE, PLAIN, built, edf, entry, variable
 
 

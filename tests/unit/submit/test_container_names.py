@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.compat.pyxis.options import PyxisOptions as Options
-from container_engine.site import SiteConfig
+from container_engine.site.model import SiteConfig
 from container_engine.submit.container_names import completed, record
 
 NAMED = "--container-name=a"
@@ -99,7 +99,7 @@ def test_a_step_that_runs_is_named_by_its_number(tmp_path: Path, trace_dir: str)
     traces = SiteConfig(trace_dir=trace_dir.replace("/common", f"{tmp_path}/traces"))
     _trace(tmp_path / "traces", "7.0", "/x.sqsh")
     found = completed(
-        Options(["--container-name=7.0"]), env(tmp_path), traces.traces_of(str(tmp_path))
+        Options(["--container-name=7.0"]), env(tmp_path), traces.places.traces_of(str(tmp_path))
     )
     assert list(found.options.words)[1:] == [
         "--container-image=/x.sqsh",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.site import SiteConfig
+from container_engine.site.model import SiteConfig
 from container_engine.tools.doctor import site_hash
 from container_engine.tools.doctor.cluster import (
     Answer,
