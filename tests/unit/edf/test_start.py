@@ -82,7 +82,7 @@ def test_a_verb_that_may_have_a_remembered_plan_imports_no_models(verb: str) -> 
         *("trace", "trace 1.0", "ps", "exec 1 true"),
         *(
             "complete ce run x",
-            "complete ce inspect x",
+            "complete ce plan x",
             "complete ce exec 1",
             "complete ce trace 1",
         ),
