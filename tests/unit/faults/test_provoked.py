@@ -1,4 +1,4 @@
-"""Every code of the catalogue is provoked on the cluster, or listed with the reason why not."""
+"""Every code is provoked, on the cluster or by a file alone, or listed with the reason why not."""
 
 import ast
 from collections.abc import Iterator
@@ -6,9 +6,10 @@ from pathlib import Path
 
 from container_engine.faults.catalogue import FAULTS
 
-CLUSTER = Path(__file__).parents[2] / "slurm"
+TESTS = Path(__file__).parents[2]
+PROVOKING = (*TESTS.glob("slurm/test_*.py"), TESTS / "unit/cli/test_refusals.py")
 
-# Code: the reason why no test on the cluster can provoke it.
+# Code: the reason why no such test can provoke it.
 NOT_PROVOKED = {
     "environment-not-inherited": "needs a Slurm with other names of variables; the C tests do it",
     "step-async": "needs Slurm 26.05 with its step manager; the C tests do it",
@@ -25,12 +26,12 @@ def _strings(path: Path) -> Iterator[str]:
 
 
 def _provoked() -> set[str]:
-    """Return the codes that cluster tests expect, alone or in the last line of an error."""
-    found = {text for path in CLUSTER.glob("test_*.py") for text in _strings(path)}
+    """Return the codes that tests expect, alone or in the last line of an error."""
+    found = {text for path in PROVOKING for text in _strings(path)}
     return {code for code in FAULTS if {code, f"ce: see: ce help {code}"} & found}
 
 
-def test_every_code_is_provoked_on_the_cluster_or_says_why_not() -> None:
+def test_every_code_is_provoked_or_says_why_not() -> None:
     assert set(FAULTS) - _provoked() == set(NOT_PROVOKED)
 
 
