@@ -1,10 +1,11 @@
-"""Options that several verbs have: --pull and --show-secrets.
+"""Options that several verbs have, --pull and --show-secrets, and the shell without a command.
 
 Imports no models: `ce run` must start quickly.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from container_engine.images.pull_policy import Pull
@@ -43,3 +44,11 @@ def secrecy(arguments: argparse.Namespace, context: Context, words: Sequence[str
 
     usual = Secrecy(tuple(words), shows=arguments.show_secrets)
     return usual.knowing(context.env.items())
+
+
+# bash if the image has it
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -i; exec sh -i")
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.base.errors import EXIT_ENGINE
 from container_engine.base.files import with_given_umask
-from container_engine.cli.command_line import default_shell
+from container_engine.cli.command_line.shared_options import SHELL, has_terminal
 from container_engine.tools import running_steps
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
     with_given_umask()
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        command = list(default_shell.SHELL)
+        command = list(SHELL)
     if arguments.here:
         from container_engine.node.inside import tasks
 
@@ -47,4 +47,4 @@ def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
         tasks.become(tasks.find(job, step, arguments.node), command, context.libexec)
     place = running_steps.place(arguments.step, arguments.node, context)
     words = ["exec", "--here", f"--node={place.node}", place.step, "--", *command]
-    running_steps.go(place, words, context, terminal=default_shell.has_terminal())
+    running_steps.go(place, words, context, terminal=has_terminal())

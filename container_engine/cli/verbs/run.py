@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
-from container_engine.cli.command_line import default_shell
 from container_engine.cli.command_line.container_options import (
     add_container_options,
     names_image,
 )
-from container_engine.cli.command_line.shared_options import add_pull
+from container_engine.cli.command_line.shared_options import SHELL, add_pull, has_terminal
 from container_engine.compat.foreign_options import add_foreign, refuse_foreign
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
@@ -105,14 +104,14 @@ def start(
     Return the exit code. Raise CeError if there is no container.
     """
     if not command:
-        if not default_shell.has_terminal():
+        if not has_terminal():
             _check_name(name, arguments, context)
             which = _shown(name, arguments)
             message = (
                 f"{arguments.verb}: without a command it opens a shell, which needs a terminal"
             )
             return refuse(message, f"ce run {which} -- COMMAND")
-        command = list(default_shell.SHELL)
+        command = list(SHELL)
     if warning := _of_one_each(context.env):
         messages.say(message_text.of_warning(warning))
     with contextlib.ExitStack() as stack:

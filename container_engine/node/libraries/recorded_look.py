@@ -18,7 +18,7 @@ from container_engine.base.private_files import (
     publish_private,
     read_regular,
 )
-from container_engine.node.libraries.links import Links
+from container_engine.node.libraries.trees import Links
 from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.libraries.links import Links
+from container_engine.node.libraries.trees import Links
 
 
 @pytest.fixture
