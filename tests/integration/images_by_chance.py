@@ -65,9 +65,10 @@ def image(seed: int, base: bytes, arch: str) -> Image:
     story: list[str] = []
     made = [_Layer(chance, tree, story) for _ in range(chance.randint(1, 4))]
     layers = [layer.archive() for layer in made]
-    # Podman does not find what it has left out of a layer when it wants the layer once more; and
-    # what a hard link means may be gone by then, as the layer itself has hidden it.
-    if chance.random() < 0.1 and _AUFS_FILE.encode() not in layers[-1] and not made[-1].has_links:
+    # Podman does not find what it has left out of a layer when it wants the layer once more; what
+    # a hard link means may be gone by then, as the layer itself has hidden it; and it writes the
+    # headers of sparse files anew, which it may then call invalid.
+    if chance.random() < 0.1 and _AUFS_FILE.encode() not in layers[-1] and not made[-1].is_for_once:
         layers.append(layers[-1])  # the same content twice is one blob
         story.append("the last layer once more")
     layers.append(base)
@@ -83,7 +84,7 @@ class _Layer:
         self._closed: set[str] = set()  # what markers of this layer hide, and their parents
         self._emptied: set[str] = set()
         self._parts: list[bytes] = []
-        self.has_links = False
+        self.is_for_once = False
         story.append("a layer:")
         changes: tuple[Callable[[str], None], ...] = (
             *(
@@ -152,6 +153,7 @@ class _Layer:
         self._tree[path] = node = self._tree[path]._replace(mtime=_TIMES[0], xattrs={})
         form, file = chance.choice(sorted(_SPARSE)), _sparse(chance)
         self._story.append(f"sparse, form {form}, {path!r} {oct(node.mode)} {file.pieces}")
+        self.is_for_once = True
         self._parts.append(_SPARSE[form](self._spelled(path), node.mode, file))
 
     def _directory(self, path: str) -> None:
@@ -185,7 +187,7 @@ class _Layer:
             # Podman gives the file what the link's entry says; archivers say the same of both.
             if target not in self._closed and self._put(path, meant.kind):
                 self._tree[path] = meant
-                self.has_links = True
+                self.is_for_once = True
                 self._entry(path, tarfile.LNKTYPE, target=self._spelled(target, is_target=True))
 
     def _hide(self, path: str) -> None:
