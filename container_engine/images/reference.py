@@ -271,6 +271,7 @@ def _split_registry(text: str, rest: str) -> tuple[str, str]:
     """
     if "#" in rest:
         registry, _hash, path = rest.partition("#")
+        path = path.removeprefix("/")  # enroot leaves it out, too
         if not registry:
             raise _bad(text, "nothing precedes the '#'")
     else:

@@ -37,6 +37,7 @@ REFERENCES = {
         "quay.io/madeeks/osu-mb:6.2-mpich4.1-ubuntu22.04"
     ),
     "reg:5000#img": "reg:5000/img:latest",
+    "192.168.61.4:5000#/team/img:0.4": "192.168.61.4:5000/team/img:0.4",
     "reg:5000/img": "reg:5000/img:latest",
     "localhost/x": "localhost/x:latest",
     "localhost:5000/x:y": "localhost:5000/x:y",
