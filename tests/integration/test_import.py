@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -480,3 +482,55 @@ def test_where_nothing_shall_be_kept_an_image_is_there_for_one_run(
         out, said = process.communicate("go on\n", timeout=60)
     assert out == "it is", said
     assert not list(place.iterdir())
+
+
+def _put(registry: Registry, name: str, document: dict[str, Any]) -> str:
+    """Push a manifest or index as it is; return its digest."""
+    body = json.dumps(document).encode()
+    asked = urllib.request.Request(
+        f"http://{registry.address}/v2/{name}/manifests/{hashlib.sha256(body).hexdigest()[:9]}",
+        data=body,
+        method="PUT",
+        headers={"Content-Type": document["mediaType"]},
+    )
+    with urllib.request.urlopen(asked):
+        return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def _raw(registry: Registry, reference: str) -> bytes:
+    argv = ["skopeo", "inspect", "--raw", f"docker://{reference}"]
+    return subprocess.run(argv, env=registry.env, capture_output=True, check=True).stdout
+
+
+def test_an_index_may_lead_to_an_index(registry: Registry, person: Person, tmp_path: Path) -> None:
+    reference = registry.push(tmp_path / "i", "nested:1", [Member("a")])
+    kind, text = "application/vnd.oci.image.", _raw(registry, reference)
+    entry: dict[str, Any] = {
+        "mediaType": f"{kind}manifest.v1+json",
+        "size": len(text),
+        "digest": f"sha256:{hashlib.sha256(text).hexdigest()}",
+        "platform": {"architecture": person.store.arch, "os": "linux"},
+    }
+    for _ in range(2):
+        index = {"schemaVersion": 2, "mediaType": f"{kind}index.v1+json", "manifests": [entry]}
+        digest = _put(registry, "nested", index)
+        entry = {"mediaType": index["mediaType"], "size": len(json.dumps(index)), "digest": digest}
+    path = person.get(registry.image(f"{registry.address}/nested@{digest}"))
+    assert listing(path) == {"/a"}
+    person.importer = person.with_env({"PATH": "/none"})  # nothing is asked again
+    assert person.get(registry.image(f"{registry.address}/nested@{digest}")) == path
+
+
+def test_layers_in_zstd_of_a_manifest_of_docker_are_said_before_they_come(
+    registry: Registry, person: Person, tmp_path: Path
+) -> None:
+    reference = registry.push(tmp_path / "i", "mixed:1", [Member("a")], compressor="zstd")
+    manifest, kind = json.loads(_raw(registry, reference)), "application/vnd.docker."
+    manifest["mediaType"] = f"{kind}distribution.manifest.v2+json"
+    manifest["config"]["mediaType"] = f"{kind}container.image.v1+json"
+    manifest["layers"][0]["mediaType"] = f"{kind}image.rootfs.diff.tar.zstd"
+    digest = _put(registry, "mixed", manifest)
+    with pytest.raises(UserError, match="zstd in a manifest of Docker's") as caught:
+        person.get(registry.image(f"{registry.address}/mixed@{digest}"))
+    assert "oci-mediatypes=true" in (caught.value.hint or "")
+    assert not list(person.root.glob("blobs/*/*"))

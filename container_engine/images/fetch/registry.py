@@ -41,6 +41,9 @@ _FINAL = re.compile(
 _EXPIRED = re.compile(r"unauthorized|authentication required|\b401\b", re.IGNORECASE)
 _PAUSES = (1.0, 4.0)
 _LISTEN_S = 3
+_MOST_INDEXES = 8  # in one another, which the specification allows
+# what BuildKit pushes for a base of Docker's: no such type is specified, and skopeo copies none
+_ZSTD_OF_DOCKER = "application/vnd.docker.image.rootfs.diff.tar.zstd"
 _SILENT_S = 5.0  # after which a user is told who is waited for
 _SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
@@ -62,7 +65,8 @@ class Remote(NamedTuple):
     """An image in its registry. `source` is its name for skopeo; `size` is that of the layers.
 
     `digest` is the digest of `manifest`. `blobs` are the layers, the lowest first. `index_text` is
-    the index that led to the manifest, b"" for none.
+    the index that led to the manifest, b"" for none; of several each is behind the one above it,
+    and a NUL.
     """
 
     digest: str
@@ -98,14 +102,18 @@ class Skopeo(NamedTuple):
     def look_up(self, image: Imported, arch: str) -> Remote:
         """Return the image of this architecture that the name stands for now. Raise CeError."""
         digest = image.stated if isinstance(image, LocalImage) else image.digest
-        text, index = self._shown(image, image.source, digest), b""
+        text = self._shown(image, image.source, digest)
         document = _parse(image, text)
-        source = image.source
-        if document.manifests is not None and isinstance(image, RegistryImage):
+        source, indexes = image.source, list[bytes]()
+        for _level in range(_MOST_INDEXES):
+            if document.manifests is None or not isinstance(image, RegistryImage):
+                break
             chosen = choose(image, document.manifests, arch).digest
-            source, index = image.at(chosen), text
+            source = image.at(chosen)
+            indexes.append(text)
             text = self._shown(image, source, chosen)
             document = _parse(image, text)
+        _check_is_image(image, document)
         digest = _digest(text)
         if isinstance(image, RegistryImage) and source == image.source:
             source = image.at(digest)
@@ -116,7 +124,7 @@ class Skopeo(NamedTuple):
             message = f"its configuration is larger than {MOST >> 20} MiB"
             raise UserError(message, see="image-format", name=image.name)
         size = sum(one.size for one in layers)
-        return Remote(digest, source, size, layers, text, config, index)
+        return Remote(digest, source, size, layers, text, config, b"\0".join(indexes))
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
         """Return what the name stands for now on each of `archs` for which there is an image.
@@ -366,6 +374,20 @@ def choose(image: Imported, listed: tuple[Descriptor, ...], arch: str) -> Descri
         fitting = unsaid
     # the lowest variant runs on most machines of the architecture: v1 of amd64, v8 of arm64
     return min(fitting, key=lambda one: one.place.variant or "")
+
+
+def _check_is_image(image: Imported, document: Manifest) -> None:
+    """Raise UserError for what cannot be copied, before anything of it is downloaded."""
+    if document.manifests is not None and isinstance(image, RegistryImage):
+        message = f"more than {_MOST_INDEXES} indexes that lead to one another"
+        raise UserError(message, see="image-format", name=image.name)
+    if any(layer.media_type == _ZSTD_OF_DOCKER for layer in document.layers):
+        raise UserError(
+            "its layers are compressed with zstd in a manifest of Docker's, which knows only gzip",
+            "have it pushed as OCI: docker buildx build --output type=image,oci-mediatypes=true",
+            "image-format",
+            name=image.name,
+        )
 
 
 def _check_sizes(image: Imported, remote: Remote, fetched: Fetched) -> None:

@@ -82,16 +82,17 @@ class Ref(NamedTuple):
 
 
 def _leads_to(index: str, named: str | None, digest: str) -> bool:
-    """Check whether the index with the digest `named` is `index`, and lists `digest`."""
+    """Check whether `index` has the digest `named` and lists `digest`, or one behind it does."""
     import hashlib
 
-    text = index.encode()
-    if not text or f"sha256:{hashlib.sha256(text).hexdigest()}" != named:
+    text, _nul, behind = index.partition("\0")
+    if not text or f"sha256:{hashlib.sha256(text.encode()).hexdigest()}" != named:
         return False
     try:
-        return any(one["digest"] == digest for one in json.loads(text)["manifests"])
+        listed = {one["digest"] for one in json.loads(text)["manifests"]}
     except (ValueError, LookupError, TypeError):
         return False
+    return digest in listed or any(_leads_to(behind, one, digest) for one in listed)
 
 
 class Store(NamedTuple):
