@@ -67,7 +67,7 @@ def image(seed: int, base: bytes, arch: str) -> Image:
     layers = [layer.archive() for layer in made]
     # Podman does not find what it has left out of a layer when it wants the layer once more; what
     # a hard link means may be gone by then, as the layer itself has hidden it; and it writes the
-    # headers of sparse files anew, which it may then call invalid.
+    # headers of sparse files again, which it may then call invalid.
     if chance.random() < 0.1 and _AUFS_FILE.encode() not in layers[-1] and not made[-1].is_for_once:
         layers.append(layers[-1])  # the same content twice is one blob
         story.append("the last layer once more")

@@ -82,7 +82,7 @@ class Ref(NamedTuple):
 
 
 def _leads_to(index: str, named: str | None, digest: str) -> bool:
-    """Check whether `index` has the digest `named` and lists `digest`, or one behind it does."""
+    """Check whether `index` has the digest `named` and lists `digest`, or one after it does."""
     import hashlib
 
     text, _nul, behind = index.partition("\0")
