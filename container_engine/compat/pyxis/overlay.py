@@ -24,7 +24,7 @@ from container_engine.compat.pyxis.names import (
 from container_engine.edf.image_text import looks_like_file
 from container_engine.edf.layer import Layer, Sourced, add_mount
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
-from container_engine.edf.mounts import parse_mount
+from container_engine.edf.mounts import FLAGS, parse_mount
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
 from container_engine.edf.overlay import SEE, Home, Overlay, Unmount
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 _INSTEAD = " CE_INHERIT=no srun COMMAND runs on the host"
+_OF_DOCKER = re.compile(r"(type|source|src|target|dst|destination)=")
 _TORN = r"a colon inside a path is written '\:', a comma '\,'"
 # what selects a container, so that a variable for it that is set to nothing is a mistake, too
 _SELECT = ("container-image", "container-name")
@@ -212,6 +213,7 @@ class _Reader:
             for text in texts:
                 first, *rest = map(_unescaped, _split(text, ":"))
                 try:
+                    _check_form(text)
                     if first == "umount" and any(rest):
                         flags = ":".join(rest[1:])
                         unmounted.append(_unmount(rest[0], flags, one.origin))
@@ -222,6 +224,7 @@ class _Reader:
                     is_torn = len(rest) > 1 and "/" in rest[1]
                     # no path but the first begins like this unless a comma was inside one
                     is_torn = is_torn or (text is not texts[0] and first[:1] not in {"/", "."})
+                    is_torn = is_torn and not isinstance(error, _FormError)
                     hint = _TORN if is_torn or len(rest) > 2 else error.hint
                     self._error(one.origin, f"'{text}': {error.message}", hint)
                 else:
@@ -230,6 +233,22 @@ class _Reader:
 
     def _error(self, where: Origin, message: str, hint: str | None = None) -> None:
         self.problems.append(where.error("", message, hint, SEE))
+
+
+class _FormError(UserError):
+    """A mount in the form of another tool."""
+
+
+def _check_form(text: str) -> None:
+    """Refuse what is meant for a shell, or for another tool, with what to write instead."""
+    if text in FLAGS:
+        hint = f"several flags are joined by '+', as SOURCE:DESTINATION:FLAG+{text}"
+        raise _FormError("a flag, not a mount", hint)
+    if _OF_DOCKER.match(text):
+        raise _FormError("a part of Docker's --mount", "write SOURCE:DESTINATION:FLAGS")
+    if text.startswith(("~", "$")):
+        hint = "on a line #SBATCH nothing is expanded: write the path, or one that begins with ./"
+        raise _FormError("no shell has expanded it", hint)
 
 
 def _unmount(target: str, flags: str, origin: Origin) -> Unmount:

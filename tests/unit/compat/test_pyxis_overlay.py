@@ -130,6 +130,23 @@ def test_a_path_that_a_colon_or_comma_tears_gets_a_hint_about_backslashes(given:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ("/a:/b:ro,nosuid", "'nosuid': a flag, not a mount", "as SOURCE:DESTINATION:FLAG+nosuid"),
+        ("type=bind,source=/a", "'type=bind': a part of Docker's --mount", "write SOURCE:"),
+        ("$PWD", "'$PWD': no shell has expanded it", "on a line #SBATCH nothing is expanded"),
+        ("/x,~/d:/d:ro", "'~/d:/d:ro': no shell has expanded it", "write the path, or one that"),
+    ],
+)
+def test_a_mount_that_is_written_for_another_tool_is_refused(
+    given: str, message: str, hint: str
+) -> None:
+    found = said(overlay(f"--container-mounts={given}"))
+    assert f"--container-mounts: {message}\n" in found
+    assert hint in found
+
+
 def test_lists_given_twice_add_up_and_other_options_replace_each_other() -> None:
     over = overlay(
         *("--container-env=TOKEN", "--container-unshare=net", "--container-env=HOME"),
