@@ -8,11 +8,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/mount.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +27,7 @@
 #include "guard_events.h"
 #include "guard_ops.h"
 #include "guard_report.h"
+#include "guard_walk.h"
 
 #ifndef FUSE_DEV_IOC_CLONE
 #define FUSE_DEV_IOC_CLONE _IOR(229, 0, uint32_t)
@@ -101,6 +105,59 @@ int guard_op_bind_inside(struct guard *guard, char **args)
 		return guard_fail(guard, "cannot start a process");
 	errno = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 	return errno == 0 ? 0 : guard_fail(guard, "cannot mount '%s' in the running container", args[1]);
+}
+
+/* The result of a child in the container: errno, and the directory that it is about, "" for none. */
+struct inside {
+	int error;
+	char path[PATH_MAX];
+	struct guard_link link;
+};
+
+/* Make in the container the directories that this step's tasks expect, as in a new one, and check that there
+ * is the working directory `args[0]`. */
+static void look_inside(int mount_ns, char **args, struct inside *found)
+{
+	CE_AUTO_FD root = setns(mount_ns, CLONE_NEWNS) < 0 ? -1 : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	found->error = root < 0 ? errno : 0;
+	for (char **path = args + 1; root >= 0 && *path != NULL; path++) {
+		CE_AUTO_FD made = guard_make_here(root, *path, &found->link);
+		/* what is mounted there, or cannot be written, is as the first step has left it */
+		if (made >= 0 || errno == EXDEV || errno == EROFS)
+			continue;
+		found->error = errno;
+		snprintf(found->path, sizeof found->path, "%s", *path);
+		return;
+	}
+	CE_AUTO_FD dir = root < 0 ? -1 : guard_open_in_root(root, args[0], O_PATH | O_DIRECTORY, 0);
+	/* the tasks find out whatever else may be wrong with it */
+	if (root >= 0 && dir < 0 && (errno == ENOENT || errno == ENOTDIR))
+		found->error = errno;
+}
+
+int guard_op_root_inside(struct guard *guard, char **args)
+{
+	int mount_ns = (int)strtol(args[0], NULL, 10), status = 0;
+	struct inside *found =
+		mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = found != MAP_FAILED ? fork() : -1;
+
+	if (pid == 0) {
+		look_inside(mount_ns, args + 1, found);
+		_exit(0);
+	}
+	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
+		return guard_fail(guard, "cannot start a process");
+	if (status != 0)
+		return guard_fail_ended(guard, "the process that looks into the container", status);
+	errno = found->error;
+	if (found->path[0] != '\0')
+		return guard_fail_at(guard, "cannot make the directory", found->path, &found->link);
+	if (errno == 0)
+		return 0;
+	guard->stage = "workdir";
+	return guard_fail(guard, "workdir '%s'", args[1]);
 }
 
 int guard_op_joined(struct guard *guard, char **args)

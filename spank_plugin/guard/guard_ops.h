@@ -49,6 +49,10 @@ guard_operation guard_op_root_dir;
  * unless it exists. The image's symlinks are followed, also those whose target is missing. */
 guard_operation guard_op_root_place;
 
+/* root-order ROOT PATH …: the paths are destinations of mounts, in the order in which they are mounted; one
+ * that would hide an earlier one is an error */
+guard_operation guard_op_root_order;
+
 /* root-entry ROOT PATH ID LINE: add a line for this id to a file of the image such as /etc/passwd, unless it
  * has one. The file and /etc are created if they do not exist. */
 guard_operation guard_op_root_entry;
@@ -82,6 +86,10 @@ guard_operation guard_op_fuse_again;
 /* root-again MOUNT DIR: mount at DIR the root of a running container that another guard keeps. MOUNT is a
  * descriptor. */
 guard_operation guard_op_root_again;
+
+/* root-inside MOUNT_NS WORKDIR PATH …: make the directories in the running container, but for places on other
+ * file systems, and check that the working directory exists */
+guard_operation guard_op_root_inside;
 
 /* bind-inside MOUNT_NS PATH: mount a directory of the host at the same path of a running container, for this
  * step's MPI. MOUNT_NS is a descriptor, which stays open. */

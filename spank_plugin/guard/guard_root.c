@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -52,6 +53,58 @@ int guard_op_root_place(struct guard *guard, char **args)
 		return 0;
 	errno = is_dir ? ENOTDIR : EISDIR;
 	return guard_fail_at(guard, "cannot mount anything on", path, &link);
+}
+
+/* Return the path in the root at which `path` is, on the heap; NULL if nothing is there, or out of memory. */
+static char *real_path(int root, const char *path)
+{
+	char name[32], base[PATH_MAX], real[PATH_MAX];
+	CE_AUTO_FD place = guard_open_in_root(root, path, O_PATH, 0);
+
+	snprintf(name, sizeof name, "/proc/self/fd/%d", root);
+	ssize_t length = readlink(name, base, sizeof base);
+	snprintf(name, sizeof name, "/proc/self/fd/%d", place);
+	ssize_t size = place >= 0 ? readlink(name, real, sizeof real) : -1;
+	return length < 0 || size < length ? NULL : strndup(real + length, (size_t)(size - length));
+}
+
+static int is_below(const char *path, const char *above)
+{
+	size_t length = strlen(above);
+
+	return strncmp(path, above, length) == 0 && path[length] == '/';
+}
+
+/* Refuse a mount that would hide an earlier one, which is below it only by a link of the image: a runtime
+ * sorts mounts by their destinations as they are written. */
+int guard_op_root_order(struct guard *guard, char **args)
+{
+	size_t count = 0;
+	int hidden = -1;
+	CE_AUTO_FD root = open_root(args[0]);
+
+	for (args++; args[count] != NULL;)
+		count++;
+	char **real = root >= 0 ? calloc(count, sizeof *real) : NULL;
+	if (real == NULL)
+		return guard_fail(guard, "cannot look at the places of mounts in the image");
+	for (size_t i = 0; i < count && hidden < 0; i++) {
+		real[i] = real_path(root, args[i]);
+		for (size_t j = 0; real[i] != NULL && j < i && hidden < 0; j++) {
+			if (real[j] != NULL && is_below(real[j], real[i]))
+				hidden = (int)j;
+		}
+		errno = 0;
+		if (hidden >= 0)
+			guard_fail(guard,
+				   "the mount on '%s' would hide the one on '%s', which is '%s' in the "
+				   "image",
+				   args[i], args[hidden], real[hidden]);
+	}
+	for (size_t i = 0; i < count; i++)
+		free(real[i]);
+	free(real);
+	return hidden < 0 ? 0 : -1;
 }
 
 /* Open the directory of `path`; with `link`, make it if it is missing. Return -1 with errno and *link. */

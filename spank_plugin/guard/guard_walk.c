@@ -23,6 +23,7 @@ enum { MAX_TRIES = 100000, MOST_LINKS = 40 };
 
 struct walk {
 	int root, links;
+	int stays;	     /* whether nothing is made on another file system than the root's */
 	char at[PATH_MAX];   /* where it is: no symlinks and no `..`; "" for the root */
 	char rest[PATH_MAX]; /* the path from there on */
 	struct guard_link *link;
@@ -67,6 +68,13 @@ static void leave(struct walk *walk)
 		*slash = '\0';
 }
 
+static int is_on(int directory, int root)
+{
+	struct stat a, b;
+
+	return fstat(directory, &a) == 0 && fstat(root, &b) == 0 && a.st_dev == b.st_dev;
+}
+
 /* Go to the entry `name` of the directory, and make it if it is missing. Return it as O_PATH, or -1. */
 static int enter(struct walk *walk, const char *name, int is_dir)
 {
@@ -84,6 +92,10 @@ static int enter(struct walk *walk, const char *name, int is_dir)
 	int found = guard_open_in_root(walk->root, walk->at, O_PATH | O_NOFOLLOW, 0);
 	if (found >= 0 || errno != ENOENT)
 		return found;
+	if (walk->stays && !is_on(above, walk->root)) {
+		errno = EXDEV;
+		return -1;
+	}
 	int rc = is_dir ? mkdirat(above, name, 0755) : mknodat(above, name, S_IFREG | 0644, 0);
 	if (rc < 0 && errno != EEXIST)
 		return -1;
@@ -149,9 +161,9 @@ static int step(struct walk *walk, const char *name, int is_dir)
 	return -1;
 }
 
-int guard_walk(int root, const char *path, int is_dir, struct guard_link *link)
+static int run_walk(int root, const char *path, int is_dir, int stays, struct guard_link *link)
 {
-	struct walk walk = { .root = root, .link = link };
+	struct walk walk = { .root = root, .stays = stays, .link = link };
 	char name[NAME_MAX + 1];
 
 	link->path[0] = link->target[0] = '\0';
@@ -164,6 +176,16 @@ int guard_walk(int root, const char *path, int is_dir, struct guard_link *link)
 		if (length < 0 || step(&walk, name, is_dir) < 0)
 			return -1;
 	}
+}
+
+int guard_walk(int root, const char *path, int is_dir, struct guard_link *link)
+{
+	return run_walk(root, path, is_dir, 0, link);
+}
+
+int guard_make_here(int root, const char *path, struct guard_link *link)
+{
+	return run_walk(root, path, 1, 1, link);
 }
 
 int guard_make(int root, const char *path, int is_dir, struct guard_link *link)

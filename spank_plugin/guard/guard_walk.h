@@ -20,6 +20,10 @@ int guard_open_in_root(int root, const char *path, int flags, mode_t mode);
  * is made: directories, and at the end a directory or an empty file. Return -1 with errno and *link. */
 int guard_make(int root, const char *path, int is_dir, struct guard_link *link);
 
+/* Make the directory `path` as guard_make does, but nothing on another file system than the root's: that
+ * fails with EXDEV. */
+int guard_make_here(int root, const char *path, struct guard_link *link);
+
 /* Find the symlinks on the way to a path that exists: like guard_make, without its short cut. */
 int guard_walk(int root, const char *path, int is_dir, struct guard_link *link);
 

@@ -238,6 +238,22 @@ static void print_word(FILE *stream, const char *word)
 	fwrite(word, 1, strlen(word) + 1, stream);
 }
 
+/* Return the tasks' HOME, "" for none: the memo's records change that of the step. */
+static const char *home(const struct start *start)
+{
+	static const char name[] = "HOME";
+	const struct ce_join_memo *memo = &start->memo;
+	const char *found = ce_step_variable(&start->env, name), *end = memo->records + memo->records_size;
+
+	for (const char *record = memo->records; record < end; record += strlen(record) + 1) {
+		if (strcmp(record, name) == 0)
+			found = "";
+		else if (strncmp(record, "HOME=", sizeof name) == 0)
+			found = record + sizeof name;
+	}
+	return found != NULL ? found : "";
+}
+
 /* Write what the guard is to do, in the format of guard/guard_ops.h. */
 static void print_specification(const struct start *start, FILE *stream, const char *door)
 {
@@ -251,6 +267,12 @@ static void print_specification(const struct start *start, FILE *stream, const c
 		print_word(stream, visit->images[i]);
 		fprintf(stream, "%d%c", visit->devices[i], 0);
 	}
+	const char *made = home(start);
+	fprintf(stream, "root-inside%c%d%c%d%c", 0, *made == '/' ? 3 : 2, 0,
+		visit->container[CE_AT_MOUNT_NS], 0);
+	print_word(stream, start->memo.workdir);
+	if (*made == '/')
+		print_word(stream, made);
 	fprintf(stream, "joined%c%zu%c", 0, visit->count, 0);
 	for (size_t i = 0; i < visit->count; i++)
 		fprintf(stream, "%d%c", visit->container[i], 0);

@@ -238,10 +238,62 @@ def test_a_missing_workdir_is_an_error_that_says_whose_it_is(
 
 def test_a_file_at_the_workdir_of_the_image_is_an_error(forge: Forge) -> None:
     image = forge.image(run={"Env": ["PATH=/bin"], "WorkingDir": "/etc/passwd"})
-    ErrorBlock(forge.srun(image, "true"), "workdir-missing", "the image: workdir '/etc/passwd'")
+    done = forge.srun(image, "true")
+    block = ErrorBlock(done, "workdir-missing", "the image: workdir '/etc/passwd'")
+    assert block.parts["hint"].startswith("it leads to a file: ")
     image = forge.image(run={"Env": ["PATH=/bin"], "WorkingDir": "/etc/passwd/x"})
     words = "cannot make the directory '/etc/passwd/x' in the image: Not a directory"
     ErrorBlock(forge.srun(image, "true"), "image-path", words)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_mount_that_would_hide_another_one_behind_a_link_is_refused(
+    forge: Forge, shared: Path, name: str
+) -> None:
+    """A runtime mounts by the depth of what is written, and /data/x is the deeper place."""
+    (shared / "f").write_text("f\n")
+    forge.link("data", "scratch/deep")
+    image = forge.image()
+    mounts = [f"{shared}:/data/x", "tmpfs:/scratch/deep"]
+    done = forge.srun(image, "ls", "/data/x", edf=f"mounts = {mounts}\n{way(name)}")
+    hidden = "'/data/x', which is '/scratch/deep/x' in the image"
+    ErrorBlock(
+        done, "mount-destination", f"the mount on '/scratch/deep' would hide the one on {hidden}"
+    )
+    for written, other in (("/scratch/deep/x", "/scratch/deep"), ("/data/x", "/scratch")):
+        mounts = [f"{shared}:{written}", f"tmpfs:{other}", f"{shared}:/a:ro"]
+        done = forge.srun(image, "cat", "/scratch/deep/x/f", edf=f"mounts = {mounts}\n{way(name)}")
+        assert done.stdout == "f\n", done.stderr
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_step_that_joins_has_what_a_first_one_has(
+    forge: Forge, cluster: Cluster, shared: Path, name: str
+) -> None:
+    """Its HOME is made, but not in a mount, and a missing workdir gets the same words."""
+    forge.link("dangling", "far/away")
+    text = f'image = "{forge.image()}"\nmounts = ["{shared}:/mine"]\n{way(name)}'
+    edf = cluster.edf(text, image=None)
+
+    def with_home(home: str) -> str:
+        return cluster.edf(f'{text}[env]\nHOME = "{home}"\n', image=None)
+
+    srun = "srun -n1 --overlap --container-name=h"
+    script = (
+        f"{srun} --environment={edf} sh -c "
+        "'touch /mine/up; until [ -e /mine/over ]; do sleep 0.1; done' &\n"
+        f"until [ -e {shared}/up ]; do sleep 0.1; done\n"
+        f"{srun} --environment={with_home('/dangling/me')} sh -c 'cd && pwd -P && echo x > x'\n"
+        f"{srun} --environment={with_home('/mine/me')} sh -c 'ls -d /mine/me || echo none'\n"
+        f"{srun} --environment={with_home('/bin/sh/me')} true || echo $?\n"
+        f"{srun} --environment={edf} --container-workdir=/nowhere true || echo $?\n"
+        f"touch {shared}/over; wait %1\n"
+    )
+    done = cluster.run(["salloc", "--quiet", "-N1", "-wn1", "sh", "-ec", script], timeout=120)
+    assert done.stdout.split() == ["/far/away/me", "none", "125", "125"], done.stderr
+    first, second = (line for line in done.stderr.splitlines() if line.startswith("ce: error: "))
+    assert "cannot make the directory '/bin/sh/me' in the image" in first
+    assert "--container-workdir: workdir '/nowhere': cannot change to it in the container" in second
 
 
 # ---- scripts that only root can reach ---------------------------------------------------------

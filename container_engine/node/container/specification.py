@@ -161,12 +161,11 @@ def _places(paths: Paths, container: Container) -> list[Operation]:
     for device in container.devices:
         outside, _colon, inside = device.partition(":")
         kinds[inside or outside] = outside
+    placed = {target: kinds[target] for target in kinds if not _is_below(target, kinds)}
     return [
-        *(
-            ("root-place", [root, target, source])
-            for target, source in kinds.items()
-            if not _is_below(target, kinds)
-        ),
+        *(("root-place", [root, target, source]) for target, source in placed.items()),
+        # as crun.py and Podman sort them
+        ("root-order", [root, *sorted(placed, key=lambda target: target.count("/"))]),
         *(
             ("root-dir", [root, path])
             for path in dict.fromkeys(container.directories)

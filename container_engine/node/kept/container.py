@@ -96,13 +96,20 @@ class Running(KeptOnNode):
     def _served(self, server: str) -> list[Operation]:
         return [("fuse-again", [server, image, str(device)]) for image, device in self._images]
 
-    def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
-        """Return the operations with which a guard joins and mounts `directories` of the step."""
+    def operations(
+        self, server: str, mounted: Sequence[str], workdir: str, directories: Sequence[str]
+    ) -> list[Operation]:
+        """Return the operations with which a guard joins.
+
+        It mounts the directories `mounted` of the step, makes `directories` in the container, and
+        checks the tasks' working directory.
+        """
         mount_ns = str(self._container[1])
         return [
             self.operation(),
             *self._served(server),
-            *(("bind-inside", [mount_ns, path]) for path in directories),
+            *(("bind-inside", [mount_ns, path]) for path in mounted),
+            ("root-inside", [mount_ns, workdir, *directories]),
             ("joined", [*map(str, self._container)]),
         ]
 

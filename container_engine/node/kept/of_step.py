@@ -28,8 +28,10 @@ class OfStep(Running):
     def passed(self) -> list[int]:
         return [fd for fd in super().passed if fd >= 0]
 
-    def operations(self, server: str, directories: Sequence[str]) -> list[Operation]:
-        _keep, *others = super().operations(server, directories)
+    def operations(
+        self, server: str, mounted: Sequence[str], workdir: str, directories: Sequence[str]
+    ) -> list[Operation]:
+        _keep, *others = super().operations(server, mounted, workdir, directories)
         return others
 
 

@@ -141,10 +141,13 @@ def of_workdir(report: str, origin: str) -> LaunchError | None:
     if stage != "workdir":
         return None
     message = f"{what}: cannot change to it in the container: {_strerror(int(number))}"
-    hint = _HIDDEN_HINT if origin == "the image" else None
+    hint = None
+    if origin == "the image":
+        hint = _FILE_HINT if int(number) == ENOTDIR else _HIDDEN_HINT
     return LaunchError(message, hint, "workdir-missing", where=origin)
 
 
+_FILE_HINT = "it leads to a file: set a workdir, or correct WORKDIR in the image"
 _HIDDEN_HINT = "a mount hides it: create it in what is mounted, or set a workdir"
 _LONGEST_SHOWN = 100
 _OTHER = "container-setup"
@@ -162,6 +165,8 @@ _SEE = {
 def _in_the_way(stage: str, what: str, errno: int) -> LaunchError:
     """Return the error for a path of the image that leads to a file, or nowhere."""
     message = f"{what}: {_strerror(errno)}" if errno else what
+    if stage == "root-order":
+        return LaunchError(message, _ORDER_HINT, "mount-destination")
     if stage != "root-place":
         return LaunchError(message, see="image-path")
     is_link = " is a link to " in what
@@ -171,6 +176,7 @@ def _in_the_way(stage: str, what: str, errno: int) -> LaunchError:
 
 # 0: what is there is not a regular file
 _IN_THE_WAY = (0, ELOOP, ENOTDIR, EISDIR, ENAMETOOLONG)
+_ORDER_HINT = "write the destination as it is in the image, without the link"
 _LINK_HINT = "choose another destination, or correct the link in the image"
 
 

@@ -14,8 +14,9 @@ from container_engine.node.start.ready_container import ReadyContainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from container_engine.base.errors import LaunchError
     from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.kept.container import Running
     from container_engine.node.plan_types import LaunchPlan
@@ -38,21 +39,23 @@ def join(
     for path in image_paths(plan):
         site_rules.check(path, rules)
     marks.mark("namespaces")
-    directories, per_task = _of_pmix(node) if node.get("CE_PMIX_DIR") else ([], None)
-    steps = running.operations(f"{libexec}/ce-image", directories)
+    mounted, per_task = _of_pmix(node) if node.get("CE_PMIX_DIR") else ([], None)
+    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+    block = env.parse_block(running.environment)
+    changes = env.for_joined(plan, env.edf_settings(plan, node), block, workdir)
+    changes |= env.missing_home(changes, node, person_of_process().home)
+    # the first step has made the image's directories
+    home = env.apply(node, changes).get("HOME", "")
+    directories = [home] if home.startswith("/") else []
+    steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
     control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
     timeout_s = plan["settings"]["start_timeout_s"]
-    (marks.guard, _printed), handed = await_report(control, timeout_s)
-    user_ns, mount_ns, found, guard, mounted, *unshared = handed
-    os.close(mounted)
+    (marks.guard, _printed), handed = await_report(control, timeout_s, None, _explainer(plan))
+    user_ns, mount_ns, found, guard, table, *unshared = handed
+    os.close(table)
     marks.mark("environment")
-    block = env.parse_block(running.environment)
     os.close(found)
-    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
-    edf = env.edf_settings(plan, node)
-    changes = env.for_joined(plan, edf, block, workdir)
-    changes |= env.missing_home(changes, node, person_of_process().home)
     records = memory_file("ce-env", env.encode_records(changes, per_task))
     fds = (user_ns, mount_ns, records, guard)
     ready = ReadyContainer(fds, unshared, workdir, lambda: go_on(control, []))
@@ -60,6 +63,15 @@ def join(
     if not running.warnings:
         ready.joinable = (running.directory, running.environment)
     return ready
+
+
+def _explainer(plan: LaunchPlan) -> Callable[[str], LaunchError]:
+    def explained(report: str) -> LaunchError:
+        from container_engine.node.report.guard_failure import explain, of_workdir
+
+        return of_workdir(report, plan["workdir_from"]) or explain(report)
+
+    return explained
 
 
 def _of_pmix(node: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:

@@ -637,3 +637,28 @@ TEST("a file is removed from the image and from nowhere else")
 	ce_error_clear(&guard.err);
 	CHECK_INT(access("outside/kept", F_OK), 0);
 }
+
+/* Return the result of root-order for these paths. */
+static int order(const char *root, const char *first, const char *second)
+{
+	char *args[] = { (char *)root, (char *)first, (char *)second, NULL };
+
+	ce_error_clear(&guard.err);
+	return guard_op_root_order(&guard, args);
+}
+
+TEST("a mount that hides an earlier one behind a link is refused, and no other")
+{
+	const char *root = make_root();
+
+	CHECK_INT(mkdir("root/deep", 0755), 0);
+	CHECK_INT(mkdir("root/deep/x", 0755), 0);
+	CHECK_INT(symlink("/deep", "root/link"), 0);
+	CHECK_INT(order(root, "/deep", "/link/x"), 0);
+	CHECK_INT(order(root, "/link", "/deep"), 0);
+	CHECK_INT(order(root, "/link/x", "/none"), 0);
+	CHECK_INT(order(root, "/etc", "/deep"), 0);
+	CHECK_INT(order(root, "/link/x", "/deep"), -1);
+	CHECK_CONTAINS(ce_error_text(&guard.err),
+		       "'/deep' would hide the one on '/link/x', which is '/deep/x' in the image");
+}

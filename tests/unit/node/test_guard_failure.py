@@ -235,3 +235,9 @@ def test_a_missing_workdir_says_who_chose_it() -> None:
     assert of_image is not None
     assert "mount hides it" in str(of_image.hint)
     assert of_workdir("root-dir\n2\nx\n", "x") is None
+
+
+def test_a_mount_that_hides_another_one_is_an_error_of_the_destination() -> None:
+    said = "the mount on '/a' would hide the one on '/b/c', which is '/a/c' in the image"
+    found = explain(f"root-order\n0\n{said}\n")
+    assert (found.reason, found.see) == (said, "mount-destination")

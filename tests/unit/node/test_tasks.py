@@ -103,9 +103,10 @@ def test_a_step_that_joins_another_ones_container_keeps_it_for_nobody() -> None:
     fds = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
     joined = of_step.OfStep(KeptOnNode(_wanted("auto"), "", -1, ""), fds, ())
     assert joined.passed == fds[1:]
-    steps = joined.operations("/ce-image", ["/pmix"])
+    steps = joined.operations("/ce-image", ["/pmix"], "/w", ["/home/me"])
     assert steps == [
         ("bind-inside", [str(fds[2]), "/pmix"]),
+        ("root-inside", [str(fds[2]), "/w", "/home/me"]),
         ("joined", [*map(str, fds[1:])]),
     ]
     for fd in fds:
