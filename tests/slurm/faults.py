@@ -73,6 +73,8 @@ _IMPORT_KINDS = {
 }
 _SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "stop": signal.SIGSTOP}
 _IMPORT_SHARE, _AGAIN_SHARE = 0.1, 0.5
+# what a new start has to do: follow links of the image that dangle, or have Podman do its work
+_WAYS = ("", "links", "links", "podman", "links podman")
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,13 @@ class Fault:
     choice: float  # from 0 to 1: which of the candidates, or how much
     imports: bool  # the image must be imported first
     again: bool  # the node repeats an earlier start, with a hook
+    way: str  # one of _WAYS
 
     def __str__(self) -> str:
         when = f"{1000 * self.after_s:.0f} ms into {self.phase or 'srun'}"
         what = f"{self.kind} (import)" if self.imports else self.kind
         what += " (again)" if self.again else ""
+        what += f" ({self.way})" if self.way else ""
         return f"{what}, {when}, for {1000 * self.lasts_s:.0f} ms"
 
     @property
@@ -115,6 +119,7 @@ def choose(source: random.Random) -> Fault:
         source.random(),
         imports,
         again,
+        "" if imports or again else source.choice(_WAYS),
     )
 
 

@@ -22,6 +22,7 @@ import pytest
 from tests.integration.registry import Registry, serving
 from tests.slurm import faults
 from tests.slurm.cluster import ALICE, BOB, Cluster
+from tests.slurm.forge import Forge
 from tests.slurm.job import Job, started
 from tests.slurm.leftovers import left, public_files
 from tests.slurm.polling import until
@@ -70,8 +71,8 @@ def _probe_lines(shared: Path) -> str:
 class _Round:
     """One start of two tasks with one fault, and its outcome."""
 
-    def __init__(self, site: Site, seed: str, members: list[Member]) -> None:
-        self._site, self._members = site, members
+    def __init__(self, site: Site, seed: str, members: list[Member], linked: Path) -> None:
+        self._site, self._members, self._linked = site, members, linked
         self._cluster, self._shared = site.node.cluster, site.directory
         self.fault = faults.choose(random.Random(seed))
         shared = self._shared
@@ -90,7 +91,8 @@ class _Round:
             elif self.fault.again:
                 said = self._again(stack)
             else:
-                shutil.copyfile(self._cluster.image("demo"), self._image)
+                whole = self._cluster.image("demo")
+                shutil.copyfile(self._linked if "links" in self.fault.way else whole, self._image)
                 said = self._start(self._edf(str(self._image)), {}, stack)
         if self.fault.ends_a_daemon or self.fault.kind == "pause a daemon":
             faults.bring_up()
@@ -99,7 +101,12 @@ class _Round:
     def _edf(self, image: str) -> str:
         text = f'image = "{image}"\n{_probe_lines(self._shared)}'
         if self.fault.kind == "leave little room":
-            text += f'[annotations]\n"com.ce.tmpfs_size" = "{4 + int(self.fault.choice * 200)}k"\n'
+            text += f'annotations."com.ce.tmpfs_size" = "{4 + int(self.fault.choice * 200)}k"\n'
+        if "links" in self.fault.way:
+            text = text.replace("mounts = [", f'mounts = ["{self._shared}:/data/made", ')
+            text += 'startup = ["true"]\nenv.HOME = "/home/me"\n'
+        if "podman" in self.fault.way:
+            text += 'annotations."com.ce.start" = "podman"\n'
         return self._cluster.edf(text, image=None)
 
     def _again(self, stack: ExitStack) -> str:
@@ -270,6 +277,14 @@ def _runnable(cluster: Cluster) -> list[Member]:
     return [program, release, *(link(f"opt/bin/{name}", "busybox") for name in names)]
 
 
+def _with_links(forge: Forge) -> Path:
+    """Return an image in which mount points and HOME are behind links that dangle."""
+    forge.put("etc/os-release", 'PRETTY_NAME="Container Engine demo (with links)"\n')
+    for name, target in (("home", "var/home"), ("data", "/far/./up/../data"), ("far", "srv/far")):
+        forge.link(name, target)
+    return forge.image()
+
+
 @pytest.fixture
 def site(cluster: Cluster, shared: Path) -> Iterator[Site]:
     """Yield a site with an environment that the node repeats, of an image that may be damaged."""
@@ -279,12 +294,12 @@ def site(cluster: Cluster, shared: Path) -> Iterator[Site]:
         yield site
 
 
-def _rounds(site: Site, demo: str, count: int) -> None:
+def _rounds(site: Site, demo: str, forge: Forge, count: int) -> None:
     cluster = site.node.cluster
     seed = os.environ.get("FAULTS_SEED") or str(random.SystemRandom().randrange(1 << 32))
     print(f"FAULTS_SEED={seed}", flush=True)
     ended: Counter[str] = Counter()
-    members = _runnable(cluster)
+    members, linked = _runnable(cluster), _with_links(forge)
     script = "echo up $$; read line; echo alive $line"
     # The bystander also runs on the node that the faults hit.
     step = ["-N2", f"--environment={demo}", "sh", "-c", script]
@@ -292,10 +307,11 @@ def _rounds(site: Site, demo: str, count: int) -> None:
         ups = bystander.wait_for_lines(2)
         alive = until("the bystander's start to be over", _bystander_at_rest)
         for number in range(count):
-            a_round = _Round(site, f"{seed}-{number}", members)
+            a_round = _Round(site, f"{seed}-{number}", members, linked)
             print(f"{number}: {a_round.fault}", flush=True)
             try:
                 again = " (again)" if a_round.fault.again else ""
+                again += f" ({a_round.fault.way})" if a_round.fault.way else ""
                 ended[f"{a_round.fault.kind}{again}: {a_round.run()}"] += 1
                 _check_bystander(cluster, bystander, alive, a_round.fault)
             except AssertionError as error:
@@ -336,10 +352,14 @@ def _of_bystander() -> set[tuple[int, str]]:
     return {(p.pid, p.comm) for p in processes() if p.uid == uid and p.lives}
 
 
-def test_random_faults_run_nothing_outside_and_leave_nothing(site: Site, demo: str) -> None:
-    _rounds(site, demo, 8)
+def test_random_faults_run_nothing_outside_and_leave_nothing(
+    site: Site, demo: str, forge: Forge
+) -> None:
+    _rounds(site, demo, forge, 8)
 
 
 @pytest.mark.soak
-def test_many_random_faults_run_nothing_outside_and_leave_nothing(site: Site, demo: str) -> None:
-    _rounds(site, demo, int(os.environ.get("FAULTS_RUNS") or 500))
+def test_many_random_faults_run_nothing_outside_and_leave_nothing(
+    site: Site, demo: str, forge: Forge
+) -> None:
+    _rounds(site, demo, forge, int(os.environ.get("FAULTS_RUNS") or 500))

@@ -49,5 +49,5 @@ def test_what_was_started_for_the_sandboxs_cluster_is_seen(start: Start, tmp_pat
 def test_no_fault_strikes_a_process_outside_the_sandbox(start: Start, kind: str) -> None:
     for name in ("slurmd", "slurmctld", "munged", "slurmstepd", "srun"):
         start(name)
-    fault = faults.Fault(kind, "", 0, 0, 0, imports=False, again=False)
+    fault = faults.Fault(kind, "", 0, 0, 0, imports=False, again=False, way="")
     assert faults._victim(fault, os.getuid()) is None
