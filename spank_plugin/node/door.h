@@ -7,7 +7,7 @@
 
 #include "common/io.h"
 #include "common/protocol.h"
-#include "join_memo.h"
+#include "join_answer.h"
 
 /* CE_DOOR_CONTAINER: the most descriptors of the container; the guard's user namespace precedes them in the
  * packet */

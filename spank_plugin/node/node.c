@@ -3,8 +3,9 @@
  * earlier step with the same plan has left a memo of what the launcher found out, it answers the plugin
  * itself, in two cases:
  *
- *  - A step joins a running container of its job (join_memo.h). What only this step and this moment can tell
- * is checked here: the owner of the container's directory, its lock, its door, its images, the site's rules.
+ *  - A step joins a running container of its job (join_answer.h). What only this step and this moment can
+ * tell is checked here: the owner of the container's directory, its lock, its door, its images, the site's
+ * rules.
  *  - A step starts a container of its own (start_memo.h), and nothing that the launcher looked at has
  * changed. The guard makes its namespaces meanwhile, also where Python starts.
  *
@@ -29,6 +30,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "common/answers.h"
 #include "common/error.h"
 #include "common/exec_check.h"
 #include "common/io.h"
@@ -37,7 +39,7 @@
 #include "common/protocol.h"
 #include "common/standard_streams.h"
 #include "door.h"
-#include "join_memo.h"
+#include "join_answer.h"
 #include "reply.h"
 #include "site_rules.h"
 #include "start_memo.h"
@@ -53,9 +55,10 @@ struct start {
 	const char *prefix, *node;
 	struct ce_step_env env;
 	char directory[PATH_MAX]; /* of the container */
-	char *memo_text;	  /* on the heap, as are the plan and the environment */
+	char *memo_text;	  /* on the heap, as are the answer, the plan and the environment */
 	char *plan, *environment;
-	struct ce_join_memo memo;
+	struct ce_answer answer;
+	struct ce_join_answer joining; /* its result */
 	struct ce_start_memo own; /* for a container of the step's own; in memo_text, too */
 	struct ce_visit visit;
 	struct ce_step_trace trace;
@@ -138,22 +141,27 @@ static int find_directory(struct start *start, const struct ce_wanted *wanted)
 	return length < PATH_MAX && is_private(path) ? 0 : -1;
 }
 
-/* Read the memo for joining that an earlier step with this plan has left. Return 0, or -1 if there is none or
- * it may no longer be right. */
-static int find_memo(struct start *start)
+static const char *variable(const void *env, const char *name)
 {
-	char path[PATH_MAX + 32];
-	size_t size = 0;
+	return ce_step_variable(env, name);
+}
 
-	snprintf(path, sizeof path, "%s/join.%zu", start->directory, strlen(start->plan));
-	start->memo_text = ce_read_own(AT_FDCWD, path, geteuid(), CE_MEMO_MOST, &size);
-	if (start->memo_text == NULL || ce_join_read(start->memo_text, size, &start->memo) < 0)
+/* Find the answer for joining that an earlier step with this plan has left. Return 0, or -1 if there is none
+ * that is still right. */
+static int find_join(struct start *start)
+{
+	char place[PATH_MAX + 16];
+	CE_AUTO_FREE char *words = NULL;
+
+	snprintf(place, sizeof place, "%s/answers", start->directory);
+	CE_AUTO_FD directory = ce_open_own(AT_FDCWD, place, geteuid(), OTHERS);
+	if (directory < 0 || asprintf(&words, "%s\n%s", start->directory, start->plan) < 0)
 		return -1;
-	const struct ce_join_memo *memo = &start->memo;
-	return strcmp(memo->plan, start->plan) == 0 && strcmp(memo->directory, start->directory) == 0 &&
-			       ce_step_suits(&memo->step, &start->env) && ce_join_is_unchanged(memo)
-		       ? 0
-		       : -1;
+	const struct ce_query query = { start->prefix, 0, words, strlen(words), variable, &start->env };
+	if (ce_answer_find(directory, &query, &start->answer) < 0 ||
+	    ce_join_read(start->answer.result, &start->joining) < 0)
+		return -1;
+	return ce_step_suits(&start->joining.step, &start->env) ? 0 : -1;
 }
 
 static int read_environment(struct start *start)
@@ -183,11 +191,10 @@ static int prepare(struct start *start, const char *kept)
 {
 	struct ce_wanted wanted;
 
-	/* Python gives HOME to a step that has none */
-	if (!has_name(start) || ce_step_variable(&start->env, "HOME") == NULL ||
-	    ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0 || read_plan(start) < 0)
+	if (!has_name(start) || ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0 ||
+	    read_plan(start) < 0)
 		return -1;
-	return find_memo(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
+	return find_join(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
 }
 
 /* ---- the container ----------------------------------------------------------------------------- */
@@ -213,11 +220,11 @@ static int take_over_container(struct start *start)
 	    ce_door_visit(start->directory, &start->visit) < 0)
 		return -1;
 	for (size_t i = 0; i < start->visit.image_count; i++) {
-		if (!ce_join_knows(&start->memo, start->visit.images[i]))
+		if (!ce_join_knows(&start->joining, start->visit.images[i]))
 			return -1;
 	}
 	int environment = start->visit.container[CE_AT_ENVIRONMENT];
-	return has_environment(environment, start->memo.block, start->memo.block_size) ? 0 : -1;
+	return has_environment(environment, start->joining.block, start->joining.block_size) ? 0 : -1;
 }
 
 /* Write the path of this step's own door, for later steps. Return 0, or -1 on failure. */
@@ -426,13 +433,13 @@ static int answer(struct start *start, struct ce_report *report, const struct ce
 
 static int join(struct start *start, const char *kept)
 {
-	const struct ce_join_memo *memo = &start->memo;
+	const struct ce_join_answer *joining = &start->joining;
 
 	if (prepare(start, kept) < 0 || take_over_container(start) < 0 ||
-	    ce_step_trace_open(&start->trace, &start->memo.step, &start->env, start->node) < 0)
+	    ce_step_trace_open(&start->trace, &joining->step, &start->env, start->node) < 0)
 		return -1;
 	start->moments.namespaces = ce_now_ns();
-	const struct ce_ready ready = { memo->workdir, memo->records, memo->records_size, 1,
+	const struct ce_ready ready = { joining->workdir, joining->records, joining->records_size, 1,
 					start->trace.file, start->trace.directory };
 	struct ce_report *report = start_guard(start) < 0 ? NULL : await(start, REPORT_MS);
 	return report != NULL ? answer(start, report, &ready) : -1;
@@ -529,6 +536,7 @@ static void undo(struct start *start)
 	ce_step_trace_close(&start->trace);
 	ce_close_fd(&start->lock);
 	free(start->memo_text);
+	free(start->answer.text);
 	free(start->plan);
 	free(start->environment);
 }

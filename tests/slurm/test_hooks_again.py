@@ -19,7 +19,7 @@ import pytest
 
 from container_engine.node import step_port
 from tests.integration.libraries import build
-from tests.memo_file import fields_of, write_fields
+from tests.recorded import parsed, write
 from tests.slurm.cluster import ALICE
 from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, memos_of
 from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
@@ -185,7 +185,7 @@ def test_a_damaged_memo_of_a_look_is_none(site: Site, damage: str) -> None:
         os.mkfifo(memo, 0o600)
         shutil.chown(memo, memo.parent.owner())
     elif damage == "deep":
-        write_fields(memo, b"[" * (1 << 19))
+        write(memo, parsed(memo)._replace(result=b"[" * (1 << 19)))
     elif damage == "huge":
         with memo.open("ab") as file:
             file.truncate(8 << 30)
@@ -313,10 +313,11 @@ def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> N
 def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: Site) -> None:
     site.know()
     [memo] = site.memos()
-    content = json.loads(fields_of(memo))
-    root = next(words[-2] for words in content["operations"] if words[0] == "root-bind")
-    content["operations"].append(["root-bind", "/etc/shells", root, "/made-up"])
-    write_fields(memo, json.dumps(content).encode())
+    answer = parsed(memo)
+    steps = json.loads(answer.result)
+    root = next(words[-2] for words in steps if words[0] == "root-bind")
+    steps.append(["root-bind", "/etc/shells", root, "/made-up"])
+    write(memo, answer._replace(result=json.dumps(steps).encode()))
     rule = f'[policy]\nmount_sources = ["{site.directory}"]\n'
     command = (f"--environment={site.edf}", "sh", "-c", "ls / | grep made-up")
     for more, printed in ("", "made-up\n"), (rule, ""):

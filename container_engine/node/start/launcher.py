@@ -96,9 +96,9 @@ def _remember(
 ) -> None:
     """Let the next step with this plan join or start without Python, if that is possible."""
     if ready.joinable is not None:
-        from container_engine.node.kept import join_memo
+        from container_engine.node.kept import recorded_join
 
-        join_memo.remember(text, plan, *ready.joinable)
+        recorded_join.remember(text, plan, node, libexec, *ready.joinable)
     if ready.started is not None:
         from container_engine.node.start import start_memo
 

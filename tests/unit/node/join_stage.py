@@ -20,7 +20,7 @@ from threading import Thread
 from typing import Any, NamedTuple, Self
 
 from container_engine.node.container.guard import memory_file
-from container_engine.node.kept import enter, join_memo
+from container_engine.node.kept import enter, recorded_join
 from container_engine.node.start import launcher
 from tests.c_header import constants, in_order
 from tests.unit.node.plans import plan
@@ -236,7 +236,7 @@ class Stage:
 
     @property
     def memo(self) -> Path:
-        [found] = self.place.glob("join.*")
+        [found] = self.place.glob("answers/*")
         return found
 
     @property
@@ -244,7 +244,9 @@ class Stage:
         return json.dumps(self.plan, separators=(",", ":"), ensure_ascii=False)
 
     def remember(self) -> None:
-        join_memo.remember(self.text, self.plan, str(self.place), self.block)  # type: ignore[arg-type]
+        libexec = str(self.prefix / "libexec/container-engine")
+        given: Any = (self.text, self.plan, self.node, libexec, str(self.place), self.block)
+        recorded_join.remember(*given)
 
     @contextmanager
     def running(self) -> Iterator[None]:

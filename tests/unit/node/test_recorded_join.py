@@ -1,18 +1,18 @@
 """Joining a container without Python has the launcher's result, or is left to the launcher."""
 
 import os
-import random
 import shutil
 import subprocess
 from collections.abc import Callable
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from container_engine.node.kept import join_memo
+from container_engine.node.kept import recorded_join
 from container_engine.node.start.site_rules import _RULES
-from tests.memo_file import fields_of, rewrite, write_fields
+from tests.recorded import Answer, rewrite
 from tests.unit.node.join_stage import Stage
 
 
@@ -152,16 +152,28 @@ class Doubts:
 
     @staticmethod
     def another_version_of_the_engine(stage: Stage) -> None:
-        rewrite(stage.memo, lambda fields: b"9" + fields)
+        rewrite(stage.memo, lambda a: a._replace(request=b"9" + a.request))
 
     @staticmethod
     def another_format(stage: Stage) -> None:
-        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"memo 3", b"memo 2", 1))
+        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"answer 1", b"answer 0", 1))
 
     @staticmethod
     def memo_for_another_directory(stage: Stage) -> None:
         place = bytes(stage.place)
-        rewrite(stage.memo, lambda fields: fields.replace(place + b"\0", place + b"x\0", 1))
+        rewrite(stage.memo, lambda a: a._replace(request=a.request.replace(place, place + b"x", 1)))
+
+    @staticmethod
+    def answers_of_all(stage: Stage) -> None:
+        stage.memo.parent.chmod(0o707)
+
+    @staticmethod
+    def code_that_was_overwritten_in_place(stage: Stage) -> None:
+        def older(answer: Answer) -> Answer:
+            code = f"f{recorded_join.__file__}"
+            return answer._replace(witnesses=answer.witnesses | {code: "1 2 100644 3 4 5"})
+
+        rewrite(stage.memo, older)
 
     @staticmethod
     def memo_of_all(stage: Stage) -> None:
@@ -169,8 +181,9 @@ class Doubts:
 
     @staticmethod
     def memo_by_a_link(stage: Stage) -> None:
-        stage.memo.rename(stage.place / "other")
-        (stage.place / f"join.{len(stage.text.encode())}").symlink_to("other")
+        memo = stage.memo
+        memo.rename(stage.place / "other")
+        memo.symlink_to("../other")
 
     @staticmethod
     def no_memo(stage: Stage) -> None:
@@ -384,18 +397,20 @@ def test_what_belongs_to_another_user_is_left_to_the_launcher(
     assert stage.run_step() is None
 
 
-def test_a_memo_that_is_cut_short_is_left_to_the_launcher(stage: Stage) -> None:
-    whole = fields_of(stage.memo)
-    lengths = random.Random(1).sample(range(len(whole)), 40)
-    for length in (0, len(whole) - 1, *lengths):
-        write_fields(stage.memo, whole[:length])
-        assert stage.run_step() is None
-    write_fields(stage.memo, whole + b"more\0")
-    assert stage.run_step() is None
-
-
 class Unusual:
-    """Properties of plans that ce-node knows nothing about."""
+    """Properties of plans and steps that ce-node knows nothing about."""
+
+    @staticmethod
+    def hook_that_applies(stage: Stage) -> None:
+        stage.node["X"] = "ab"
+
+    @staticmethod
+    def mpi_server(stage: Stage) -> None:
+        stage.node["CE_PMIX_DIR"] = "/spool"
+
+    @staticmethod
+    def no_home(stage: Stage) -> None:
+        del stage.node["HOME"]
 
     @staticmethod
     def create(stage: Stage) -> None:
@@ -441,14 +456,14 @@ def test_nothing_is_remembered_for_a_plan_with(
     stage.memo.unlink()
     change(stage)
     stage.remember()
-    assert not list(stage.place.glob("*join*"))
+    assert not list(stage.place.glob("answers/*"))
 
 
 def test_ever_new_plans_are_not_all_remembered(stage: Stage) -> None:
     for number in range(30):
         stage.plan["name"] = "n" * number
         stage.remember()
-    assert len(list(stage.place.glob("join.*"))) == 16
+    assert len(list(stage.place.glob("answers/*"))) == 16
 
 
 def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[..., None]) -> None:
@@ -462,8 +477,11 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
     try:
         for name in ("image", "made", "files"):
             shutil.copy(stage.place / name, directory)
-        join_memo.remember(stage.text, stage.plan, str(directory), stage.block)  # type: ignore[arg-type]
-        assert sorted(os.listdir(directory)) == ["files", "image", "made"]
+        directory.chmod(0o700)
+        given: Any = (stage.text, stage.plan, stage.node, "/p/l/e", str(directory), stage.block)
+        recorded_join.remember(*given)
+        assert sorted(os.listdir(directory)) == ["answers", "files", "image", "made"]
+        assert os.listdir(directory / "answers") == []
     finally:
         subprocess.run(["umount", "-l", str(directory)], check=True)
 

@@ -1,44 +1,33 @@
-/* The reader of the memo with which a step joins a container; tests/unit/node/test_join_memo.py tests writer
- * and reader together. */
+/* The reader of the answer with which a step joins a container; tests/unit/node/test_recorded_join.py tests
+ * writer and reader together. */
 #define _GNU_SOURCE
-#include "node/join_memo.h"
+#include "node/join_answer.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/io.h"
 #include "harness.h"
-#include "memo_text.h"
 #include "node/site_rules.h"
 #include "node/step_trace.h"
 
 #define KEY "0123456789abcdef"
-#define PLAN "{\"version\":2}"
-#define MAGIC "container-engine join memo 3\n"
-#define FIELDS \
-	"test\0" PLAN "\0/k/x\0/i.sqsh\0{}\0{}\0" \
-	"1\0/i.sqsh\0001 2 3\0" \
-	"4\0A=1\0\0" \
-	"6\0B=1\0C\0\0" \
-	"/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0" \
-	"\"environment\":\"e\",\"variables\":{},\0/data\0" \
-	"2\0TOKEN\0KEY\0end"
+static const char fields[] = "1\0/i.sqsh\0"
+			     "4\0A=1\0\0"
+			     "6\0B=1\0C\0\0"
+			     "/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0"
+			     "\"environment\":\"e\",\"variables\":{},\0/data\0"
+			     "2\0TOKEN\0KEY";
 
-static const char fields[] = FIELDS;
-static char *made;
-
-/* Read a memo of these bytes, with their checksum. Return as ce_join_read does. */
-static int reads(const char *bytes, size_t size, struct ce_join_memo *memo)
+/* Read a result of these bytes. Return as ce_join_read does. */
+static int reads(const char *bytes, size_t size, struct ce_join_answer *join)
 {
-	size_t whole = 0;
-
-	free(made);
-	made = memo_text(MAGIC, bytes, size, &whole);
-	return ce_join_read(made, whole, memo);
+	return ce_join_read((struct ce_fields){ bytes, bytes + size, 0 }, join);
 }
 
 TEST("the fact of the planner names the container that a step joins")
@@ -54,58 +43,41 @@ TEST("the fact of the planner names the container that a step joins")
 		CHECK_INT(ce_join_wanted(doubts[i], &wanted), -1);
 }
 
-TEST("a memo of joining is read as it was written")
+TEST("an answer for joining is read as it was written")
 {
-	struct ce_join_memo memo;
+	struct ce_join_answer join;
 
-	CHECK_INT(reads(fields, sizeof fields, &memo), 0);
-	CHECK_TEXT(memo.plan, PLAN);
-	CHECK_TEXT(memo.directory, "/k/x");
-	CHECK_INT(memo.block_size, 4);
-	CHECK_INT(memo.records_size, 6);
-	CHECK_TEXT(memo.workdir, "/work");
-	CHECK_TEXT(memo.step.traces, "/t");
-	CHECK(ce_join_knows(&memo, "/i.sqsh"));
-	CHECK(!ce_join_knows(&memo, "1 2 3"));
+	CHECK_INT(reads(fields, sizeof fields, &join), 0);
+	CHECK_INT(join.block_size, 4);
+	CHECK_INT(join.records_size, 6);
+	CHECK_TEXT(join.workdir, "/work");
+	CHECK_TEXT(join.step.traces, "/t");
+	CHECK(ce_join_knows(&join, "/i.sqsh"));
+	CHECK(!ce_join_knows(&join, "/work"));
 }
 
-TEST("a memo of joining is refused if it lacks its end or has more")
+TEST("an answer for joining is refused if it lacks its end or has more")
 {
-	struct ce_join_memo memo;
+	struct ce_join_answer join;
+	char longer[sizeof fields + 1] = { 0 };
 
 	for (size_t size = 0; size < sizeof fields; size++)
-		CHECK_INT(reads(fields, size, &memo), -1);
-	static const char longer[] = FIELDS "\0more";
-	CHECK_INT(reads(longer, sizeof longer, &memo), -1);
-}
-
-TEST("a memo of joining is refused if it has changed")
-{
-	struct ce_join_memo memo;
-	size_t whole = 0;
-	CE_AUTO_FREE char *changed = memo_text(MAGIC, fields, sizeof fields, &whole);
-
-	for (size_t size = 0; size < whole; size++)
-		CHECK_INT(ce_join_read(changed, size, &memo), -1);
-	for (size_t i = 0; i < whole; i++) {
-		changed[i] ^= 1;
-		CHECK_INT(ce_join_read(changed, whole, &memo), -1);
-		changed[i] ^= 1;
-	}
-	CHECK_INT(ce_join_read(changed, whole, &memo), 0);
+		CHECK_INT(reads(fields, size, &join), -1);
+	memcpy(longer, fields, sizeof fields);
+	CHECK_INT(reads(longer, sizeof longer, &join), -1);
 }
 
 static int suits(const char *entries, size_t size)
 {
-	struct ce_join_memo memo;
+	struct ce_join_answer join;
 	const struct ce_step_env env = { entries, size };
 
-	CHECK_INT(reads(fields, sizeof fields, &memo), 0);
-	return ce_step_suits(&memo.step, &env);
+	CHECK_INT(reads(fields, sizeof fields, &join), 0);
+	return ce_step_suits(&join.step, &env);
 }
 #define SUITS(entries) suits(entries, sizeof entries)
 
-TEST("the variables of a step decide whether a memo of joining is for it")
+TEST("the variables of a step decide whether an answer for joining is for it")
 {
 	CHECK(SUITS("SLURM_JOB_ID=7\0X_=a\0"));
 	CHECK(SUITS("MY_TOKEN=other\0TOKEN=\0"));
@@ -185,7 +157,7 @@ TEST("so is one in /etc")
 
 TEST("the trace of a step that joins is one line")
 {
-	struct ce_join_memo memo;
+	struct ce_join_answer join;
 	struct ce_step_trace trace;
 	char text[1024] = "";
 	static const char entries[] =
@@ -193,12 +165,12 @@ TEST("the trace of a step that joins is one line")
 	const struct ce_step_env env = { entries, sizeof entries };
 	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, NULL };
 
-	CHECK_INT(reads(fields, sizeof fields, &memo), 0);
-	memo.step.traces = test_directory();
-	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), 0);
+	CHECK_INT(reads(fields, sizeof fields, &join), 0);
+	join.step.traces = test_directory();
+	CHECK_INT(ce_step_trace_open(&trace, &join.step, &env, "n1"), 0);
 	ce_step_trace_write(&trace, &env, &moments);
 	ce_step_trace_close(&trace);
-	FILE *file = fopen(test_path(memo.step.traces, "7.2/n1.json"), "re");
+	FILE *file = fopen(test_path(join.step.traces, "7.2/n1.json"), "re");
 	CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
 	fclose(file);
 	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
@@ -206,6 +178,6 @@ TEST("the trace of a step that joins is one line")
 			     "\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
 	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
 	/* the trace of an earlier step with this number, which only the launcher removes */
-	CHECK_INT(ce_step_trace_open(&trace, &memo.step, &env, "n1"), -1);
+	CHECK_INT(ce_step_trace_open(&trace, &join.step, &env, "n1"), -1);
 	ce_step_trace_close(&trace);
 }

@@ -1,0 +1,117 @@
+"""Record how a step joined a kept container, for the next step with the same plan.
+
+The next step starts no Python: ce-node takes the answer (spank_plugin/node/join_answer.h has the
+format of its result), and becomes the launcher if anything is in doubt. The answer has only what
+follows from its witnesses; ce-node itself finds out what differs between steps. The file is in the
+container's directory, which is the user's alone, so that it can mislead nobody else. Tests compare
+how the launcher and ce-node join.
+"""
+
+from __future__ import annotations
+
+import os
+
+from container_engine.base import answers
+from container_engine.base.private_files import open_place
+from container_engine.edf.names import is_step
+from container_engine.node.container import environment as env
+from container_engine.node.container.description import SAVE
+from container_engine.node.hook_conditions import applies
+from container_engine.node.memo_fields import about_step
+from container_engine.node.plan_json import parse_json, resolve
+from container_engine.node.report import trace
+from container_engine.node.report.secret_values import may_be_secret
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from container_engine.node.plan_types import LaunchPlan
+
+# below the container's directory
+_PLACE = "answers"
+# the most answers of a container, each with a whole plan
+_MOST = 16
+_DEFERRED = '"var"'
+# variables of one step that make hooks apply
+_OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
+
+
+def remember(  # what the launcher has
+    text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str, directory: str, block: bytes
+) -> None:
+    """Write the answer of a step if the next one with this plan can do without Python.
+
+    `text` is the plan as it arrived, `directory` the container's, `block` the environment of its
+    first process. An answer that cannot be written is not an error.
+    """
+    variables = answers.Variables(node)
+    if not _is_plain(text, plan) or not _is_of_no_hook(plan, variables):
+        return
+    try:
+        images: Mapping[str, str] = parse_json(_recorded(directory, "files"))
+        witnesses = {
+            **variables.asked,
+            **_witnesses(directory, images),
+            **answers.installation(),
+        }
+        prefix = os.path.dirname(os.path.dirname(libexec))
+        request = answers.request_of(prefix, os.fsencode(f"{directory}\n{text}"))
+        if answers.can_be_checked(witnesses):
+            here = open_place(f"{directory}/{_PLACE}")
+            answers.write(here, request, witnesses, _result(plan, [*images], block), _MOST)
+    except (OSError, ValueError):
+        return
+
+
+def _is_plain(text: str, plan: LaunchPlan) -> bool:
+    """Check that joining with this plan depends only on what ce-node can check."""
+    kept, settings = plan.get("kept"), plan["settings"]
+    return (
+        kept is not None
+        and kept["mode"] in ("auto", "exec")
+        and not is_step(kept["name"])
+        and _DEFERRED not in text
+        and not settings.get("unshare")
+        and not settings.get("tracking_tool")
+        and SAVE not in plan.get("annotations", {})
+        and not may_be_secret(trace.mount_texts(plan), plan, {})
+    )
+
+
+def _is_of_no_hook(plan: LaunchPlan, variables: Mapping[str, str]) -> bool:
+    """Check that no variable of the step changes how it joins, for all of its hooks."""
+    conditional = [hook for hook in plan.get("hooks", ()) if hook.get("automatic_when")]
+    # without a home the step gets one of the user database's
+    return (
+        "HOME" in variables
+        and not any(name in variables for name in _OF_STEPS)
+        and not any(applies(hook, variables) for hook in conditional)
+    )
+
+
+def _witnesses(directory: str, images: Mapping[str, str]) -> dict[str, str]:
+    """Return witnesses about what is recorded of the container, and about its images."""
+    records = (f"c{directory}/{name}" for name in ("image", "made", "files"))
+    return {
+        **{question: answers.state(question) for question in records},
+        **{f"i{path}": identity for path, identity in images.items()},
+    }
+
+
+def _result(plan: LaunchPlan, images: list[str], block: bytes) -> bytes:
+    edf = env.edf_settings(plan, {})
+    workdir = resolve(plan["workdir"], {}, plan["workdir_from"])
+    records = env.encode_records(env.for_joined(plan, edf, env.parse_block(block), workdir))
+    return b"".join(
+        (
+            answers.table(images),
+            *map(answers.data, (block, records)),
+            answers.field(workdir),
+            *about_step(plan, (), {}),
+        )
+    )
+
+
+def _recorded(directory: str, name: str) -> str:
+    return answers.state(f"c{directory}/{name}").removeprefix("=")
