@@ -20,7 +20,7 @@ SLOW := --durations=10 --durations-min=5
 SOAK := -s -m soak -o faulthandler_timeout=0
 SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh -o -name 'ce.*sh')
 TEMPLATES := $(shell find container_engine -name '*_script.py.in')
-CHECKED := container_engine sandbox/ce_sandbox tests docs
+CHECKED := container_engine hooks/ssh/ce_ssh sandbox/ce_sandbox tests docs
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.
 requirements = $(shell $(PYTHON) sandbox/requirements $(1))
 # What a prefix has is known by content: several working trees may install into the same one.
@@ -81,17 +81,17 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	done
 	@# whoever launches meanwhile finds the old hooks or the new ones
 	@rm -rf $(ROOT)/share/container-engine/hooks.new
-	@set -e; for file in $$(cd hooks && find . -mindepth 2 -maxdepth 2 -type f ! -name '*.md'); do \
+	@set -e; for file in $$(cd hooks && find . -mindepth 2 -maxdepth 2 -type f ! -name '*.md' ! -name Makefile); do \
 		mode=0644; [ ! -x hooks/$$file ] || mode=0755; \
 		install -D -m $$mode hooks/$$file $(ROOT)/share/container-engine/hooks.new/$$file; \
-	done; cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
+	done; $(MAKE) -s -C hooks/ssh install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) CATALOG=$(abspath $(ROOT))/share/container-engine/hooks.new; \
+	cd $(ROOT)/share/container-engine; rm -rf hooks.old; \
 	[ ! -d hooks ] || mv hooks hooks.old; mv hooks.new hooks; rm -rf hooks.old
 	@set -e; for place in guide/errors guide/topics howto quickstart guide admin; do \
 		install -D -m 0644 -t $(ROOT)/share/container-engine/$${place#*/} docs/$$place/*.md; \
 	done
 	@sed 's|@PREFIX@|$(PREFIX)|' packaging/apparmor.in > $(ROOT)/share/container-engine/apparmor
 	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
-	@$(MAKE) -s -C hooks/ssh/programs install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(TEMPLATES); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
@@ -167,7 +167,7 @@ c-tests: ## build, analyse and test the plugin's C sources
 	@sandbox/packages clang libclang-rt-dev
 	@$(MAKE) -s -C spank_plugin check
 	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=5
-	@$(MAKE) -s -C hooks/ssh/programs check
+	@$(MAKE) -s -C hooks/ssh check
 
 test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE::TEST is one of them
 	@$(PYTEST) $(SLOW) $(or $(T),tests/integration)

@@ -20,8 +20,8 @@ from container_engine import __version__  # noqa: E402 - found through sys.path
 from container_engine.base.errors import EXIT_ENGINE  # noqa: E402
 from container_engine.base.schemas import render  # noqa: E402
 from container_engine.catalog.model import HookFile  # noqa: E402
-from container_engine.cli.command_line.examples import EXAMPLES  # noqa: E402
-from container_engine.cli.command_line.verb_table import VERBS  # noqa: E402
+from container_engine.cli.command_line.examples import examples_of  # noqa: E402
+from container_engine.cli.command_line.verb_table import verbs  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
 from container_engine.site.model import SiteConfig  # noqa: E402
 from docs.reference import parsers, toml, type_of  # noqa: E402
@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
     """Return the text of each page by file name."""
     known = parsers()
     found = {"ce.1": OVERVIEW}
-    found |= {f"ce-{verb}.1": command(verb, known[verb]) for verb in VERBS}
+    found |= {f"ce-{verb}.1": command(verb, known[verb]) for verb in verbs()}
     for page in sorted((ROOT / "docs/man").glob("container-engine-*.[58]")):
         text = page.read_text(encoding="utf-8")
         model = MODELS.get(page.name)
@@ -58,7 +58,7 @@ def command(verb: str, parser: argparse.ArgumentParser) -> str:
     return "".join(
         [
             _title(f"CE-{verb.upper()}", 1, "User Commands"),
-            f".SH NAME\nce\\-{verb} \\- {_text(VERBS[verb].help)}\n",
+            f".SH NAME\nce\\-{verb} \\- {_text(verbs()[verb].help)}\n",
             f".SH SYNOPSIS\n.nh\n{_synopsis(usage)}\n.hy\n",
             f".SH DESCRIPTION\n{_description(verb, parser)}",
             *_arguments(parser),
@@ -71,7 +71,7 @@ def command(verb: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _examples(verb: str) -> str:
-    lines = "".join(f"{_text(example)}\n" for example in EXAMPLES.get(verb, ()))
+    lines = "".join(f"{_text(example)}\n" for example in examples_of(verb))
     return f".SH EXAMPLES\n.nf\n{lines}.fi\n" if lines else ""
 
 

@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from container_engine.base.schemas import render
-from container_engine.cli.command_line.examples import EXAMPLES
+from container_engine.cli.command_line.examples import examples_of
 from container_engine.cli.command_line.parser import build
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from container_engine.edf.document import Document
 from container_engine.site.model import MEANT_FOR_NODES, Policy, SiteConfig
 from container_engine.site.places import READ_ON_NODES
@@ -138,7 +138,7 @@ def commands() -> str:
         text += (
             f"\n## `ce {verb}`\n\n{_purpose(parser)}\n\n```text\n{usage}\n```\n{_options(parser)}"
         )
-        if examples := EXAMPLES.get(verb):
+        if examples := examples_of(verb):
             shown = "".join(f"$ {example}\n" for example in examples)
             text += f"\n```console\n{shown}```\n"
     return text
@@ -175,7 +175,7 @@ def _option(action: argparse.Action) -> str:
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of each verb, and of each action of a verb with parsers of its own."""
-    whole = build(VERBS)
+    whole = build(verbs())
     action = next(a for a in whole._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
     found: dict[str, argparse.ArgumentParser] = {}
     for verb, parser in action.choices.items():

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from ce_sandbox.installed import is_current
 from ce_sandbox.layout import Layout
 

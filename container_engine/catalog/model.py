@@ -164,6 +164,16 @@ class Requires(Model):
     hooks: Annotated[Array[HookName], about("hooks that the user must have enabled")] = ()
 
 
+VerbName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+
+
+class HookVerb(Model):
+    """A verb of `ce`, whose module is verb_NAME of the hook's package."""
+
+    help: Annotated[str, about("one line")]
+    examples: Annotated[Array[str], about("command lines")] = ()
+
+
 class HookFile(Mergeable):
     """One hook.toml. A site's file of the same name is merged over it, key by key."""
 
@@ -218,5 +228,13 @@ class HookFile(Mergeable):
     )
     code: Annotated[
         str,
-        about("module of the engine for what data cannot", pattern=r"^([a-z][a-z0-9_]*)?$"),
+        about(
+            "for what data cannot: a Python package in the hook's directory, or a module of the "
+            "engine",
+            pattern=r"^([a-z][a-z0-9_]*)?$",
+        ),
     ] = ""
+    serves: Annotated[bool, about("whether its code starts a service beside the tasks")] = False
+    verbs: Annotated[dict[VerbName, HookVerb], about("verbs of ce that its package brings")] = (
+        Field(default_factory=dict)
+    )

@@ -12,7 +12,7 @@ from container_engine.base.errors import CeError, InternalError, SiteError
 from container_engine.base.files import keep_others_out
 from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.parser import PROBLEM, build
-from container_engine.cli.command_line.verb_table import VERBS, overview
+from container_engine.cli.command_line.verb_table import overview, verb_in
 from container_engine.printing import messages, output
 from container_engine.submit import context
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from container_engine.cli.completion.offer import complete
 
             return complete(words[1:] or [""], context.of_this_process(None))
-        verb = next((word for word in words if word in VERBS), None)
+        verb = verb_in(words)
         parsed = build([verb] if verb else []).parse_args(words)
         failure = parsed.failure
         execute: Execute = parsed.execute

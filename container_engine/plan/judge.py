@@ -12,9 +12,9 @@ from container_engine.base.did_you_mean import nearest
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import variable_excess
 from container_engine.plan.build import Built, build
+from container_engine.plan.hook_code import with_added
 from container_engine.plan.overrides import PREFIX
 from container_engine.plan.site_entries import add
-from container_engine.plan.ssh_keys import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,6 @@ _INSTEAD = {
 }
 _SCOPE = f"{PREFIX}scope"
 _WITH_TASKS = f'not with a container for each task ({_SCOPE} = "task")'
-# modules of hooks (`code`) that start a service beside the tasks
-_SERVING = frozenset(["ssh"])
 _SITES = "remove the line; 'ce config show' says what the site has set"
 
 
@@ -46,7 +44,7 @@ def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
     image are left out. `engine` is the version of the container engine.
     """
     plan, problems = build(edf, image, offer, engine)
-    plan, of_keys = with_keys(plan, edf, offer.key)
+    plan, of_hooks = with_added(plan, edf, offer.adding)
     found = (
         *problems,
         *_entrypoint(edf, image),
@@ -54,8 +52,8 @@ def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
         *_devices(edf, offer),
         *_sizes(edf, offer, plan),
         *_mounts(edf, offer),
-        *_of_tasks(edf, plan),
-        *of_keys,
+        *_of_tasks(edf, offer, plan),
+        *of_hooks,
     )
     refused = image is None or any(problem.severity == "error" for problem in found)
     return Built(None if refused else plan, _in_order(found, edf.files))
@@ -105,7 +103,7 @@ def _mounts(edf: Edf, offer: Offer) -> Iterator[Problem]:
             yield mount.origin.error("mounts", refusal, see="mount-policy")
 
 
-def _of_tasks(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
+def _of_tasks(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
     """Yield settings that need one container for all tasks of a node, if each task has its own.
 
     Automatic hooks are checked on the node.
@@ -129,7 +127,8 @@ def _of_tasks(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
         message = 'Podman makes one container for a node: "task" needs start = "crun"'
         yield _once(edf, origin, f"annotations.{_SCOPE}", message)
     for hook in plan.hooks:
-        if hook.automatic_when is None and (hook.services or hook.code in _SERVING):
+        serves = hook.services or offer.hooks[hook.name].data.serves
+        if hook.automatic_when is None and serves:
             message = (
                 f"hook '{hook.name}' starts a service for one container on a node: {_WITH_TASKS}"
             )

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Hook
     from container_engine.edf.model import Mount
+    from container_engine.plan.hook_code import Added
     from container_engine.plan.hook_parameters import Entries
+    from container_engine.plan.model import HookUse
     from container_engine.plan.site_entries import Sitewide
-    from container_engine.plan.ssh_keys import Judged
     from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 class Offer(NamedTuple):
     """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
 
-    `entries` lists a directory of the submit host, `key` judges a file there as a public key, and
-    `asked` checks whether an OCI hook of the site runs for an annotation. `wide` applies to every
-    environment; `config` tells where settings come from. `refused` returns why the site's policy
-    refuses a mount, "" if it does not.
+    `entries` lists a directory of the submit host, `adding` has, by the name of a hook, what asks
+    its code for further parameters, and `asked` checks whether an OCI hook of the site runs for an
+    annotation. `wide` applies to every environment; `config` tells where settings come from.
+    `refused` returns why the site's policy refuses a mount, "" if it does not.
     """
 
     site: SiteConfig
@@ -31,7 +32,7 @@ class Offer(NamedTuple):
     entries: Entries
     wide: Sitewide
     config: Configuration
-    key: Callable[[str], Judged]
+    adding: Mapping[str, Callable[[HookUse], Added]]
     asked: Callable[[str], bool]
     refused: Callable[[Mount], str]
 

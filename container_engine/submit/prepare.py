@@ -8,9 +8,9 @@ from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
+from container_engine.plan.hook_code import SECRET
 from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
-from container_engine.plan.ssh_keys import SECRET
 from container_engine.submit import container_names, plan_memo
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image

@@ -7,17 +7,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-import container_engine
+from container_engine.base import hook_code
 from container_engine.base.errors import SiteError
 from container_engine.base.ownership import of_engine
-from container_engine.base.private_files import read_regular
-from container_engine.base.process import reason
 from container_engine.catalog.load import load
 from container_engine.oci.architecture import ARCHITECTURES, architecture_named
-from container_engine.plan import catalog_faults, ssh_keys
+from container_engine.plan import catalog_faults
+from container_engine.plan.hook_code import Added
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide
-from container_engine.plan.ssh_keys import Judged
 from container_engine.submit.site import node_rules
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
     from container_engine.catalog.load import Catalog
     from container_engine.edf.model import Mount
+    from container_engine.plan.model import HookUse
     from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
@@ -41,7 +40,7 @@ def site_offer(context: Context, config: Configuration, probed: list[str]) -> Of
     fault: no launch continues with half of them.
     """
     settings = config.settings
-    found = catalog((builtin(context.prefix), *settings.hook_catalog))
+    found = catalog((hook_code.directory(context.prefix), *settings.hook_catalog))
     probed += found.probed
     if found.faults:
         first = found.faults[0]
@@ -56,16 +55,22 @@ def site_offer(context: Context, config: Configuration, probed: list[str]) -> Of
         except OSError:
             return None
 
-    def key(path: str) -> Judged:
-        probed.append(path)
-        return _read_key(path)
+    def added(use: HookUse) -> Added:
+        code = hook_code.load(context.prefix, use.name, use.code, "plan")
+        more: Added = code.complete(use.parameters, probed.append) if code else Added({})
+        return more
 
     def asked(annotation: str) -> bool:
         return _asked_by_hooks(annotation, settings.hooks_dirs, probed)
 
+    adding = {
+        name: added
+        for name, hook in found.hooks.items()
+        if hook_code.has(context.prefix, name, hook.data.code, "plan")
+    }
     wide = sitewide(config, context.env)
     kind, refused = machine(settings), _mount_policy(config)
-    return Offer(settings, found.hooks, kind, entries, wide, config, key, asked, refused)
+    return Offer(settings, found.hooks, kind, entries, wide, config, adding, asked, refused)
 
 
 def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
@@ -86,17 +91,6 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
     return refused
 
 
-def _read_key(path: str) -> Judged:
-    """Return the public key in a file, or the reason why a login cannot use it."""
-    try:
-        content = read_regular(path, ssh_keys.MAX_SIZE, follow=True)
-    except OSError as error:
-        why = "does not exist" if isinstance(error, FileNotFoundError) else reason(error)
-        hint = "make one with ssh-keygen, and name the file that ends with .pub"
-        return Judged(None, f"'{path}': {why}", hint)
-    return ssh_keys.judge(path, content)
-
-
 def machine(settings: SiteConfig) -> str:
     """Return the machine of the compute nodes, as uname -m prints it; by default this host's."""
     architecture = architecture_named(settings.image_architecture)
@@ -107,13 +101,6 @@ def catalog(directories: Sequence[str]) -> Catalog:
     """Load the hooks of these directories, later ones over earlier ones, with every fault."""
     found = load(directories, owners())
     return found if found.faults else found._replace(faults=catalog_faults.faults(found.hooks))
-
-
-def builtin(prefix: str) -> str:
-    """Return the built-in hooks' directory: beside a checkout's package, else below the prefix."""
-    package = os.path.dirname(os.path.abspath(container_engine.__file__))
-    checkout = os.path.join(os.path.dirname(package), "hooks")
-    return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/hooks"
 
 
 def owners() -> frozenset[int]:

@@ -10,7 +10,7 @@
  * waits for its end were killed together. It is removed on the host where srun ran, which the store's file
  * `owner` identifies by its boot id.
  *
- * The records of a step's ssh servers (container_engine/node/ssh/record.py) are left in the user's cache
+ * The records of hooks, such as how a step's ssh servers are reached, are left in the user's cache
  * directory if the process that removes them was killed, too. This node's are removed here.
  *
  * What containers that live with their job have written (container_engine/node/kept/directories.py) is also
@@ -166,36 +166,67 @@ static void remove_stores(const struct job *job)
 	}
 }
 
-/* ---- records of ssh servers ---------------------------------------------------------------------- */
+/* ---- records of hooks --------------------------------------------------------------------------- */
+
+/* Is it NODE.ENDING or its draft, NODE.ENDING.new? An ending has no dot: a file of the node "n1.cluster" is
+ * not one of "n1". */
+static int is_record_of(const char *name, const char *node)
+{
+	size_t length = strlen(node);
+	const char *dot;
+
+	if (strncmp(name, node, length) != 0 || name[length] != '.')
+		return 0;
+	dot = strchr(name + length + 1, '.');
+	return dot == NULL || strcmp(dot, ".new") == 0;
+}
 
 static void remove_records_of_step(int parent, const char *step, const char *node)
 {
-	static const char *const endings[] = { ".port", ".port.new", ".known_hosts", ".known_hosts.new" };
-	CE_AUTO_FD fd = openat(parent, step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	char name[NAME_MAX + 1];
+	int fd = openat(parent, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	CE_AUTO_DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const char *name;
 
-	for (size_t i = 0; fd >= 0 && i < sizeof endings / sizeof endings[0]; i++) {
-		if (snprintf(name, sizeof name, "%s%s", node, endings[i]) < (int)sizeof name)
-			(void)unlinkat(fd, name, 0);
+	if (fd >= 0 && dir == NULL)
+		close(fd);
+	while (dir != NULL && (name = ce_next_name(dir)) != NULL) {
+		if (is_record_of(name, node))
+			(void)unlinkat(dirfd(dir), name, 0);
 	}
 	/* if other nodes have none there any more */
 	(void)unlinkat(parent, step, AT_REMOVEDIR);
 }
 
-static void remove_records(const struct job *job)
+static void remove_records_of_job(const char *place, const struct job *job)
 {
-	char path[PATH_MAX + 64];
+	char path[PATH_MAX + NAME_MAX + 128];
 	const char *step;
 
-	if (job->home[0] != '/' || job->node == NULL)
-		return;
-	snprintf(path, sizeof path, "%s/.cache/container-engine/ssh/%s", job->home, job->id);
+	snprintf(path, sizeof path, "%s/%s", place, job->id);
 	CE_AUTO_DIR *dir = opendir(path);
 	while (dir != NULL && (step = ce_next_name(dir)) != NULL) {
 		if (step[0] != '.')
 			remove_records_of_step(dirfd(dir), step, job->node);
 	}
 	(void)rmdir(path);
+}
+
+/* HOOK/JOB/STEP/NODE.ENDING, whatever hooks there are */
+static void remove_records(const struct job *job)
+{
+	char path[PATH_MAX + 64], place[PATH_MAX + NAME_MAX + 64];
+	const char *hook;
+
+	if (job->home[0] != '/' || job->node == NULL)
+		return;
+	snprintf(path, sizeof path, "%s/.cache/container-engine/hooks", job->home);
+	CE_AUTO_DIR *dir = opendir(path);
+	while (dir != NULL && (hook = ce_next_name(dir)) != NULL) {
+		if (hook[0] == '.')
+			continue;
+		snprintf(place, sizeof place, "%s/%s", path, hook);
+		remove_records_of_job(place, job);
+	}
 }
 
 /* ---- containers that lived with the job ---------------------------------------------------------- */

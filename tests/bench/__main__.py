@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from ce_sandbox.layout import from_environment
-
 from tests.bench import (
     footprint,
     hooks,

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 
 from ce_sandbox.layout import from_environment
-
 from tests.bench import tree as bench_tree
 from tests.bench.place import place
 from tests.bench.reading import packed, report

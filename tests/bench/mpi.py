@@ -18,7 +18,6 @@ from statistics import median
 
 from ce_sandbox import images
 from ce_sandbox.layout import Layout
-
 from tests.bench.place import Place
 from tests.bench.results import Row
 from tests.bench.samples import Samples

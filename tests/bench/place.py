@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ce_sandbox.layout import Layout
-
 from tests.bench.user import BenchError
 
 ENVIRONMENT = "demo"

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Self
 
 from ce_sandbox.layout import from_environment
-
 from container_engine.images.pack.pack import OF_TREE
 from tests.bench import tree as bench_tree
 from tests.bench.results import Row, duration, table, write

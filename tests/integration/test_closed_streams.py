@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from tests.integration.engine import Engine
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
@@ -51,14 +51,14 @@ def _real(engine: Engine) -> dict[str, str]:
 
 def test_help_of_every_verb_ends_as_with_its_streams_open(engine: Engine) -> None:
     enroot = f"{engine.prefix}/libexec/container-engine/compat/enroot"
-    verbs = {verb: f"ce {verb} --help" for verb in VERBS}
-    verbs |= {
+    helps = {verb: f"ce {verb} --help" for verb in verbs()}
+    helps |= {
         f"enroot {verb}": f"{enroot} {verb} --help"
         for verb in ("import", "create", "list", "exec", "remove", "export", "start", "version")
     }
     # each verb has each of the streams closed, one at a time
     for streams in CLOSED[:3]:
-        assert _codes(engine, verbs, streams) == dict.fromkeys(verbs, 0), streams
+        assert _codes(engine, helps, streams) == dict.fromkeys(helps, 0), streams
 
 
 def test_commands_end_with_the_code_that_they_have_with_open_streams(engine: Engine) -> None:

@@ -23,7 +23,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from ce_sandbox.layout import from_environment
-
 from tests.pyxis.stand_ins import PORT, made, serving_images
 from tests.slurm.cluster import ALICE, Cluster, sandbox, start_again
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ce_sandbox.layout import Layout
-
     from tests.integration.registry import Registry
 
 _HERE = Path(__file__).parent

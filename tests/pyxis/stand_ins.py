@@ -23,7 +23,6 @@ from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 
 from ce_sandbox.layout import from_environment
-
 from container_engine.images.store.store import architecture
 from tests.integration.registry import Registry, serving
 

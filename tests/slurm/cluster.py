@@ -14,7 +14,6 @@ from typing import TypedDict
 
 from ce_sandbox import images, run
 from ce_sandbox.layout import Layout, from_environment
-
 from tests.slurm import procfs
 
 ROOT = Path(__file__).resolve().parents[2]

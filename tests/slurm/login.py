@@ -99,7 +99,7 @@ def entries(block: str, end: str) -> dict[str, str]:
 def recorded(cluster: Cluster, job: str, user: str = ALICE) -> dict[str, int]:
     """Return the ports of a job's servers by node, as they are recorded now."""
     found = {}
-    records = cluster.home(user) / ".cache/container-engine/ssh"
+    records = cluster.home(user) / ".cache/container-engine/hooks/ssh"
     # Not Path.glob, which fails if a step's directory is removed while it searches.
     for file in map(Path, glob.glob(f"{records}/{job}/*/*.port")):
         with contextlib.suppress(FileNotFoundError):

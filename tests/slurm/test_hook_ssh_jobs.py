@@ -158,7 +158,7 @@ _VICTIMS = {"slurmstepd": "slurmstepd: ", "guard": "ce-guard", "attendant": "ce-
 
 @pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard", "attendant"])
 def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, end: str) -> None:
-    records = cluster.home() / ".cache/container-engine/ssh"
+    records = cluster.home() / ".cache/container-engine/hooks/ssh"
     before = set(records.glob("*"))
     with _serving(cluster, edf(cluster, key), key) as laptop:
         assert set(records.glob("*")) > before
@@ -261,7 +261,7 @@ def test_what_ce_ssh_config_printed_is_good_for_the_next_step(cluster: Cluster, 
 
 def test_containers_of_two_steps_log_in_to_one_another(cluster: Cluster, key: Path) -> None:
     name = edf(cluster, key)
-    records = cluster.home() / ".cache/container-engine/ssh"
+    records = cluster.home() / ".cache/container-engine/hooks/ssh"
     before = set(records.glob("*"))
     with (
         _allocated(cluster) as job,

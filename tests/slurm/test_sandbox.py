@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from ce_sandbox.layout import USERS, Layout
 from ce_sandbox.processes import belonging_to
-
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, sandbox
 from tests.slurm.polling import until
 from tests.slurm.procfs import living

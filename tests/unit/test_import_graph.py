@@ -1,6 +1,7 @@
 """The folder list is the architecture: allowed imports between rooms, and pure modules."""
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
@@ -12,6 +13,7 @@ from container_engine.cli.command_line.verb_table import VERBS
 
 PACKAGE = Path(__file__).parents[2] / "container_engine"
 CLI = PACKAGE / "cli"
+HOOKS = PACKAGE.parent / "hooks"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each room of a package may import from itself and from those below it in the package's list.
@@ -30,7 +32,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.base": (
         ("slurm",),
-        ("process", "records", "schemas", "toml_positions"),
+        ("process", "records", "schemas", "toml_positions", "hook_code"),
         ("model",),
         ("validation_text",),
         ("shortage", "answers"),
@@ -60,13 +62,13 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine.node": (
         ("start",),
         ("kept", "hooks"),
-        ("devices", "ssh"),
+        ("devices",),
         ("libraries",),
         ("inside",),
         ("container", "memo_fields"),
         ("report",),
         ("hook_conditions", "plan_json"),
-        (*("pattern", "plan_types", "node_name", "memo_directory", "step_port"),),
+        (*("pattern", "plan_types", "node_name", "memo_directory", "step_port", "job_secret"),),
     ),
     "container_engine.images": (
         ("importing", "scanning", "details", "podman_storage"),
@@ -84,6 +86,9 @@ LEVELS = {
     package: {room: level for level, rooms in enumerate(rows) for room in rooms}
     for package, rows in ROOMS.items()
 }
+
+# the rooms from submit/ down, which do without the others
+CORE = frozenset(name for rooms in ROOMS["container_engine"][-6:] for name in rooms)
 
 # A pure module has no access to processes, files, the environment, the clock or the network.
 IMPURE = {"os", "io", "pathlib", "shutil", "subprocess", "tempfile", "time", "socket", "random"}
@@ -160,7 +165,7 @@ def test_a_verb_uses_no_other_verb_unless_it_is_a_form_of_it() -> None:
         if found is not None
     }
     assert used == {
-        *(("shell", "run"), ("logout", "login"), ("ssh_config", "ssh")),
+        *(("shell", "run"), ("logout", "login")),
         *(("hooks", "hooks_check"), ("hooks", "hooks_test")),
     }
 
@@ -209,3 +214,25 @@ def test_planning_is_pure() -> None:
 def test_what_must_start_quickly_imports_nothing_slow() -> None:
     for name in ("__init__.py", "submit/__init__.py", "plan/__init__.py", "base/errors.py"):
         assert not imports(PACKAGE / name), name
+
+
+def test_the_package_of_a_hook_imports_the_engine_which_does_not_know_it() -> None:
+    packages = {path.parent.name for path in HOOKS.glob("*/*/__init__.py")}
+    assert packages == {"ce_ssh"}
+    for path in HOOKS.glob("*/*/*.py"):
+        ours = {name for name in imports(path) if name.startswith(("container_engine.", "ce_"))}
+        own = {name for name in ours if name.startswith(f"{path.parent.name}.")}
+        assert {room(name) for name in ours - own} <= {*CORE, "printing"} - {None}, path
+    for path in MODULES:
+        assert not {name.partition(".")[0] for name in imports(path)} & packages, path
+
+
+def test_the_core_has_no_word_of_the_ssh_hook() -> None:
+    """Public keys are a type of parameters, and PAM asks for lines of other servers."""
+    word = re.compile(r"\bssh\b|ssh_|_ssh|sshd|dropbear", re.IGNORECASE)
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in MODULES
+        if room(name_of(path)) in CORE and word.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"edf/hook_values.py", "node/container/description.py"}

@@ -4,9 +4,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from ce_sandbox.installed import is_current, sources
 from ce_sandbox.layout import Layout
-
 from tests.installed import require_current
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from container_engine.cli.main import main
 from container_engine.edf.document import KEYS
 from container_engine.site.model import Policy, SiteConfig
@@ -40,10 +40,10 @@ def options(text: str) -> set[str]:
 
 
 def test_the_page_has_a_section_for_each_verb_and_no_other() -> None:
-    assert set(sections()) - {""} == set(VERBS)
+    assert set(sections()) - {""} == set(verbs())
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 def test_the_page_and_the_help_know_the_same_options(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,7 +80,7 @@ def section(text: str, title: str) -> str:
     return " ".join(found[1].split())
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 def test_the_synopsis_of_a_command_is_its_usage(
     verb: str,
     capsys: pytest.CaptureFixture[str],
@@ -93,7 +93,7 @@ def test_the_synopsis_of_a_command_is_its_usage(
     said = capsys.readouterr().out
     usage = " ".join(said.partition("\n\n")[0].removeprefix("usage: ").split())
     assert section(page, "SYNOPSIS") == usage
-    assert section(page, "NAME") == f"ce-{verb} - {VERBS[verb].help}"
+    assert section(page, "NAME") == f"ce-{verb} - {verbs()[verb].help}"
     assert len(section(page, "DESCRIPTION")) > 10
     in_help = re.findall(r"^ +(-.*?)(?:  |$)", said, re.MULTILINE)
     assert options("\n".join(in_help)) == options(section(page, "OPTIONS")) & options(said)

@@ -4,7 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from container_engine.edf.document import KEYS
 from container_engine.node.start import site_rules
 from container_engine.site.model import MEANT_FOR_NODES, Policy, SiteConfig
@@ -50,7 +50,7 @@ def test_the_keys_that_nodes_read_are_those_of_the_launcher() -> None:
 
 
 def test_every_verb_has_a_section_with_its_help() -> None:
-    assert [name for name in parsers() if " " not in name] == list(VERBS)
+    assert [name for name in parsers() if " " not in name] == list(verbs())
     assert headings("docs/reference/commands.md") == [f"ce {name}" for name in parsers()]
 
 

@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from ce_sandbox import config, machine, processes
 from ce_sandbox.layout import MAX_NODES, Layout, from_environment
 from ce_sandbox.up import chosen_tracking, configured_nodes
-
 from tests.slurm.polling import until
 
 HOST = config.Host("host", is_loopback=True)

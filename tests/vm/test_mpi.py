@@ -3,9 +3,9 @@
 import os
 
 import pytest
+
 from ce_sandbox import images
 from ce_sandbox.layout import from_environment
-
 from tests.vm.cluster import Cluster, warned, write
 
 # Sums of a ring and an allreduce over the ranks 0 to 3.

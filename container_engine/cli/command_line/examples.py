@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from container_engine.cli.command_line.verb_table import hook_verbs
+
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "list": ("ce list",),
     "validate": ("ce validate train", "ce validate --strict --check-files ./train.toml"),
@@ -36,8 +38,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ps": ("ce ps", "ce ps 1234"),
     "exec": ("ce exec -w node2 1234.0 -- nvidia-smi", "ce exec work -- ls /data"),
     "save": ("ce save 1234 mine.sqsh", "ce save --difference 1234.0 mine.sqsh"),
-    "ssh": ("ce ssh 1234", "ce ssh -w node2 1234 -- hostname"),
-    "ssh-config": ("ce ssh-config --jump login.example.org 1234",),
     "trace": ("ce trace 1234", "ce trace 1234.0 --perfetto launch.json"),
     "report": ("ce report 1234", "ce report"),
     "doctor": ("ce doctor", "ce doctor --all-nodes"),
@@ -51,4 +51,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 def hint_without_name(verb: str) -> str:
     """Return the hint for a command line that ends too early."""
     usage = f"'ce {verb} --help' shows how to use it"
-    return f"for example {EXAMPLES[verb][0]}; {usage}" if verb in EXAMPLES else usage
+    examples = examples_of(verb)
+    return f"for example {examples[0]}; {usage}" if examples else usage
+
+
+def examples_of(verb: str) -> tuple[str, ...]:
+    """Return the examples of a verb of the engine or of a hook; none for anything else."""
+    if verb in EXAMPLES or verb not in hook_verbs():
+        return EXAMPLES.get(verb, ())
+    return hook_verbs()[verb].examples

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from container_engine import __version__
 from container_engine.base.text_layout import wrap_lines
-from container_engine.cli.command_line.verb_table import VERBS, overview
+from container_engine.cli.command_line.verb_table import VERBS, overview, verbs
 from container_engine.edf import message_text
 from container_engine.printing import messages, output
 
@@ -120,12 +119,12 @@ class Parser(argparse.ArgumentParser):
         sys.exit(messages.USAGE)
 
     def format_help(self) -> str:
-        from container_engine.cli.command_line.examples import EXAMPLES
+        from container_engine.cli.command_line.examples import examples_of
 
         if self.formatter_class is _unmeasured:
             self.formatter_class = argparse.HelpFormatter
         text = super().format_help().replace("positional arguments:", "arguments:", 1)
-        examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
+        examples = examples_of(self.prog.partition(" ")[2])
         title = "example" if len(examples) == 1 else "examples"
         shown = "".join(f"  {example}\n" for example in examples)
         return f"{text}\n{title}:\n{shown}" if shown else text
@@ -155,7 +154,7 @@ class _Whole(Parser):
         return parsed
 
     def _check_value(self, action: argparse.Action, value: str) -> None:
-        if action.dest == "verb" and value not in VERBS:
+        if action.dest == "verb" and value not in VERBS and value not in verbs():
             import shutil
 
             from container_engine.base.did_you_mean import did_you_mean, nearest
@@ -163,7 +162,7 @@ class _Whole(Parser):
 
             if value in FOREIGN_VERBS:
                 self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
-            meant = nearest(value, VERBS)
+            meant = nearest(value, verbs())
             if not meant and shutil.which(value):
                 self.refuse(f"ce has no verb '{value}'", f"ce run NAME -- {value} runs the command")
             suggestion = did_you_mean(meant)
@@ -218,12 +217,12 @@ def help_of(verb: str) -> str:
 
 def of_verb(whole: argparse.ArgumentParser, verb: str) -> Parser:
     """Return the parser of one of the verbs that `build` was given."""
-    verbs = next(a for a in whole._actions if a.dest == "verb")  # noqa: SLF001
-    parser: Parser = dict(verbs.choices or {})[verb]
+    below = next(a for a in whole._actions if a.dest == "verb")  # noqa: SLF001
+    parser: Parser = dict(below.choices or {})[verb]
     return parser
 
 
-def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
+def build(chosen: Iterable[str] = ()) -> argparse.ArgumentParser:
     """Return a parser of the `chosen` verbs, importing only their modules."""
     parser = _Whole(prog="ce")
     parser.add_argument("--version", action="version", version=f"ce {__version__}")
@@ -231,12 +230,12 @@ def build(chosen: Iterable[str] = VERBS) -> argparse.ArgumentParser:
         "-v", "-V", action="version", version=f"ce {__version__}", help=argparse.SUPPRESS
     )
     parser.add_argument("--site", metavar="FILE", help=argparse.SUPPRESS)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    below = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     for name in dict.fromkeys(chosen):
-        verb = VERBS[name]
+        verb = VERBS[name] if name in VERBS else verbs()[name]
         description = f"{verb.help[0].upper()}{verb.help[1:]}."
-        own = verbs.add_parser(name, help=verb.help, description=description)
-        module = importlib.import_module(f"container_engine.cli.verbs.{verb.module}")
+        own = below.add_parser(name, help=verb.help, description=description)
+        module = verb.load()
         own.set_defaults(execute=module.execute, failure=PROBLEM)
         module.configure(own)
     return parser

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from container_engine.base import hook_code
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_OWN = "container_engine.cli.verbs"
+_HOOKS = "Of hooks"
 
 
 class Verb(NamedTuple):
-    """A module of `cli.verbs`, imported only when its verb is used.
+    """A module of `cli.verbs`, or of a hook's `package` in a directory, imported when it is used.
 
     It offers configure(parser), which may set the default `failure` (the exit code of a CeError,
     else 1), and execute(arguments, context), which returns the exit code or raises CeError.
@@ -14,6 +25,15 @@ class Verb(NamedTuple):
 
     module: str
     help: str
+    package: tuple[str, str] = ("", "")
+    examples: tuple[str, ...] = ()
+
+    def load(self) -> Any:  # noqa: ANN401 - a module with the functions above
+        """Import the module."""
+        directory, package = self.package
+        if directory and directory not in sys.path:
+            sys.path.append(directory)
+        return importlib.import_module(f"{package or _OWN}.{self.module}")
 
 
 VERBS = {
@@ -47,8 +67,6 @@ VERBS = {
     "ps": Verb("ps", "list your steps that run in containers"),
     "exec": Verb("exec", "run one more command, or a shell, in a running container"),
     "save": Verb("save", "save a running container as an image"),
-    "ssh": Verb("ssh", "log in to a running container through its ssh server"),
-    "ssh-config": Verb("ssh_config", "print what ssh on another computer needs to log in"),
     "trace": Verb("trace", "show where a launch spent its time"),
     "report": Verb("report", "write one file to attach to a support ticket"),
     "doctor": Verb("doctor", "check whether containers can run on this host"),
@@ -74,7 +92,7 @@ _GROUPS = {
         *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
         *("rmi", "gc", "store", "login", "logout"),
     ),
-    "Running steps": ("ps", "exec", "save", "ssh", "ssh-config", "trace", "report"),
+    "Running steps": ("ps", "exec", "save", "trace", "report"),
     "This host and site": (
         *("help", "hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
     ),
@@ -85,7 +103,7 @@ _PURPOSES = {
     "Write an environment": ("init", "validate", "lint", "explain", "plan", "render", "diff"),
     "Get images": ("pull", "import", "build", "pack", "login", "logout"),
     "Manage images": ("images", "inspect", "lock", "scan", "rmi", "gc", "store"),
-    "Look at running steps": ("ps", "exec", "save", "ssh", "ssh-config", "trace", "report"),
+    "Look at running steps": ("ps", "exec", "save", "trace", "report"),
     "Know this site": ("hooks", "devices", "config", "doctor", "version"),
     "Write tools for it": ("schema", "completion", "cdi"),
 }
@@ -102,19 +120,57 @@ NAME is looked for in EDF_PATH (else ~/.edf), then among the site's; a path begi
 """
 
 
+@cache
+def hook_verbs() -> Mapping[str, Verb]:
+    """Return the verbs that hooks of this installation bring.
+
+    A hook.toml with a fault is passed over: `ce hooks check` reports it.
+    """
+    import os
+    import tomllib
+    from contextlib import suppress
+
+    found: dict[str, Verb] = {}
+    catalog = hook_code.directory(sys.prefix)
+    for hook in sorted(os.listdir(catalog)) if os.path.isdir(catalog) else ():
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            with open(f"{catalog}/{hook}/hook.toml", "rb") as file:
+                text = file.read()
+            document = tomllib.loads(text.decode()) if b"\n[verbs." in text else {}
+            for name, verb in document.get("verbs", {}).items():
+                module = f"verb_{name.replace('-', '_')}"
+                place = (f"{catalog}/{hook}", document["code"])
+                examples = tuple(verb.get("examples", ()))
+                found[name] = Verb(module, verb["help"], place, examples)
+    return found
+
+
+def verbs() -> Mapping[str, Verb]:
+    """Return all verbs: the engine's, and those of hooks."""
+    return {**hook_verbs(), **VERBS}
+
+
+def verb_in(words: Sequence[str]) -> str | None:
+    """Return the first of the words that is a verb; hooks are asked only if the engine has none."""
+    first = next((word for word in words if not word.startswith("-")), "")
+    known = VERBS if first in VERBS else verbs()
+    return next((word for word in words if word in known), None)
+
+
 def overview() -> str:
     """Return what `ce` alone prints, with a line for every verb."""
-    text = _HEAD
-    for title, verbs in _GROUPS.items():
+    text, known = _HEAD, verbs()
+    for title, names in (_GROUPS | _of_hooks()).items():
         text += f"\n{title}:\n"
-        text += "".join(f"  ce {verb:<11}{VERBS[verb].help}\n" for verb in verbs)
+        text += "".join(f"  ce {name:<11}{known[name].help}\n" for name in names)
     return text + _TAIL
 
 
 def summary() -> str:
     """Return what `ce help` prints: the verbs by purpose."""
-    width = max(map(len, _PURPOSES))
-    lines = [f"  {purpose:<{width}}  {' '.join(verbs)}\n" for purpose, verbs in _PURPOSES.items()]
+    purposes = _PURPOSES | _of_hooks()
+    width = max(map(len, purposes))
+    lines = [f"  {purpose:<{width}}  {' '.join(names)}\n" for purpose, names in purposes.items()]
     return f"""\
 {_HEAD}
 {"".join(lines)}
@@ -123,3 +179,7 @@ def summary() -> str:
   ce help errors   all errors and their codes
   ce help WORDS    the pages about them: ce help pip install, ce help docker
 """
+
+
+def _of_hooks() -> dict[str, tuple[str, ...]]:
+    return {_HOOKS: tuple(hook_verbs())} if hook_verbs() else {}

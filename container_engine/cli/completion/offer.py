@@ -11,7 +11,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from container_engine.cli.command_line.parser import build, of_verb
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from container_engine.cli.completion.names import names
 from container_engine.printing import output
 
@@ -37,8 +37,6 @@ _LISTED = {
     ("run", "environment"): "environment",
     ("save", "step"): "step",
     ("scan", "name"): "named",
-    ("ssh", "job"): "step",
-    ("ssh-config", "job"): "step",
     ("trace", "step"): "trace",
 }
 # beginnings of metavars that are files and directories, or a command that may name some
@@ -63,11 +61,12 @@ def complete(line: Sequence[str], context: Context) -> int:
 def offer(line: Sequence[str], context: Context) -> Offer:
     """Return what the last word of `line`, all of it behind `ce`, may become."""
     *before, word = _joined(line)
-    behind = list(dropwhile(lambda word: word not in VERBS, before))
+    known = verbs()
+    behind = list(dropwhile(lambda word: word not in known, before))
     if not behind:
         options = {"-h": "show help", "--help": "show help", "--version": "print the version"}
-        verbs = {name: verb.help for name, verb in VERBS.items()}
-        return Offer((options if word.startswith("-") else verbs).items())
+        described = {name: verb.help for name, verb in known.items()}
+        return Offer((options if word.startswith("-") else described).items())
     verb, *given = behind
     parser = of_verb(build([verb]), verb)
     shown = [action for action in parser._actions if action.help != argparse.SUPPRESS]  # noqa: SLF001
@@ -145,12 +144,14 @@ def _values(
         from container_engine.faults.catalogue import FAULTS
         from container_engine.tools.help.pages import TOPICS
 
-        return Offer((topic, "") for topic in (*VERBS, *TOPICS, *FAULTS, "errors"))
+        return Offer((topic, "") for topic in (*verbs(), *TOPICS, *FAULTS, "errors"))
     kind = _LISTED.get((verb, action.dest))
     if action.metavar == "REF":
         kind = "image"
     elif "environment" in (action.help or "") and action.dest in ("name", "names", "other"):
         kind = kind or "environment"
+    elif action.metavar == "JOB":
+        kind = kind or "step"
     if kind is None:
         is_file = str(action.metavar).startswith(_FILES)
         return Offer((), "files" if is_file else "anything")

@@ -34,12 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    known = help_pages.read(context.prefix, verb_table.VERBS)
+    known = help_pages.read(context.prefix, verb_table.verbs())
     asked = arguments.asked
     summary = wrap_lines(verb_table.summary(), output.columns())
     texts = [_about(word, known) for word in asked] or [summary]
     # several words are a question, also if each is the name of a verb
-    if None in texts or (len(asked) > 1 and any(word in verb_table.VERBS for word in asked)):
+    if None in texts or (len(asked) > 1 and any(word in verb_table.verbs() for word in asked)):
         texts = [_found(" ".join(arguments.asked), known)]
     output.exact("\n".join(text for text in texts if text is not None).encode())
     return 0
@@ -59,7 +59,7 @@ def _about(word: str, known: Mapping[str, Page]) -> str | None:
     """Return the page of this name, or None."""
     if word == "errors":
         return codes(output.columns())
-    if word in verb_table.VERBS:
+    if word in verb_table.verbs():
         from container_engine.cli.command_line.parser import help_of
 
         return help_of(word)
@@ -82,7 +82,7 @@ def _found(words: str, known: dict[str, Page]) -> str:
     # words that look like an error's code are a misspelt one
     found = [] if "-" in words and nearest(words, FAULTS) else help_pages.search(words, known)
     if not found and instead is None:
-        names = [*FAULTS, *TOPICS, *known, *verb_table.VERBS, "errors"]
+        names = [*FAULTS, *TOPICS, *known, *verb_table.verbs(), "errors"]
         meant = nearest(words, names)
         hint = f"did you mean '{meant}'?" if meant else "'ce help errors' lists all codes"
         raise UserError("no page, error or verb is about this", hint, name=words)

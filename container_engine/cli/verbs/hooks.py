@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from container_engine.base import hook_code
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import LaunchError, UserError
 from container_engine.cli.verbs import hooks_check, hooks_test
@@ -19,7 +20,6 @@ from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.submit.environment import offer_here
 from container_engine.submit.prepare import prepare
-from container_engine.submit.site_offer import builtin
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
@@ -90,7 +90,7 @@ def _named(name: str, offered: Offer) -> Hook:
 
 def _list(context: Context, *, as_json: bool) -> int:
     hooks = sorted(offer_here(context).hooks.values())
-    rows = [_row(hook, builtin(context.prefix)) for hook in hooks]
+    rows = [_row(hook, hook_code.directory(context.prefix)) for hook in hooks]
     if as_json:
         output.document({"hooks": rows})
         return 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from container_engine.base import hook_code
 from container_engine.base.errors import CeError
 from container_engine.base.validation_text import Fault
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hooks import whole
 from container_engine.printing import messages, output
 from container_engine.submit.site import site_config
-from container_engine.submit.site_offer import builtin, catalog, machine
+from container_engine.submit.site_offer import catalog, machine
 from container_engine.tools.doctor.site_files import site_files
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int
     """
     settings = site_config(context)
     chosen = [os.path.join(context.cwd, path) for path in directories] or settings.hook_catalog
-    found = catalog((builtin(context.prefix), *chosen))
+    found = catalog((hook_code.directory(context.prefix), *chosen))
     absent = [path for path in chosen if directories and not os.path.isdir(path)]
     faults = [*(Fault(path, "is not a directory") for path in absent), *found.faults]
     if not faults:

@@ -6,6 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError
 from container_engine.base.slurm import conf as slurm_conf
 from container_engine.node.devices.cdi_file import Directory, Registry
@@ -169,11 +170,10 @@ class _Look:
 
     def _programs(self, use: HookUse) -> Iterator[_Row]:
         """Yield rows for what the code of a hook needs besides its data."""
-        if use.code == "ssh":
-            yield self._files(
-                "program", f"{self._context.libexec}/ssh/bin/dropbear", optional=False
-            )
-        elif use.code == "slurm":
+        package = hook_code.load(self._context.prefix, use.name, use.code, "node")
+        for path in () if package is None else package.files(self._context.prefix):
+            yield self._files("program", path, optional=False)
+        if use.code == "slurm":
             configuration = slurm_conf.find(self._context.env)
             yield _Row(OK if configuration else MISSING, "file", "slurm.conf", configuration)
             path = use.settings["path"]

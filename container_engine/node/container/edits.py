@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from container_engine.node.container.description import Paths
 
 TYPE_CHECKING = False
@@ -50,6 +52,11 @@ class HookEdits:
         self.tree: list[Mapping[str, Any]] = []
         self.warnings: list[str] = []
         self.lacks: list[tuple[str, LaunchError]] = []
+
+    @property
+    def prefix(self) -> str:
+        """Return the prefix of the installation, whose libexec/container-engine is `libexec`."""
+        return posixpath.dirname(posixpath.dirname(self.libexec))
 
     def warn(self, hook: HookUse, text: str) -> None:
         self.warnings.append(f"hook {hook['name']}: {text}".replace("\n", " "))

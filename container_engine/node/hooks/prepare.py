@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hook_conditions import applies
@@ -60,7 +61,7 @@ def _add(edits: HookEdits, hook: HookUse, plan: LaunchPlan, node: Mapping[str, s
     if any(tree.values()):
         edits.tree.append({"name": hook["name"], **tree})
     if hook.get("code"):
-        _code(hook["code"])(hook, plan, node, edits)
+        _code(hook, edits)(hook, plan, node, edits)
 
 
 def _in_tree(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> dict[str, Any]:
@@ -117,13 +118,19 @@ def _service(service: Mapping[str, Any], hook: HookUse, node: Mapping[str, str])
     }
 
 
-def _code(name: str) -> Code:
-    if name not in CODE:
-        raise LaunchError(
-            f"hook code '{name}' is not part of this node's container engine: submit host and node"
-            " have different versions of it",
-            see="engine-versions",
-        )
-    module = f"container_engine.node.hooks.code_{name}"
-    prepare_hook: Code = __import__(module, fromlist=["prepare"]).prepare
+def _code(hook: HookUse, edits: HookEdits) -> Code:
+    """Return the function of the engine's module for the hook, or of the hook's own package."""
+    name = hook["code"]
+    if name in CODE:
+        module = __import__(f"container_engine.node.hooks.code_{name}", fromlist=["prepare"])
+    else:
+        found = hook_code.load(edits.prefix, hook["name"], name, "node")
+        if found is None:
+            raise LaunchError(
+                f"hook code '{name}' is not part of this node's container engine: submit host and"
+                " node have different versions of it",
+                see="engine-versions",
+            )
+        module = found
+    prepare_hook: Code = module.prepare
     return prepare_hook

@@ -70,9 +70,9 @@ def _taken(path: str, node: Mapping[str, str]) -> str:
     except _NotPrivateError:
         from hashlib import sha256
 
-        from container_engine.node.ssh import secret
+        from container_engine.node import job_secret
 
-        own = secret.of_job(node, node["HOME"], "") if node.get("HOME") else ""
+        own = job_secret.of_job(node, node["HOME"], "") if node.get("HOME") else ""
         if not own:
             raise
         path = f"{path}.{sha256(f'kept {own}'.encode()).hexdigest()[:16]}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from container_engine.cli.verbs.completion import SHELLS
 from container_engine.cli.verbs.schema import FORMATS
 from tests.unit.cli.conftest import Installed
@@ -275,7 +275,7 @@ def test_bash_is_the_usual_shell(home: Installed) -> None:
 
 
 def test_every_verb_and_option_is_offered_with_what_it_is(home: Installed) -> None:
-    for verb, described in VERBS.items():
+    for verb, described in verbs().items():
         assert offered_to(home, "")[1][verb] == described.help
         files, options = offered_to(home, verb, "-")
         assert files == "names"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from container_engine import __version__
-from container_engine.cli.command_line.examples import EXAMPLES
+from container_engine.cli.command_line.examples import examples_of
 from container_engine.cli.command_line.parser import build, help_of
-from container_engine.cli.command_line.verb_table import VERBS
+from container_engine.cli.command_line.verb_table import verbs
 from container_engine.cli.main import main
 from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS, FOREIGN_VERBS
 from container_engine.faults.catalogue import FAULTS
@@ -47,7 +47,7 @@ def test_ce_alone_and_its_help_name_every_verb(installed: Installed) -> None:
     for words in ([], ["--help"]):
         said = installed.ce(*words).stdout
         assert re.findall(r"^  ce (\S+) ", said, re.MULTILINE).count("run") == 1
-        for verb, about in VERBS.items():
+        for verb, about in verbs().items():
             assert verb == "run" or f"  ce {verb:<11}{about.help}\n" in said
 
 
@@ -55,7 +55,7 @@ def test_help_alone_is_an_overview_with_every_verb(installed: Installed) -> None
     lines = installed.ce("help").stdout.splitlines()
     assert len(lines) <= 22
     words = " ".join(lines).split()
-    assert [verb for verb in VERBS if verb not in words] == []
+    assert [verb for verb in verbs() if verb not in words] == []
 
 
 def test_help_errors_lists_the_codes(installed: Installed) -> None:
@@ -68,10 +68,10 @@ def test_help_errors_lists_the_codes(installed: Installed) -> None:
     )
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 def test_each_verb_has_examples_that_its_parser_accepts(verb: str) -> None:
-    assert 1 <= len(EXAMPLES[verb]) <= 2
-    for example in EXAMPLES[verb]:
+    assert 1 <= len(examples_of(verb)) <= 2
+    for example in examples_of(verb):
         ce, *words = shlex.split(example)
         assert (ce, words[0]) == ("ce", verb)
         build([verb]).parse_args(words)
@@ -251,13 +251,13 @@ def test_the_version_is_there_where_other_tools_have_it(installed: Installed, op
 
 
 def test_the_counterparts_name_verbs_that_exist() -> None:
-    assert not set(FOREIGN_VERBS) & set(VERBS)
+    assert not set(FOREIGN_VERBS) & set(verbs())
     for text in (
         *FOREIGN_VERBS.values(),
         *(t for a in FOREIGN_ACTIONS.values() for t in a.values()),
     ):
         assert "\n" not in text
-        assert set(re.findall(r"(?:^|\W)ce ([a-z-]+)", text)) - {"only", "does"} <= set(VERBS)
+        assert set(re.findall(r"(?:^|\W)ce ([a-z-]+)", text)) - {"only", "does"} <= set(verbs())
 
 
 def test_a_plan_is_printed_for_people_and_for_programs(installed: Installed) -> None:
@@ -558,7 +558,7 @@ _BESIDE = (
 
 @pytest.mark.parametrize("words", _BESIDE)
 def test_help_has_an_answer_to_what_is_beside_containers(words: str) -> None:
-    pages = help_pages.search(words, help_pages.read("", VERBS))
+    pages = help_pages.search(words, help_pages.read("", verbs()))
     assert "beside" in [page.name for page in pages[:3]]
 
 

@@ -12,7 +12,6 @@ from container_engine.plan.judge import judge
 from container_engine.plan.model import Image
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import Sitewide
-from container_engine.plan.ssh_keys import Judged
 from container_engine.site.load import Configuration
 from container_engine.site.model import SiteConfig
 
@@ -34,7 +33,7 @@ def offer(site: SiteConfig, hooks: Mapping[str, Hook]) -> Offer:
         entries=lambda _directory: None,
         wide=Sitewide((), (), ()),
         config=Configuration(site, {}, (), ()),
-        key=lambda path: Judged("", path),
+        adding={},
         asked=lambda _key: False,
         refused=lambda _mount: "",
     )

@@ -1,8 +1,7 @@
-"""The secret from which the keys of a job's ssh servers and clients are derived.
+"""A secret that all steps of a job know, on all nodes, and no other user.
 
-All steps of a job have the same keys, on all nodes: a user who has accepted a job's host key is
-not asked again. The only private place that steps share is the user's home directory. So there is
-one secret per user; a job's secret is computed from it and the job's ID, and is never stored.
+The only private place that steps share is the user's home directory. So there is one secret per
+user; a job's secret is computed from it and the job's ID, and is never stored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # not below $XDG_STATE_HOME, which may be set in one step and not in the next
-PLACE = ".local/state/container-engine/ssh-secret"
+PLACE = ".local/state/container-engine/secret"
 _BYTES = 32
 
 
@@ -71,7 +70,7 @@ def _read(path: str) -> bytes:
         os.close(fd)
     if not is_private or len(own) != _BYTES:
         raise LaunchError(
-            f"hook ssh: '{path}' must be a file of {_BYTES} bytes that only you can read",
+            f"'{path}' must be a file of {_BYTES} bytes that only you can read",
             see="hook-service",
             hint="remove the file; the next start makes a new one",
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from container_engine.cli.verbs.ssh import recorded
+from ce_ssh.verb_ssh import recorded
 from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.node.ssh.record import Server
+    from ce_ssh.record import Server
     from container_engine.submit.context import Context
 
 

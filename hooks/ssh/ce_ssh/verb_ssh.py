@@ -7,16 +7,16 @@ import pwd
 import shlex
 from typing import TYPE_CHECKING
 
+from ce_ssh import record
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
-from container_engine.node.ssh import record
 from container_engine.printing import output
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.node.ssh.record import Server
+    from ce_ssh.record import Server
     from container_engine.submit.context import Context
 
 SSH_FAILED = 255

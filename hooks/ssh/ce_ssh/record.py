@@ -25,7 +25,7 @@ def root(environment: Mapping[str, str], home: str) -> str:
     cache = environment.get("XDG_CACHE_HOME", "")
     if not cache.startswith("/"):
         cache = f"{home}/.cache"
-    return f"{cache}/container-engine/ssh"
+    return f"{cache}/container-engine/hooks/ssh"
 
 
 def of_step(environment: Mapping[str, str]) -> str:

@@ -1,19 +1,18 @@
-"""The public key of a plan with the ssh hook: it decides who may log in. Pure."""
+"""The public key of a plan: it decides who may log in."""
 
 from __future__ import annotations
 
 import binascii
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base.private_files import read_regular
+from container_engine.base.process import reason
+from container_engine.plan.hook_code import SECRET, Added
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from container_engine.edf.model import Edf, Problem
-    from container_engine.plan.model import HookUse, LaunchPlan
-
-CODE, PARAMETER = "ssh", "authorize_ssh_key"
-# placeholder in a plan, which each launch replaces with a secret of its own
-SECRET = "@new@"
+PARAMETER = "authorize_ssh_key"
 MAX_SIZE = 64 * 1024
 # the types of key that the ssh server can verify
 _KINDS = (
@@ -33,6 +32,29 @@ class Judged(NamedTuple):
     line: str | None
     message: str = ""
     hint: str | None = None
+
+
+def complete(parameters: Mapping[str, str], consult: Callable[[str], None]) -> Added:
+    """Return the public key for a plan, so that nodes need not see its file, and a secret."""
+    path = parameters.get(PARAMETER, "")
+    if not path:
+        return Added({"secret": SECRET, "authorized_key": ""})
+    consult(path)
+    judged = read(path)
+    if judged.line is None:
+        return Added({}, PARAMETER, judged.message, judged.hint)
+    return Added({"secret": SECRET, "authorized_key": judged.line})
+
+
+def read(path: str) -> Judged:
+    """Return the public key in a file, or the reason why a login cannot use it."""
+    try:
+        content = read_regular(path, MAX_SIZE, follow=True)
+    except OSError as error:
+        why = "does not exist" if isinstance(error, FileNotFoundError) else reason(error)
+        hint = "make one with ssh-keygen, and name the file that ends with .pub"
+        return Judged(None, f"'{path}': {why}", hint)
+    return judge(path, content)
 
 
 def judge(path: str, content: bytes) -> Judged:
@@ -67,36 +89,3 @@ def _is_blob(text: str, kind: str) -> bool:
         return False
     name = kind.encode()
     return blob.startswith(len(name).to_bytes(4, "big") + name) and len(blob) > len(name) + 4 + 16
-
-
-def with_keys(
-    plan: LaunchPlan, edf: Edf, read: Callable[[str], Judged]
-) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """Add the public key to the plan, and a place for the secret of each launch.
-
-    submit/plan_output.py fills in the secret. `read` judges the user's key file here, so that nodes
-    need not see it. A plan without the ssh hook is returned unchanged.
-    """
-    if not any(use.code == CODE for use in plan.hooks):
-        return plan, ()
-    uses, problems = [], []
-    for use in plan.hooks:
-        path = _path(use)
-        judged = read(path) if path else Judged("")
-        if judged.line is None:
-            problems.append(_problem(edf, judged))
-        added = {"secret": SECRET, "authorized_key": judged.line or ""}
-        given = {**use.parameters, **added} if use.code == CODE else use.parameters
-        uses.append(use.model_copy(update={"parameters": given}))
-    return plan.model_copy(update={"hooks": tuple(uses)}), tuple(problems)
-
-
-def _path(use: HookUse) -> str:
-    return use.parameters.get(PARAMETER, "") if use.code == CODE else ""
-
-
-def _problem(edf: Edf, judged: Judged) -> Problem:
-    # below the annotation that the site gave the hook
-    found = [(one.key, one.origin) for one in edf.annotations if one.key.endswith(f".{PARAMETER}")]
-    key, origin = found[0] if found else (PARAMETER, edf.place)
-    return origin.error(key, judged.message, judged.hint, "hook-refused")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 
+from ce_ssh import keys, record
+from ce_ssh.ports import address_of, claim, is_free, listeners
 from container_engine.base.errors import LaunchError
+from container_engine.node import job_secret
 from container_engine.node.inside import programs
 from container_engine.node.node_name import complete, expand
-from container_engine.node.ssh import keys, record, secret
-from container_engine.node.ssh.ports import address_of, claim, is_free, listeners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ class SshServer:
         self._wanted = int(self._parameters["port"])
         self._address = _address(hook["settings"]["listen"])
         self._name, home = _person()
-        job_secret = secret.of_job(node, home, self._parameters["secret"])
-        self._host = keys.derive(job_secret, "host")
-        self._user = keys.derive(job_secret, "user")
+        secret = job_secret.of_job(node, home, self._parameters["secret"])
+        self._host = keys.derive(secret, "host")
+        self._user = keys.derive(secret, "user")
         directory = f"{record.root(node, home)}/{record.of_step(node)}"
         self.variables: dict[str, str | None] = {}
         self._directory = directory if record.prepare(directory, self._node_name()) else ""

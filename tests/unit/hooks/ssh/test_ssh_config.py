@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from container_engine.cli.verbs.ssh_config import this_host
+from ce_ssh.verb_ssh_config import this_host
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from container_engine.plan.ssh_keys import SECRET, judge
+from ce_ssh.plan import judge
+from container_engine.plan.hook_code import SECRET
 from container_engine.submit import plan_output
 from container_engine.submit.prepare import in_parts
 

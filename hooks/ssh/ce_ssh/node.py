@@ -1,16 +1,16 @@
 """The ssh hook on a node: a server in the container, and logins between the job's containers.
 
-Host and user keys are derived from the job's secret (node/ssh/secret.py), the same on each node.
-They exist only in a tmpfs of the container and in the server's memory.
+Host and user keys are derived from the job's secret (node/job_secret.py of the engine), the same on
+each node. They exist only in a tmpfs of the container and in the server's memory.
 """
 
 from __future__ import annotations
 
 import os
 
+from ce_ssh.server import BUNDLE, JOB, NODES, SshServer
 from container_engine.node.container.description import NodeMount
 from container_engine.node.hooks.node_fields import missing
-from container_engine.node.ssh.server import BUNDLE, JOB, NODES, SshServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +25,16 @@ _FIRST_LINES = f"IgnoreUnknown Include\nInclude {JOB}/ssh_config"
 _CLIENTS = ("ssh", "scp", "sftp")
 
 
+def files(prefix: str) -> tuple[str, ...]:
+    """Return the files that a node needs."""
+    return (f"{prefix}/libexec/container-engine/ssh/bin/dropbear",)
+
+
 def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the server and its clients. Raise LaunchError if the programs are not on this node."""
     del plan
     programs = f"{edits.libexec}/ssh"
-    if not os.path.exists(f"{programs}/bin/dropbear"):
+    if not all(map(os.path.exists, files(edits.prefix))):
         why = "the container engine was installed without the ssh server"
         raise missing(hook, f"'{programs}' does not exist on this node: {why}")
     server = SshServer(hook, node, edits)

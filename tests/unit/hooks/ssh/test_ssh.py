@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ce_ssh import keys, record
+from ce_ssh.ports import address_of, claim, is_free, listeners
 from container_engine.base.errors import LaunchError
-from container_engine.node.ssh import keys, record, secret
-from container_engine.node.ssh.ports import address_of, claim, is_free, listeners
+from container_engine.node import job_secret as secret
 
 # RFC 8032, 7.1: secret and public key
 VECTORS = [
@@ -143,10 +144,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     kept.chmod(0o640)
     with pytest.raises(LaunchError) as failure:
         _secret(tmp_path, JOB_ID="7")
-    assert (
-        str(failure.value)
-        == f"hook ssh: '{kept}' must be a file of 32 bytes that only you can read"
-    )
+    assert str(failure.value) == f"'{kept}' must be a file of 32 bytes that only you can read"
     assert failure.value.hint == "remove the file; the next start makes a new one"
 
 
