@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.cli.main import main
 from tests.integration.engine import Engine
 from tests.integration.importing import Importing
 from tests.integration.registry import listing
@@ -85,6 +86,22 @@ def test_a_root_file_system_as_an_archive_is_imported_as_a_directory_is(
     assert file.exists()  # its name is no digest
     if not output:
         assert me.launched("localhost/exported")["path"] == path
+
+
+@pytest.mark.parametrize("kind", ["archive", "directory"])
+def test_a_root_file_system_inside_a_directory_is_warned_of(me: Importing, kind: str) -> None:
+    root = me.root / "top/ubuntu"
+    (root / "bin").mkdir(parents=True)
+    (root / "etc").mkdir()
+    source = me.root / "top"
+    if kind == "archive":
+        source = me.root / "r.tar"
+        with tarfile.open(source, "w") as archive:
+            archive.add(root, "ubuntu")
+    assert main(("import", str(source), "top:1")) == 0
+    assert f"{source}: all of it is below 'ubuntu', where no container looks" in me.said()
+    assert main(("import", str(root), "top:2")) == 0
+    assert "all of it" not in me.said()
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)

@@ -82,9 +82,11 @@ class Adopter(NamedTuple):
         """Write the image to `made` and return its configuration. Raise CeError or OSError."""
         if os.path.isdir(path):
             pack(path, made, Packer(self.env, self.timeout_s), self.listener)
+            self._doubt_top(path, made)
             return _document(image_config.from_files(made, self.env), arch)
         if is_tar(path):
             self._pack_archive(path, made)
+            self._doubt_top(path, made)
             return _document(image_config.from_files(made, self.env), arch)
         squashfs.check(path)
         _check_tables(path, self.env)
@@ -101,6 +103,18 @@ class Adopter(NamedTuple):
         else:
             check_platform(image, text, arch)
         return text
+
+    def _doubt_top(self, path: str, made: str) -> None:
+        """Warn if a root file system has been packed with the directory that it was in."""
+        listed = squashfs.unsquashfs(["-ls", "-max-depth", "2", "-d", "", made], self.env, 60)
+        names = [name.lstrip("/") for name in os.fsdecode(listed).splitlines() if name]
+        top = [name for name in names if "/" not in name]
+        if len(top) == 1 and {f"{top[0]}/bin", f"{top[0]}/usr"} & set(names):
+            inner = top[0]
+            self.listener.say(
+                f"{path}: all of it is below '{inner}', where no container looks for its programs:"
+                f" pack what is in '{inner}' (tar -C {inner} -cf FILE.tar .)"
+            )
 
     def _pack_archive(self, path: str, made: str) -> None:
         total, done = os.path.getsize(path), 0
