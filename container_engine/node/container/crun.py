@@ -26,7 +26,6 @@ from container_engine.node.plan_json import to_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from container_engine.node.container.description import (
         Container,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         Paths,
         Person,
     )
+    from container_engine.oci.runtime import Hook, Mount, Spec
 
 # Podman's default set, which an entrypoint has if users are root in their containers
 _CAPABILITIES = [
@@ -82,7 +82,7 @@ def _state(paths: Paths) -> str:
 
 def _configuration(
     paths: Paths, container: Container, environment: Mapping[str, str], person: Person
-) -> dict[str, Any]:
+) -> Spec:
     uid, gid = container.uid, container.gid
     return {
         "ociVersion": "1.0.2",
@@ -124,16 +124,16 @@ def _capabilities(uid: int) -> dict[str, list[str]]:
     return dict.fromkeys(sets, _CAPABILITIES)
 
 
-def _hooks(container: Container) -> dict[str, list[Any]]:
+def _hooks(container: Container) -> dict[str, list[Hook]]:
     """Return the OCI hooks of each stage, in their order."""
-    hooks: dict[str, list[Any]] = {}
+    hooks: dict[str, list[Hook]] = {}
     for definition in container.oci_hooks:
         for stage in definition["stages"]:
             hooks.setdefault(stage, []).append(definition["hook"])
     return hooks
 
 
-def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
+def _mounts(paths: Paths, container: Container) -> list[Mount]:
     """Return all mounts, parents before children; of several on one path, only the last."""
     given = [
         _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
@@ -155,7 +155,7 @@ def _mounts(paths: Paths, container: Container) -> list[dict[str, Any]]:
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 
 
-def _system(container: Container) -> list[dict[str, Any]]:
+def _system(container: Container) -> list[Mount]:
     """Return the mounts of /sys: the node's, or one that shows the container's own network."""
     flags = ("nosuid", "noexec", "nodev", "ro")
     if "net" not in container.unshared:
@@ -166,7 +166,7 @@ def _system(container: Container) -> list[dict[str, Any]]:
     ]
 
 
-def _shared_memory(container: Container) -> list[dict[str, Any]]:
+def _shared_memory(container: Container) -> list[Mount]:
     """Return the mounts of shared memory and message queues, the node's or the container's own."""
     if "ipc" not in container.unshared:
         flags = ("rprivate", "nosuid", "noexec", "nodev", "rw")
@@ -177,7 +177,7 @@ def _shared_memory(container: Container) -> list[dict[str, Any]]:
     ]
 
 
-def _processes(container: Container) -> list[dict[str, Any]]:
+def _processes(container: Container) -> list[Mount]:
     """Return the mount of the container's own /proc if PIDs are unshared.
 
     Otherwise system_mounts has a mount of the host's.
@@ -192,7 +192,7 @@ def _queues() -> list[str]:
     return ["/dev/mqueue"] if os.path.isdir("/dev/mqueue") else []
 
 
-def _translated(mount: NodeMount) -> dict[str, Any]:
+def _translated(mount: NodeMount) -> Mount:
     flags = mount.flags
     if mount.kind == "tmpfs":
         sizes = [
@@ -236,7 +236,7 @@ def _flags_of_source(mount: NodeMount, given: Sequence[str]) -> list[str]:
     ]
 
 
-def _device(device: str) -> dict[str, Any]:
+def _device(device: str) -> Mount:
     """Return the mount of HOST[:INSIDE]: without privileges, a device is a bind mount."""
     outside, _colon, inside = device.partition(":")
     return _mount("bind", outside, inside or outside, "slave", "nosuid", "noexec", "rw", "rbind")
@@ -246,16 +246,16 @@ def _is_shared(mount: NodeMount) -> bool:
     return mount.propagation in ("shared", "rshared")
 
 
-def _bind(path: str, *options: str) -> dict[str, Any]:
+def _bind(path: str, *options: str) -> Mount:
     return _mount("bind", path, path, *options, "rbind")
 
 
-def _tmpfs(path: str, *options: str) -> dict[str, Any]:
+def _tmpfs(path: str, *options: str) -> Mount:
     """Return a tmpfs with Podman's options, except those that `options` contradict."""
     contrary = {"ro": "rw", "suid": "nosuid", "dev": "nodev"}
     left_out = {contrary.get(option, option) for option in options}
     return _mount("tmpfs", "tmpfs", path, *options, *(o for o in _TMPFS if o not in left_out))
 
 
-def _mount(kind: str, source: str, destination: str, *options: str) -> dict[str, Any]:
+def _mount(kind: str, source: str, destination: str, *options: str) -> Mount:
     return {"destination": destination, "type": kind, "source": source, "options": list(options)}

@@ -8,7 +8,8 @@ import pwd
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+
+    from container_engine.oci.runtime import HookFile
 
     # one line of the guard's specification: the name of an operation and its arguments
     Operation = tuple[str, Sequence[str]]
@@ -178,7 +179,7 @@ class Container:
         mounts: Sequence[NodeMount],
         devices: Sequence[str],
         annotations: Mapping[str, str],
-        oci_hooks: Sequence[Mapping[str, Any]] = (),
+        oci_hooks: Sequence[HookFile] = (),
         unshared: Sequence[str] = (),
         directories: Sequence[str] = (),
         begin: str = "/",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from container_engine.base.errors import LaunchError
     from container_engine.node.container.description import NodeMount, Operation
-    from container_engine.node.plan_types import HookUse
+    from container_engine.node.plan_types import HookUse, OciHook
+    from container_engine.oci.cdi import Hook
 
 
 class HookEdits:
@@ -43,7 +44,7 @@ class HookEdits:
         self.prepend: dict[str, list[str]] = {}
         self.per_task: dict[str, str] = {}
         self.services: list[dict[str, Any]] = []
-        self.oci_hooks: list[Mapping[str, Any]] = []
+        self.oci_hooks: list[Hook | OciHook] = []
         self.brought: dict[str, str] = {}
         self.searched: list[str] = []
         self.links: dict[str, str] = {}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.devices.cdi_file import Device
+    from container_engine.oci.cdi import ContainerEdits, DeviceNode, Hook, Mount
 
 
 _SHOWN = 12
@@ -99,7 +100,7 @@ def unknown(name: str, registry: Registry) -> str:
     return f"device '{name}': no CDI device of that name, {has}"
 
 
-def apply(part: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+def apply(part: ContainerEdits, device: Device, origin: str, edits: HookEdits) -> None:
     """Add CDI edits `part` of a device to `edits`. Raise LaunchError if they are impossible."""
     for key in ("intelRdt", "netDevices"):
         if part.get(key):
@@ -133,7 +134,7 @@ def _group(number: int) -> str:
         return str(number)
 
 
-def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+def _add_node(node: DeviceNode, device: Device, origin: str, edits: HookEdits) -> None:
     inside = node["path"]
     outside = node.get("hostPath") or inside
     if ":" in inside or ":" in outside:
@@ -150,7 +151,7 @@ def _add_node(node: Mapping[str, Any], device: Device, origin: str, edits: HookE
         edits.devices.append(argument)
 
 
-def _add_mount(entry: Mapping[str, Any], device: Device, origin: str, edits: HookEdits) -> None:
+def _add_mount(entry: Mount, device: Device, origin: str, edits: HookEdits) -> None:
     options = tuple(entry.get("options", ()))
     target = os.path.normpath("/" + entry["containerPath"].lstrip("/"))
     if entry.get("type") == "tmpfs":
@@ -187,7 +188,7 @@ _WITHOUT_WORK = (
 )
 
 
-def _replaced(hook: Mapping[str, Any], edits: HookEdits) -> bool:
+def _replaced(hook: Hook, edits: HookEdits) -> bool:
     """Add what an OCI hook of NVIDIA's would do to `edits`; return False for all other hooks."""
     if os.path.basename(hook["path"]) not in _PROGRAMS:
         return False

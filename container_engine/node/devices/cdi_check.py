@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, read_file
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from container_engine.node.devices.cdi_format import Made
+    from container_engine.oci.cdi import ContainerEdits, DeviceNode, Mount
 
 _UUID = "GPU-"
 
@@ -38,12 +39,12 @@ def differences(path: str, made: Made, root: str) -> list[str]:
     ]
 
 
-def _nodes(part: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _nodes(part: ContainerEdits) -> dict[str, DeviceNode]:
     return {entry.get("hostPath", entry["path"]): entry for entry in part.get("deviceNodes", ())}
 
 
 def _of_nodes(
-    theirs: Mapping[str, Mapping[str, Mapping[str, Any]]], made: Made, root: str
+    theirs: Mapping[str, Mapping[str, DeviceNode]], made: Made, root: str
 ) -> Iterator[str]:
     every = {path: entry for nodes in theirs.values() for path, entry in nodes.items()}
     for path, entry in every.items():
@@ -62,7 +63,7 @@ def _of_nodes(
     yield from (f"device '{name}' is not on this node" for name in gone)
 
 
-def _problem(root: str, path: str, entry: Mapping[str, Any]) -> str:
+def _problem(root: str, path: str, entry: DeviceNode) -> str:
     try:
         found = node(root, path)
     except OSError as error:
@@ -76,7 +77,7 @@ def _problem(root: str, path: str, entry: Mapping[str, Any]) -> str:
     return ""
 
 
-def _of_files(mounts: Sequence[Mapping[str, Any]], made: Made, root: str) -> Iterator[str]:
+def _of_files(mounts: Sequence[Mount], made: Made, root: str) -> Iterator[str]:
     """Yield a line for files that are gone, and one for those of the driver that are new.
 
     New ones are told by the driver's version in their names, since generators differ in the rest.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from container_engine.oci.cdi import ContainerEdits
+
 VERSIONS = (
     "0.1.0",
     "0.2.0",
@@ -90,9 +92,7 @@ class Directory:
 class Device:
     """One device: its own edits, and the `shared` ones that its file has for all devices."""
 
-    def __init__(
-        self, name: str, file: str, edits: Mapping[str, Any], shared: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: str, file: str, edits: ContainerEdits, shared: ContainerEdits) -> None:
         self.name = name
         self.file = file
         self.edits = edits
@@ -196,10 +196,11 @@ def _devices(path: str, content: object, place: Directory) -> list[Device]:
     return devices
 
 
-def _edits(content: object, key: str, place: Directory) -> dict[str, Any]:
-    edits = _table(content, key, _EDITS, ())
+def _edits(content: object, key: str, place: Directory) -> ContainerEdits:
+    found = _table(content, key, _EDITS, ())
+    edits: ContainerEdits = found
     for name, (keys, required) in _PARTS.items():
-        for index, item in enumerate(edits.get(name, ())):
+        for index, item in enumerate(found.get(name, ())):
             _table(item, f"{key}.{name}[{index}]", keys, required)
     for hook in edits.get("hooks", ()):
         if hook["hookName"] not in STAGES:
@@ -208,16 +209,16 @@ def _edits(content: object, key: str, place: Directory) -> dict[str, Any]:
             raise FaultError(f"{key}.hooks: '{hook['path']}' is not an absolute path")
     if edits.get("hooks") and place.is_users:
         raise FaultError(f"{key}.hooks: a user's own file cannot run programs")
-    if not all(isinstance(pair, str) and "=" in pair[1:] for pair in edits.get("env", ())):
+    if not all(isinstance(pair, str) and "=" in pair[1:] for pair in found.get("env", ())):
         raise FaultError(f"{key}.env: expected NAME=value")
-    if not all(isinstance(number, int) for number in edits.get("additionalGids", ())):
+    if not all(isinstance(number, int) for number in found.get("additionalGids", ())):
         raise FaultError(f"{key}.additionalGids: expected numbers")
     return edits
 
 
-def _table(
+def _table(  # a table of the specification, of the given keys
     content: object, key: str, keys: Mapping[str, type], required: Sequence[str]
-) -> dict[str, Any]:
+) -> Any:  # noqa: ANN401
     """Return the table without keys that are null. Raise FaultError for wrong names and types."""
     where = f"{key}." if key else ""
     if not isinstance(content, dict):

@@ -6,14 +6,16 @@ import os
 import re
 import stat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Nodes = Sequence[Mapping[str, Any]]
+    from container_engine.oci.cdi import ContainerEdits, Device, DeviceNode, Spec
+
+    Nodes = Sequence[DeviceNode]
 
 
 class Made:
@@ -22,9 +24,7 @@ class Made:
     `version` is that of the driver, if its files are in the specification.
     """
 
-    def __init__(
-        self, spec: dict[str, Any], version: str = "", warnings: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, spec: Spec, version: str = "", warnings: Sequence[str] = ()) -> None:
         self.spec, self.version, self.warnings = spec, version, warnings
 
 
@@ -32,22 +32,24 @@ def specification(
     version: str,
     kind: str,
     named: Mapping[str, Nodes],
-    shared: object,
+    shared: ContainerEdits,
     aliases: Mapping[str, Nodes] = MappingProxyType({}),
-) -> dict[str, Any]:
+) -> Spec:
     """Return a specification; `aliases` are further names for devices of `named`."""
-    devices = [
+    devices: list[Device] = [
         {"name": name, "containerEdits": {"deviceNodes": list(nodes)}}
         for name, nodes in (*named.items(), *aliases.items())
     ]
     everything = {node["path"]: node for nodes in named.values() for node in nodes}
-    every = {"deviceNodes": list(everything.values())}
+    every: ContainerEdits = {"deviceNodes": list(everything.values())}
     devices.append({"name": "all", "containerEdits": every})
-    spec: dict[str, Any] = {"cdiVersion": version, "kind": kind, "devices": devices}
-    return spec | ({"containerEdits": shared} if shared else {})
+    spec: Spec = {"cdiVersion": version, "kind": kind, "devices": devices}
+    if shared:
+        spec["containerEdits"] = shared
+    return spec
 
 
-def node(root: str, path: str) -> dict[str, Any]:
+def node(root: str, path: str) -> DeviceNode:
     """Return the entry of a device node. Raise UserError if it is none."""
     status = os.stat(f"{root}{path}")
     if not stat.S_ISCHR(status.st_mode):

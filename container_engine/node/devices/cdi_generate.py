@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi_format import (
@@ -19,6 +19,8 @@ from container_engine.node.devices.cdi_nvidia import imex_channels, nvidia
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from container_engine.oci.cdi import ContainerEdits
 
 _AMD = "0x1002"
 # the parts of a GPU in a mode that divides it are devices of the platform, not of the PCI bus
@@ -63,8 +65,9 @@ def amd(root: str) -> Made:
         named[str(index)] = [node(root, path) for path in paths if os.path.exists(f"{root}{path}")]
     given = ["/dev/kfd", *(entry["path"] for nodes in named.values() for entry in nodes)]
     groups = sorted({os.stat(f"{root}{path}").st_gid for path in given} - {0})
-    shared: dict[str, Any] = {"deviceNodes": [node(root, "/dev/kfd")]}
-    shared |= {"additionalGids": groups} if groups else {}
+    shared: ContainerEdits = {"deviceNodes": [node(root, "/dev/kfd")]}
+    if groups:
+        shared["additionalGids"] = groups
     return Made(specification("0.7.0", "amd.com/gpu", named, shared))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi_format import (
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from container_engine.node.devices.cdi_format import Nodes
+    from container_engine.oci.cdi import ContainerEdits, DeviceNode
 
 _SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # CUDA does not start without these, and the driver makes them on first use
@@ -57,7 +58,8 @@ def nvidia(root: str) -> Made:
     driver = Driver(root)
     lacking = [f"/dev/{name}" for name in _NEEDED if f"/dev/{name}" not in present]
     warnings = [_NO_DEVICE.format(path) for path in lacking]
-    shared = {"deviceNodes": [node(root, path) for path in present], "mounts": driver.mounts()}
+    shared: ContainerEdits = {"deviceNodes": [node(root, path) for path in present]}
+    shared["mounts"] = driver.mounts()
     spec = specification("0.5.0", "nvidia.com/gpu", named, shared, aliases)
     return Made(spec, driver.version, [*warnings, *driver.warnings])
 
@@ -94,7 +96,7 @@ def _gpus(root: str) -> Sequence[tuple[int, str, str]]:
     return [(minor, *said.get(minor, ("", ""))) for minor in order]
 
 
-def _drawing(root: str, bus: str) -> list[dict[str, Any]]:
+def _drawing(root: str, bus: str) -> list[DeviceNode]:
     """Return the nodes with which a GPU draws, which EGL and Vulkan open."""
     names = listed(f"{root}/sys/bus/pci/devices/{bus}/drm") if bus else []
     paths = [f"/dev/dri/{name}" for name in names if re.fullmatch("(card|renderD)[0-9]+", name)]

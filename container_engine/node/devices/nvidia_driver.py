@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.node.libraries.host import CACHE, MACHINES, MOST_OF_CACHE, TRIPLES
@@ -18,6 +18,8 @@ from container_engine.node.pattern import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from container_engine.oci.cdi import Mount
 
 _FOR_READING = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _FOR_TALKING = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
@@ -92,7 +94,7 @@ class Driver:
                 f" have version {self.version}: nothing will find a GPU until both are the same"
             )
 
-    def mounts(self) -> list[dict[str, Any]]:
+    def mounts(self) -> list[Mount]:
         """Return the mounts of all files that there are."""
         pairs = [
             *((path, path) for path in self._found.values()),
@@ -250,5 +252,5 @@ class Driver:
             return b""
 
 
-def _mount(source: str, target: str, options: Sequence[str]) -> dict[str, Any]:
+def _mount(source: str, target: str, options: Sequence[str]) -> Mount:
     return {"hostPath": source, "containerPath": target, "options": list(options)}

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.oci.cdi import ContainerEdits
+
 VISIBLE, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 KIND = "nvidia.com/gpu"
 _USUAL = "compute,utility"
@@ -54,7 +56,7 @@ def visible(name: str, variables: Mapping[str, str | None]) -> list[str]:
     return [f"{KIND}={word.strip()}" for word in said.split(",")]
 
 
-def selected(part: Mapping[str, Any], variables: Mapping[str, str | None]) -> Mapping[str, Any]:
+def selected(part: ContainerEdits, variables: Mapping[str, str | None]) -> ContainerEdits:
     """Return the part of a CDI device's edits that the variables select.
 
     Device files are left out if NVIDIA_VISIBLE_DEVICES is "none". The driver, which is mounts and

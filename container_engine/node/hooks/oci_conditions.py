@@ -7,10 +7,11 @@ import re
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from container_engine.oci.runtime import When
 
 
-def applies(when: Mapping[str, Any], annotations: Mapping[str, str], command: str) -> bool:
+def applies(when: When, annotations: Mapping[str, str], command: str) -> bool:
     """Decide as Podman does: a hook applies if it has conditions and all of them hold.
 
     If true, `hasBindMounts` holds, because every container has bind mounts.

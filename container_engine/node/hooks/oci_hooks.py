@@ -17,11 +17,13 @@ from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from container_engine.node.container.description import Container, Operation, Paths
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.plan_types import LaunchPlan, OciHook
+    from container_engine.oci import cdi, runtime
+    from container_engine.oci.runtime import HookFile, State, When
 
 _STATE_FILE = "oci-state.json"
 _LAST_LINES = 3
@@ -36,7 +38,7 @@ _WRAPPER = (
 # Podman runs the precreate hooks itself and drops their stderr.
 _TO_FILE = 'exec 2>>"$1"; shift; '
 _KEYS = ("path", "args", "env", "timeout")
-_ALWAYS = {"always": True}
+_ALWAYS: When = {"always": True}
 # crun never reaches this stage, because the kernel ends a session all at once
 _AFTER = "poststop"
 # Hooks of that stage get the container's state, too: a hook of ours saves what crun passes to it.
@@ -56,7 +58,7 @@ _CONDITIONS = ("always", "hasBindMounts", "annotations", "commands")
 class Hook:
     """One program at one stage; `name` is the file or the hook that requests it."""
 
-    def __init__(self, name: str, content: Mapping[str, Any], stage: str) -> None:
+    def __init__(self, name: str, content: HookFile, stage: str) -> None:
         self.name = name
         self.content = content
         self.path: str = content["hook"]["path"]
@@ -65,12 +67,12 @@ class Hook:
     def __str__(self) -> str:
         return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
 
-    def definition(self, number: int, stderr: str) -> dict[str, Any]:
+    def definition(self, number: int, stderr: str) -> HookFile:
         """Return the definition of the hook in its shell, where args[0] is the path of the program.
 
         `stderr` is the file into which crun writes the stderr of hooks.
         """
-        hook = dict(self.content["hook"])
+        hook = self.content["hook"].copy()
         if self.stage != _UNWRAPPED:
             words = ["sh", "-c", _WRAPPER, "sh", str(number), self.path]
             if self.stage == "precreate":
@@ -86,20 +88,21 @@ class OciHooks:
     with crun, a missing program would end the container after it reported success.
     """
 
-    def __init__(self, directories: Sequence[str], others: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, directories: Sequence[str], others: Sequence[cdi.Hook | OciHook]) -> None:
         files: dict[str, list[Hook]] = {}
         for directory in directories:
             # a file of a later directory replaces one of the same name
             files.update(_read(directory))
         self.hooks = [hook for name in sorted(files) for hook in files[name]]
         for other in others:
-            content = {"hook": {k: other[k] for k in _KEYS if other.get(k)}, "when": _ALWAYS}
+            program: Any = {key: value for key, value in other.items() if key in _KEYS and value}
+            content: HookFile = {"hook": program, "when": _ALWAYS}
             self.hooks.append(Hook("of a hook or CDI device", content, other["hookName"]))
         for hook in self.hooks:
             if hook.stage != _UNWRAPPED:
                 _check_program(hook)
         self._after = [hook for hook in self.hooks if hook.stage == _AFTER]
-        self._state: dict[str, Any] = {}
+        self._state: State = {}
 
     def join(self, container: Container, paths: Paths) -> None:
         """Give the container the hooks that apply to it, in the order in which they run."""
@@ -116,7 +119,7 @@ class OciHooks:
         ]
         if self._after:
             keep = ["sh", "-c", _KEEP_STATE, "sh", paths.at(_STATE_FILE)]
-            ours = {"path": "/bin/sh", "args": keep}
+            ours: runtime.Hook = {"path": "/bin/sh", "args": keep}
             container.oci_hooks.append(_definition(ours, "createRuntime"))
 
     def last_operations(self, paths: Paths) -> list[Operation]:
@@ -181,7 +184,7 @@ class OciHooks:
         return " or ".join(str(hook) for hook in self.hooks if hook.stage == stage)
 
 
-def _definition(hook: Mapping[str, Any], stage: str) -> dict[str, Any]:
+def _definition(hook: runtime.Hook, stage: str) -> HookFile:
     return {"version": "1.0.0", "hook": hook, "when": _ALWAYS, "stages": [stage]}
 
 
@@ -219,7 +222,7 @@ def _invalid(kind: str, path: str, reason: str) -> LaunchError:
     return LaunchError(reason, see="oci-hook-invalid", kind=kind, name=path)
 
 
-def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
+def _hooks(name: str, content: HookFile) -> list[Hook]:
     version = content["version"]
     if version != "1.0.0":
         raise ValueError(f"version '{version}' is not 1.0.0")
@@ -231,7 +234,7 @@ def _hooks(name: str, content: Mapping[str, Any]) -> list[Hook]:
     return [Hook(name, content, stage) for stage in content["stages"]]
 
 
-def _check_runs(stages: Sequence[str], when: Mapping[str, Any]) -> None:
+def _check_runs(stages: Sequence[str], when: When) -> None:
     """Raise ValueError for a hook that would never run: a mandatory one must not be lost."""
     if not isinstance(stages, list) or not stages:
         raise ValueError("stages must be an array with at least one stage")

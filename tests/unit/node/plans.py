@@ -1,9 +1,10 @@
 """Launch plans as the node reads them, and what they contain."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from container_engine.node.container.description import Container, NodeMount
+from container_engine.oci.runtime import HookFile
 
 
 def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope with all
@@ -60,7 +61,7 @@ def container(
     entrypoint: tuple[str, ...] = (),
     devices: tuple[str, ...] = (),
     annotations: dict[str, str] | None = None,
-    oci_hooks: Sequence[Mapping[str, Any]] = (),
+    oci_hooks: Sequence[HookFile] = (),
 ) -> Container:
     return Container(
         ids=ids,

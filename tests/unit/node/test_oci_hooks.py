@@ -12,6 +12,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import Paths
 from container_engine.node.hooks.oci_conditions import applies
 from container_engine.node.hooks.oci_hooks import OciHooks
+from container_engine.oci.runtime import When
 from tests.unit.node.plans import container
 
 
@@ -173,7 +174,7 @@ def test_the_state_is_kept_and_noted_where_a_hook_needs_it_afterwards(
         ({"hasBindMounts": True}, True),
     ],
 )
-def test_conditions_are_judged_as_podman_does(when: dict[str, Any], holds: bool) -> None:
+def test_conditions_are_judged_as_podman_does(when: When, holds: bool) -> None:
     assert applies(when, {"org.a": "1"}, "/dev/.ce-init") is holds
 
 

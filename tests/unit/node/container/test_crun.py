@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +17,9 @@ from container_engine.node.container.description import (
     Person,
 )
 from tests.unit.node.plans import container
+
+if TYPE_CHECKING:
+    from container_engine.oci.runtime import HookFile
 
 PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "", "", "/home/me", "nid001")
@@ -120,7 +123,7 @@ def test_only_a_root_has_capabilities_and_every_container_few_to_gain() -> None:
 
 
 def test_hooks_keep_their_order_within_a_stage() -> None:
-    hooks = [
+    hooks: list[HookFile] = [
         {"hook": {"path": f"/{stage}{n}"}, "stages": [stage]}
         for n in (2, 1)
         for stage in ("prestart", "poststart")

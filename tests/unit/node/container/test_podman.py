@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,9 @@ from container_engine.node.container.description import (
     Person,
 )
 from tests.unit.node.plans import container
+
+if TYPE_CHECKING:
+    from container_engine.oci.runtime import HookFile
 
 PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "", "", "/home/me")
@@ -181,7 +185,9 @@ def test_a_carriage_return_survives() -> None:
 
 
 def test_hooks_are_files_of_the_session_in_their_order() -> None:
-    hooks = [{"hook": {"path": f"/{number}"}, "stages": ["prestart"]} for number in range(11)]
+    hooks: list[HookFile] = [
+        {"hook": {"path": f"/{number}"}, "stages": ["prestart"]} for number in range(11)
+    ]
     prepare, _create = podman.creation(PATHS, container(oci_hooks=hooks), {}, ME)
     files = [arguments for name, arguments in prepare if name == "file"]
     written = [(path, text) for path, text in files if path.startswith("/s/hooks.d/")]
