@@ -245,14 +245,15 @@ static void print_word(FILE *stream, const char *word)
 	fwrite(word, 1, strlen(word) + 1, stream);
 }
 
-/* Return the tasks' HOME, "" for none: the memo's records change that of the step. */
+/* Return the tasks' HOME, "" for none: the answer's records change that of the step. */
 static const char *home(const struct start *start)
 {
 	static const char name[] = "HOME";
-	const struct ce_join_memo *memo = &start->memo;
-	const char *found = ce_step_variable(&start->env, name), *end = memo->records + memo->records_size;
+	const struct ce_join_answer *joining = &start->joining;
+	const char *found = ce_step_variable(&start->env, name);
+	const char *end = joining->records + joining->records_size;
 
-	for (const char *record = memo->records; record < end; record += strlen(record) + 1) {
+	for (const char *record = joining->records; record < end; record += strlen(record) + 1) {
 		if (strcmp(record, name) == 0)
 			found = "";
 		else if (strncmp(record, "HOME=", sizeof name) == 0)
@@ -277,7 +278,7 @@ static void print_specification(const struct start *start, FILE *stream, const c
 	const char *made = home(start);
 	fprintf(stream, "root-inside%c%d%c%d%c", 0, *made == '/' ? 3 : 2, 0,
 		visit->container[CE_AT_MOUNT_NS], 0);
-	print_word(stream, start->memo.workdir);
+	print_word(stream, start->joining.workdir);
 	if (*made == '/')
 		print_word(stream, made);
 	fprintf(stream, "joined%c%zu%c", 0, visit->count, 0);
