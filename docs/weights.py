@@ -7,6 +7,7 @@ The records of the project have every word of the field, and would hide the page
 _WEIGHTS = {
     "docs/design/": 0.1,
     "docs/guide/errors/": 0.4,
+    "docs/adding.md": 0.1,
     "docs/admin/install-other.md": 0.4,
     "docs/benchmarks.md": 0.1,
     "docs/dependencies.md": 0.1,

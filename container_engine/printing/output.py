@@ -37,6 +37,15 @@ def columns() -> int | None:
     return shutil.get_terminal_size().columns
 
 
+def rows() -> int | None:
+    """Return the height of the terminal, or None if stdout is not a terminal."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().lines
+
+
 def folded(content: str, indent: int, colour: str = "", coloured: int = 0) -> None:
     """Print one line, wrapped at words to the terminal's width; its first characters in colour."""
     for each in wrap(one_line(content), columns(), indent):

@@ -166,9 +166,9 @@ def removals(layout: Layout) -> list[Change]:
             continue
         if entry.pw_dir == str(layout.home(user)):
             changes.append(_command("userdel", user))
-            # what nodes remember of their starts (container_engine/node/memo_directory.py)
-            if (memos := Path(f"/var/tmp/ce-memos-{entry.pw_uid}")).exists():
-                changes.append(_command("rm", "-r", str(memos)))
+            # cached starts of nodes, and steps of ce build
+            left = [f"/var/tmp/ce-{what}-{entry.pw_uid}" for what in ("memos", "build")]
+            changes += [_command("rm", "-r", path) for path in left if Path(path).exists()]
     try:
         members = grp.getgrnam(PROJECT_GROUP).gr_mem
     except KeyError:

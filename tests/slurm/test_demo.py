@@ -39,3 +39,9 @@ def test_the_demo_shows_four_tasks_in_the_image_and_how_to_go_on() -> None:
         "a shell inside",
         "stop the sandbox",
     ]
+    lines = done.stdout.splitlines()
+    title = next(i for i, line in enumerate(lines) if line.startswith("[5/5]"))
+    assert "$ srun -N2 -n4 --environment=demo" in lines[title + 2]
+    own = os.environ.get("CE_SANDBOX_DIR", "/var/lib/ce-sandbox")
+    before = "" if own == "/var/lib/ce-sandbox" else f"CE_SANDBOX_DIR={own} "
+    assert lines[-1].split(maxsplit=3)[-1] == f"{before}sandbox/down"

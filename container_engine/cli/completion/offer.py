@@ -142,9 +142,11 @@ def _values(
         return Offer((str(choice), "") for choice in action.choices)
     if verb == "help":
         from container_engine.faults.catalogue import FAULTS
-        from container_engine.tools.help.pages import TOPICS
+        from container_engine.tools.help import pages
 
-        return Offer((topic, "") for topic in (*verbs(), *TOPICS, *FAULTS, "errors"))
+        written = pages.files(context.prefix, verbs())
+        topics = dict.fromkeys((*verbs(), *pages.TOPICS, *FAULTS, "errors", *written))
+        return Offer((topic, "") for topic in topics)
     kind = _LISTED.get((verb, action.dest))
     if action.metavar == "REF":
         kind = "image"

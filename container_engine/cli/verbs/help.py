@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
@@ -41,8 +45,21 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     # several words are a question, also if each is the name of a verb
     if None in texts or (len(asked) > 1 and any(word in verb_table.verbs() for word in asked)):
         texts = [_found(" ".join(arguments.asked), known)]
-    output.exact("\n".join(text for text in texts if text is not None).encode())
+    _show("\n".join(text for text in texts if text is not None))
     return 0
+
+
+def _show(text: str) -> None:
+    """Print a text; on a terminal that it is too long for, by the user's pager."""
+    rows = output.rows()
+    pager = os.environ.get("PAGER", "less")
+    words = shlex.split(pager) if rows is not None and text.count("\n") >= rows else []
+    if not words or shutil.which(words[0]) is None:
+        output.exact(text.encode())
+        return
+    # less ends by itself at a text that fits, keeps colours, and leaves the text on the screen
+    env = {"LESS": "-FRX", **os.environ}
+    subprocess.run(words, input=text.encode(), env=env, check=False)
 
 
 def codes(columns: int | None = None) -> str:
@@ -66,7 +83,7 @@ def _about(word: str, known: Mapping[str, Page]) -> str | None:
     # a page refers to another by its directory and name, for example howto/docker
     page = known.get(word) or known.get(word.rpartition("/")[2])
     if page is not None:
-        return plain(page.text, output.columns())
+        return plain(page.text, output.columns(), lambda target: _named(target, page, known))
     if word in FAULTS:
         # an installation without its pages still has the catalogue
         fault = FAULTS[word]
@@ -74,6 +91,12 @@ def _about(word: str, known: Mapping[str, Page]) -> str | None:
     if word in TOPICS:
         raise SiteError(f"the page '{word}' is not installed: {TOPICS[word]}")
     return None
+
+
+def _named(target: str, page: Page, known: Mapping[str, Page]) -> str:
+    """Return the name of the page to which a link in `page` leads, "" if it is none of these."""
+    names = (f"{page.kind}/{target}", target, target.rpartition("/")[2])
+    return next((name for name in names if name in known), "")
 
 
 def _found(words: str, known: dict[str, Page]) -> str:

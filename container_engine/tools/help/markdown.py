@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base.text_layout import wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)*([^)#]*?)(?:\.md)?(?:#[^)]*)?\)")
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)\n?")
@@ -27,14 +27,28 @@ class _Block(NamedTuple):
     line: str
 
 
-def plain(text: str, columns: int | None = None) -> str:
-    """Return a page without markup, wrapped to `columns`; None keeps the lines of paragraphs."""
+def plain(
+    text: str, columns: int | None = None, named: Callable[[str], str] = lambda _target: ""
+) -> str:
+    """Return a page without markup, wrapped to `columns`; None keeps the lines of paragraphs.
+
+    `named` returns the name for `ce help` of a page that a link leads to, "" if it has none.
+    """
     text = _IMAGE.sub("", text)
-    linked = _LINK.sub(lambda found: f"{found[1]} ({found[2]})" if found[2] else found[1], text)
+    linked = _LINK.sub(lambda found: _link(found, named), text)
     lines: list[str] = []
     for (kind, _number), blocks in groupby(_blocks(linked), key=lambda block: block[:2]):
         lines += _rendered(kind, [block.line for block in blocks], columns)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _link(found: re.Match[str], named: Callable[[str], str]) -> str:
+    """Return what a link says, with the command that prints the page that it leads to."""
+    words, target = found[1], found[2]
+    if not target:
+        return words
+    name = named(target)
+    return f"{words} (ce help {name})" if name else f"{words} ({target})"
 
 
 def _blocks(text: str) -> Iterator[_Block]:

@@ -50,9 +50,9 @@ class Page(NamedTuple):
     kind: str = ""
 
 
-def read(prefix: str, taken: Container[str]) -> dict[str, Page]:
-    """Return all pages by name; a page whose name is taken is called after its directory, too."""
-    found: dict[str, Page] = {}
+def files(prefix: str, taken: Container[str]) -> dict[str, tuple[str, str]]:
+    """Return kind and path of all pages by name, with its directory where that name is taken."""
+    found: dict[str, tuple[str, str]] = {}
     for kind, source in DIRECTORIES.items():
         directory = os.path.join(_DOCS, source)
         if not os.path.isdir(directory):
@@ -60,13 +60,23 @@ def read(prefix: str, taken: Container[str]) -> dict[str, Page]:
         for file in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
             name, suffix = os.path.splitext(file)
             if suffix == ".md":
-                with open(os.path.join(directory, file), encoding="utf-8") as page:
-                    text = page.read()
-                head = text.partition("\n")[0].lstrip("# ")
-                title = FAULTS[name].what if kind == "errors" and name in FAULTS else head
                 called = f"{kind}/{name}" if name in found or name in taken else name
-                found[called] = Page(called, title, text, kind)
+                found[called] = (kind, os.path.join(directory, file))
     return found
+
+
+def read(prefix: str, taken: Container[str]) -> dict[str, Page]:
+    """Return all pages by the names that `files` gives them."""
+    return {name: _page(name, *place) for name, place in files(prefix, taken).items()}
+
+
+def _page(name: str, kind: str, path: str) -> Page:
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    code = os.path.splitext(os.path.basename(path))[0]
+    head = text.partition("\n")[0].lstrip("# ")
+    title = FAULTS[code].what if kind == "errors" and code in FAULTS else head
+    return Page(name, title, text, kind)
 
 
 def search(words: str, pages: dict[str, Page]) -> list[Page]:

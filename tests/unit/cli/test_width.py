@@ -32,10 +32,15 @@ $ code   stays    as it is, however long the line is
 """
 
 
-def on_a_terminal(home: Installed, columns: int, *words: str) -> list[str]:
+def on_a_terminal(home: Installed, columns: int, *words: str, pager: str = "") -> list[str]:
     """Run `ce` with a terminal for its stdout and return the lines that it printed."""
     ours, its = pty.openpty()
-    env = {"HOME": str(home.home), "PATH": os.environ["PATH"], "COLUMNS": str(columns)}
+    env = {
+        "HOME": str(home.home),
+        "PATH": os.environ["PATH"],
+        "COLUMNS": str(columns),
+        "PAGER": pager,
+    }
     argv = [str(home.prefix / "bin/ce"), *words]
     with subprocess.Popen(argv, stdout=its, env=env, cwd=home.home) as process:
         os.close(its)
@@ -178,3 +183,18 @@ def test_a_long_word_is_left_whole() -> None:
 def test_no_page_has_a_table_that_is_printed_raw() -> None:
     for path in (Path(__file__).parents[3] / "docs/guide/topics").glob("*.md"):
         assert not [line for line in plain(path.read_text()).splitlines() if line.startswith("|")]
+
+
+def test_a_long_page_goes_through_the_pager_and_a_short_text_does_not(home: Installed) -> None:
+    pager = home.home / "pager"
+    pager.write_text("#!/bin/sh\necho paged; exec cat\n")
+    pager.chmod(0o755)
+    assert on_a_terminal(home, 80, "help", "guide/edf", pager=str(pager))[0] == "paged"
+    short = on_a_terminal(home, 80, "help", "docker", "compose", pager=str(pager))
+    assert "paged" not in short
+
+
+def test_a_link_is_the_command_that_prints_its_page(home: Installed) -> None:
+    said = home.ce("help", "guide/edf").stdout
+    assert "An editor (ce help editor) can complete" in said
+    assert "(ce help migration)" in said
