@@ -45,6 +45,21 @@ IMAGES: dict[str, Sequence[Sequence[Member]]] = {
     ],
     "names": [[directory("ü"), Member("ü/€ 漢字"), Member("tab\tnew\nline"), Member("x" * 255)]],
     "long": [[Member(LONG, b"deep"), link("to", LONG[:3900])]],
+    "itself": [
+        [
+            *(directory("usr"), directory("usr/bin"), link("usr/bin/X11", ".")),
+            *(Member("usr/bin/a", b"a"), hard_link("usr/bin/b", "usr/bin/X11/a")),
+        ],
+        [directory("usr/bin"), Member("usr/bin/c")],
+    ],
+    "backslashes": [
+        [directory("s"), Member(r"s/system-systemd\x2dcryptsetup.slice", b"x")],
+        [Member("s/a\\b"), link("s/l", "a\\b"), hard_link("s/h", "s/a\\b")],
+    ],
+    "modes": [
+        [directory("root", 0o700), Member("root/run", b"x", mode=0o700), directory("ro", 0o555)],
+        [directory("nix/store", 0o555), Member("nix/store/x", mode=0o444), Member("ro/y")],
+    ],
     "empty": [[], [Member("a")], [], [directory("d")], []],
     "nothing": [[]],
     "rewritten": [

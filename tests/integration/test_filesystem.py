@@ -55,6 +55,17 @@ def test_the_root_is_the_images_and_not_the_hosts(engine: Engine) -> None:
     assert "ID=ce-busybox" in engine.output(engine.edf(), "cat", "/etc/os-release")
 
 
+def test_an_image_without_tmp_has_one(engine: Engine) -> None:
+    root, image = engine.scratch / "root", engine.scratch / "no-tmp.sqsh"
+    argv = ["unsquashfs", "-q", "-n", "-d", str(root), str(engine.image("busybox"))]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(root / "tmp")
+    argv = ["mksquashfs", str(root), str(image), "-quiet", "-no-progress", "-all-root"]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    for more in ("", "writable = false"):
+        assert engine.output(engine.edf(more, image), "mktemp").startswith("/tmp/")
+
+
 def test_what_a_command_writes_is_gone_with_the_container(engine: Engine) -> None:
     script = "echo x > /new && cat /new && rm /etc/os-release && ls /etc/os-release"
     assert engine.run(engine.edf(), "sh", "-c", script).stdout == "x\n"

@@ -289,13 +289,14 @@ def _umask(node: Mapping[str, str]) -> int:
 def directories(
     plan: LaunchPlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
 ) -> list[str]:
-    """Return the directories that the container has for its tasks, if it can: homes and WORKDIR.
+    """Return the directories that the container has for its tasks: homes, WORKDIR and /tmp.
 
     `edf` are the variables of EDF and hooks, `own` is the home of the user database, where programs
-    look if the EDF names no other. An image's WORKDIR need not be in its layers.
+    look if the EDF names no other. An image's WORKDIR need not be in its layers, and images without
+    a distribution have no /tmp.
     """
     homes = [env.home_of_tasks(plan, edf, node, own), *([] if "HOME" in edf else [own])]
-    return [*homes, plan["image"].get("workdir") or "/"]
+    return [*homes, plan["image"].get("workdir") or "/", "/tmp"]
 
 
 def _hooks(
