@@ -10,6 +10,7 @@
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents
  * guard_image.c    operations: the image and its writable view
+ * guard_borrow.c   images that another step of the job has mounted
  * guard_hold.c     operations: the images of a job, mounted and served for all of its steps on the node
  * guard_root.c     operations: files inside the image's root that a start requires
  * guard_walk.c     paths inside the image's root, found or made
@@ -66,6 +67,10 @@ struct guard {
 		int servers[GUARD_MAX_FUSE];  /* pidfds of the servers of what it has lent */
 		size_t count;
 		const char *server; /* ce-image's path, in the holder alone; else NULL */
+		/* guard_hold.c, on which guard_events.c must not depend: answer a process that has
+		 * connected; unmount an image whose server has ended; NULL but in the holder */
+		void (*lend)(struct guard *guard);
+		void (*forget)(struct guard *guard, size_t number);
 	} hold;
 	struct guard_tasks {
 		int socket; /* at which tasks ask for their containers; -1: one container for all */
@@ -107,5 +112,8 @@ int guard_fail(struct guard *guard, const char *format, ...) __attribute__((form
 
 /* Record as a failure how `what` ended, by its waitpid status; errno is recorded as 0. Return -1. */
 int guard_fail_ended(struct guard *guard, const char *what, int status);
+
+/* Record as a failure that the file of an image is no longer what it was. Return -1. */
+int guard_image_gone(struct guard *guard, const char *image);
 
 #endif

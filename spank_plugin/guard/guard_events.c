@@ -20,13 +20,6 @@
 /* the exit code of the dynamic loader if a library of a program is missing */
 #define NOT_LOADED 127
 
-int guard_image_gone(struct guard *guard, const char *image)
-{
-	errno = 0;
-	return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed, replaced or overwritten",
-			  image != NULL ? image : "it");
-}
-
 static int server_ended(struct guard *guard, const char *image, int status)
 {
 	if (WIFEXITED(status) && WEXITSTATUS(status) == CE_IMAGE_GONE)
@@ -45,8 +38,8 @@ static int server_ended(struct guard *guard, const char *image, int status)
 static int other_ended(struct guard *guard, pid_t pid, int status)
 {
 	for (size_t i = 0; i < guard->fuse_count; i++) {
-		if (guard->fuse[i] == pid && guard->hold.server != NULL)
-			guard_forget_image(guard, i), guard->fuse[i] = 0;
+		if (guard->fuse[i] == pid && guard->hold.forget != NULL)
+			guard->hold.forget(guard, i), guard->fuse[i] = 0;
 		else if (guard->fuse[i] == pid)
 			return server_ended(guard, guard->fuse_image[i], status);
 	}
@@ -117,7 +110,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 	    (fds[2].revents != 0 && is_over(guard->control)))
 		end_session(guard);
 	if (fds[5].revents != 0)
-		(guard->hold.server != NULL ? guard_lend : guard_answer_door)(guard);
+		(guard->hold.lend != NULL ? guard->hold.lend : guard_answer_door)(guard);
 	if (fds[6].revents != 0 && guard->tasks.answer(guard) < 0)
 		return -1;
 	if (fds[7].revents != 0)

@@ -12,7 +12,4 @@ int guard_wait(struct guard *guard, pid_t pid, int *status);
  * session has died. End this process, and with it the session, when it is no longer needed. */
 int guard_events(struct guard *guard, int milliseconds);
 
-/* Record as a failure that the file of an image is no longer what it was. Return -1. */
-int guard_image_gone(struct guard *guard, const char *image);
-
 #endif

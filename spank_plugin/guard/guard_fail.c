@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include "common/image_gone.h"
 #include "guard.h"
 
 int guard_fail(struct guard *guard, const char *format, ...)
@@ -30,4 +31,11 @@ int guard_fail_ended(struct guard *guard, const char *what, int status)
 		return guard_fail(guard, "%s cannot be started", what);
 	}
 	return guard_fail(guard, "%s ended with exit code %d", what, WEXITSTATUS(status));
+}
+
+int guard_image_gone(struct guard *guard, const char *image)
+{
+	errno = 0;
+	return guard_fail(guard, CE_CAUSE_GONE "'%s' was removed, replaced or overwritten",
+			  image != NULL ? image : "it");
 }

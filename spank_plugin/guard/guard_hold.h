@@ -4,7 +4,15 @@
 #ifndef CE_GUARD_HOLD_H
 #define CE_GUARD_HOLD_H
 
+#include <sys/un.h>
+
 #include "guard.h"
+
+/* the request for the holder's user namespace; any other names an image */
+#define GUARD_ASK_NAMESPACE ""
+#define GUARD_HOST_NS "/proc/self/ns/user"
+
+/* ---- guard_borrow.c: a step ----------------------------------------------------------------- */
 
 /* Enter the user namespace of the holder that the environment names. Return 0, or -1 if there is none. */
 int guard_visit_holder(struct guard *guard);
@@ -19,10 +27,17 @@ int guard_lender_ended(struct guard *guard);
 /* Let servers go on that somebody has stopped: tasks that wait for one cannot be killed. */
 void guard_wake_lenders(const struct guard *guard);
 
-/* In the holder: answer a process of this user that has connected. */
-void guard_lend(struct guard *guard);
+/* ---- both ----------------------------------------------------------------------------------- */
 
-/* In the holder: unmount an image whose server has ended. */
-void guard_forget_image(struct guard *guard, size_t number);
+/* Return the request for an image, which has the identity of its file as this process sees it, on the heap;
+ * NULL if it cannot be made. */
+char *guard_describe_image(const char *image);
+
+const char *guard_image_path(const char *request);
+
+/* Return a socket and its address; -1 if the name is too long. */
+int guard_hold_socket(const char *name, struct sockaddr_un *address, socklen_t *size);
+
+void guard_limit_waiting(int fd);
 
 #endif
