@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Scope
     from container_engine.edf.file import EdfFile
-    from container_engine.edf.layer import Item, Layer, Sourced
+    from container_engine.edf.layer import Item, Layer, WithOrigin
     from container_engine.edf.model import Edf, Mount, Origin
     from container_engine.edf.tokens import Expansion
 
@@ -206,7 +206,7 @@ def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
 
 
 def _single(
-    key: str, value: Sourced[str] | Sourced[Text] | Sourced[bool] | None
+    key: str, value: WithOrigin[str] | WithOrigin[Text] | WithOrigin[bool] | None
 ) -> Iterator[tuple[Item, Origin, Value]]:
     if value is not None:
         yield (key, ""), value.origin, value.value

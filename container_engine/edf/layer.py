@@ -18,7 +18,7 @@ Item = tuple["str", "Text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced(Generic[T]):
+class WithOrigin(Generic[T]):
     """A single value and where it was written."""
 
     value: T
@@ -42,12 +42,12 @@ class Layer:
     images stacked on `image`, the highest last.
     """
 
-    image: Sourced[str] | None = None
-    above: tuple[Sourced[str], ...] = ()
-    description: Sourced[Text] | None = None
-    workdir: Sourced[Text] | None = None
-    writable: Sourced[bool] | None = None
-    entrypoint: Sourced[bool] | None = None
+    image: WithOrigin[str] | None = None
+    above: tuple[WithOrigin[str], ...] = ()
+    description: WithOrigin[Text] | None = None
+    workdir: WithOrigin[Text] | None = None
+    writable: WithOrigin[bool] | None = None
+    entrypoint: WithOrigin[bool] | None = None
     mounts: dict[Text, Mount] = field(default_factory=dict)
     devices: dict[Text, Device] = field(default_factory=dict)
     env: dict[str, EnvEntry] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.edf.layer import Layer, Sourced, add_mount, merge
+from container_engine.edf.layer import Layer, WithOrigin, add_mount, merge
 from container_engine.edf.model import EnvEntry, Mount, Origin
 from container_engine.edf.names import CONTAINER_NAME, ROOT_REMAP
 
@@ -77,7 +77,7 @@ def apply(over: Overlay, lower: Layer, problems: list[Problem]) -> Layer:
     return merge(replace(below, mounts=mounts), over.layer, problems)
 
 
-def alone(over: Overlay, *, writable: Sourced[bool], mounts_home: bool) -> Overlay:
+def alone(over: Overlay, *, writable: WithOrigin[bool], mounts_home: bool) -> Overlay:
     """Return the options with the site's defaults for a container without an environment."""
     layer = replace(over.layer, writable=over.layer.writable or writable)
     home = over.home

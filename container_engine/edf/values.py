@@ -9,7 +9,7 @@ from container_engine.base.errors import UserError
 from container_engine.edf.annotations import check_names, check_value, flatten
 from container_engine.edf.devices import parse_device
 from container_engine.edf.expand import deferred_names, expand, pieces
-from container_engine.edf.layer import Base, Sourced, add_mount, image_item
+from container_engine.edf.layer import Base, WithOrigin, add_mount, image_item
 from container_engine.edf.model import Annotation, EnvEntry
 from container_engine.edf.mounts import is_packed, packed_as_file, parse_mount
 from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
@@ -55,7 +55,7 @@ class Reader:
         self._hooks = hooks
         self.written: dict[Item, str] = {}
 
-    def images(self) -> tuple[Sourced[str] | None, tuple[Sourced[str], ...]]:
+    def images(self) -> tuple[WithOrigin[str] | None, tuple[WithOrigin[str], ...]]:
         """Return the base, and the images above it; None and () if any is invalid or none given."""
         texts = self._document.images
         if texts is None:
@@ -73,7 +73,7 @@ class Reader:
         parts = tuple(part for part in found if part is not None)
         return (parts[0], parts[1:]) if len(parts) == len(items) else (None, ())
 
-    def _image(self, path: Path, item: str, text: str) -> Sourced[str] | None:
+    def _image(self, path: Path, item: str, text: str) -> WithOrigin[str] | None:
         value = None if self._is_placeholder(path, text) else self._known(path, text)
         self.written["image", item] = text
         if not text and len(path) > 1:
@@ -83,26 +83,26 @@ class Reader:
             # a variable that is empty by mistake must not make the command run on the host
             self._report.error(path, f"'{text}' expands to nothing", see="image-empty")
             return None
-        return None if value is None else Sourced(value, self._report.origin(path))
+        return None if value is None else WithOrigin(value, self._report.origin(path))
 
     def plain(self) -> dict[str, Any]:
         """Return each key with one value; None for one that is invalid or not given."""
         readers = {"switch": self._switch, "directory": self._directory, "text": self._text}
         return {key: readers[kind](key) for key, kind in PLAIN.items()}
 
-    def _switch(self, key: str) -> Sourced[bool] | None:
+    def _switch(self, key: str) -> WithOrigin[bool] | None:
         value = getattr(self._document, key)
-        return None if value is None else Sourced(value, self._report.origin((key,)))
+        return None if value is None else WithOrigin(value, self._report.origin((key,)))
 
-    def _text(self, key: str) -> Sourced[Text] | None:
+    def _text(self, key: str) -> WithOrigin[Text] | None:
         path, written = (key,), getattr(self._document, key)
         value = None if written is None else self._known(path, written)
         if value is None:
             return None
         self.written[key, ""] = written
-        return Sourced(value, self._report.origin(path))
+        return WithOrigin(value, self._report.origin(path))
 
-    def _directory(self, key: str) -> Sourced[Text] | None:
+    def _directory(self, key: str) -> WithOrigin[Text] | None:
         path: Path = (key,)
         written = getattr(self._document, key)
         if written is None or self._is_placeholder(path, written):
@@ -116,7 +116,7 @@ class Reader:
             self._report.failure(path, error)
             return None
         self.written[key, ""] = written
-        return Sourced(value, self._report.origin(path))
+        return WithOrigin(value, self._report.origin(path))
 
     def mounts(self) -> dict[Text, Mount]:
         result: dict[Text, Mount] = {}

@@ -54,7 +54,7 @@ def missing_image(file: str, problems: Sequence[Problem] = ()) -> Problem:
 def build(
     edf: Edf, image: Image | None, offer: Offer, engine: str
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """Return the plan of a launch of `edf` and the problems found on the way (see plan/judge.py).
+    """Return the plan of a launch of `edf` and the problems found on the way (see plan/checks.py).
 
     `image` is the image of the EDF, which must name one, or None if nothing is known of it. If a
     problem is an error, the plan must not be used.

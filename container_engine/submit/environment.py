@@ -11,7 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
 from container_engine.edf.file import Setting
 from container_engine.edf.image_text import looks_like_file
-from container_engine.edf.layer import Sourced
+from container_engine.edf.layer import WithOrigin
 from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Origin
@@ -20,8 +20,8 @@ from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
 from container_engine.plan.build import missing_image
+from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules, use
-from container_engine.plan.judge import judge
 from container_engine.submit.known_image import (
     known_image,
     refused_image,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from container_engine.submit.options import Options
 
 
-class Traced(NamedTuple):
+class WithOrigins(NamedTuple):
     """A valid environment, the content of each of its files, and the warnings of a launch.
 
     `hooks` are the hooks that apply to it.
@@ -92,14 +92,14 @@ def image_alone(image: str) -> Edf:
     return Edf(name=image, files=(), image=image, image_origin=Origin("--image", 0))
 
 
-def trace_effective(name: str, context: Context) -> Traced:
+def load_with_origins(name: str, context: Context) -> WithOrigins:
     """Return the environment `name` with its history. Raise RefusedError if it is not valid."""
     offer = offer_here(context)
     loaded, files, _layers = _read_files_and_options(name, context, offer)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
     used = use(loaded.edf, offer.hooks, offer.machine, offer.entries)
-    return Traced(loaded.edf, files, offer, loaded.problems, used.hooks)
+    return WithOrigins(loaded.edf, files, offer, loaded.problems, used.hooks)
 
 
 def judged(edf: Edf, context: Context, offer: Offer) -> list[Problem]:
@@ -112,7 +112,7 @@ def judged(edf: Edf, context: Context, offer: Offer) -> list[Problem]:
     if edf.image == "":
         return [on_host(edf)]
     image = known_image(edf, context, offer.site)
-    found = judge(edf, image, offer, __version__).problems
+    found = check(edf, image, offer, __version__).problems
     refusals = refused_image(edf, context, offer.site)
     if image is None and not refusals:
         refusals = unusable_image(edf, context)
@@ -176,7 +176,7 @@ def _overlay(name: str | None, options: Options, context: Context, offer: Offer)
         wrong = any(problem.severity == "error" for problem in over.problems)
         raise RefusedError([*over.problems, *([] if wrong else [no_container(over)])])
     origin = Origin(offer.config.origin("pyxis_writable"), 0)
-    writable = Sourced(offer.site.pyxis_writable, origin)
+    writable = WithOrigin(offer.site.pyxis_writable, origin)
     return alone(over, writable=writable, mounts_home=offer.site.pyxis_mount_home)
 
 
@@ -203,7 +203,7 @@ def _image_problems(layers: Sequence[Layer], cwd: str) -> list[Problem]:
     return [problem for image in images for problem in _problems_of(image, cwd)]
 
 
-def _problems_of(image: Sourced[str], cwd: str) -> list[Problem]:
+def _problems_of(image: WithOrigin[str], cwd: str) -> list[Problem]:
     try:
         parse(image.value, cwd)
         refuse_bare_file(image.value, cwd)

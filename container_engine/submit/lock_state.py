@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from container_engine.edf.history import histories, quoted
 from container_engine.images.lock_file import Declared, digest_of
 from container_engine.plan.hooks import use
-from container_engine.submit.environment import trace_effective
+from container_engine.submit.environment import load_with_origins
 
 if TYPE_CHECKING:
     from container_engine.edf.history import Assignment
@@ -20,7 +20,7 @@ def declared(name: str, context: Context, offer: Offer) -> Declared:
 
     Variables are not expanded, so the state is the same for all users.
     """
-    traced = trace_effective(name, context)
+    traced = load_with_origins(name, context)
     values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
     used = use(traced.edf, offer.hooks, offer.machine, offer.entries)
     # automatic hooks, and what they imply, depend on the host

@@ -8,8 +8,8 @@ from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
+from container_engine.plan.checks import check
 from container_engine.plan.hook_code import SECRET
-from container_engine.plan.judge import judge
 from container_engine.plan.overrides import choose
 from container_engine.submit import container_names, plan_memo
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
@@ -127,7 +127,7 @@ def _judged_early(edf: Edf, loaded: Loaded, context: Context, offer: Offer) -> t
 
     Raise RefusedError if there are errors, so that a user learns of them before a long download.
     """
-    found = judge(edf, None, offer, __version__).problems
+    found = check(edf, None, offer, __version__).problems
     if any(problem.severity == "error" for problem in found):
         raise RefusedError((*loaded.problems, *judged(edf, context, offer)))
     return found
@@ -166,7 +166,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
         edf = options.completed(edf, resolved.image.env)
-    built = judge(edf, resolved.image, offer, __version__)
+    built = check(edf, resolved.image, offer, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(message_text.of_warning, resolved.notices))

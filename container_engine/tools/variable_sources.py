@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import LaunchPlan
     from container_engine.plan.model import Image
     from container_engine.submit.context import Context
-    from container_engine.submit.environment import Traced
+    from container_engine.submit.environment import WithOrigins
 
 
-def explain_variable(name: str, traced: Traced, context: Context, secrecy: Secrecy) -> list[str]:
+def explain_variable(
+    name: str, traced: WithOrigins, context: Context, secrecy: Secrecy
+) -> list[str]:
     """Return lines for the terminal that explain a variable; this reads the image's file.
 
     Raise UserError for an invalid name.
@@ -56,7 +58,11 @@ def _ignored(entry: EnvEntry | None) -> list[str]:
 
 
 def _result(
-    name: str, written: str | None, image: Image | None, traced: Traced, context: Context
+    name: str,
+    written: str | None,
+    image: Image | None,
+    traced: WithOrigins,
+    context: Context,
 ) -> str | None:
     inside = image.env if image else {}
     host = context.env.get(name)
@@ -75,7 +81,7 @@ def _result(
 
 def _sources(
     name: str,
-    traced: Traced,
+    traced: WithOrigins,
     written: str | None,
     image: Image | None,
     context: Context,
@@ -111,7 +117,7 @@ def _sources(
         yield f"host: {shown(host)} here, never passed on: it means nothing in another image"
 
 
-def _hook(name: str, traced: Traced, shown: Callable[[str], str]) -> Iterator[str]:
+def _hook(name: str, traced: WithOrigins, shown: Callable[[str], str]) -> Iterator[str]:
     for hook in reversed(traced.hooks):
         source = f"hook {hook.name}{f', profile {hook.profile}' if hook.profile else ''}"
         if hook.automatic_when:

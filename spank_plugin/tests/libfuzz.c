@@ -52,7 +52,7 @@ static char *const words[] = { NULL }; /* an argv for the fork in the main of ce
 #define fork() look_at(words)
 #define unlink(path) look_at_path(path)
 int attend_main(int argc, char **argv);
-#include "programs/service_reaper.c"
+#include "programs/attend.c"
 #undef main
 #undef fork
 #undef unlink

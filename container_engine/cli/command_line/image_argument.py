@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
-from container_engine.submit.environment import offer_here, trace_effective
+from container_engine.submit.environment import load_with_origins, offer_here
 from container_engine.submit.image import found_image, images_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
         if text.endswith(".toml"):
             raise
         return None
-    edf = trace_effective(text, context).edf
+    edf = load_with_origins(text, context).edf
     if not edf.image:
         raise UserError("this environment has no image", name=text)
     return edf

@@ -9,7 +9,7 @@ from container_engine.cli.command_line.shared_options import add_show_secrets, s
 from container_engine.edf import message_text
 from container_engine.edf.difference import differences
 from container_engine.printing import messages, output
-from container_engine.submit.environment import trace_effective
+from container_engine.submit.environment import load_with_origins
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
     The exit code is 2 if an environment is not valid.
     """
-    sides = [trace_effective(name, context) for name in (arguments.name, arguments.other)]
+    sides = [load_with_origins(name, context) for name in (arguments.name, arguments.other)]
     for side in sides:
         messages.say(message_text.of_problems(side.problems))
     hidden = secrecy(arguments, context, sides[0].site.secret_variables)

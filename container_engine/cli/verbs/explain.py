@@ -13,7 +13,7 @@ from container_engine.edf.history import displayed, histories, quoted, variables
 from container_engine.edf.mounts import mount_text
 from container_engine.plan.site_entries import SiteOrigin, add
 from container_engine.printing import messages, output
-from container_engine.submit.environment import scope_at, trace_effective
+from container_engine.submit.environment import load_with_origins, scope_at
 from container_engine.tools.variable_sources import explain_variable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from container_engine.base.secrecy import Secrecy
     from container_engine.edf.history import Assignment, History
     from container_engine.submit.context import Context
-    from container_engine.submit.environment import Traced
+    from container_engine.submit.environment import WithOrigins
 
 _KEEP_FIRST = ("devices", "startup")
 
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.env is not None and arguments.key is not None:
         raise UserError("explain: either a KEY or --env, not both")
-    traced = trace_effective(arguments.name, context)
+    traced = load_with_origins(arguments.name, context)
     messages.say(message_text.of_problems(traced.problems))
     hidden = secrecy(arguments, context, traced.site.secret_variables)
     if arguments.env is not None:
@@ -80,7 +80,9 @@ def _grouped(lines: Iterable[str], variable: str | None) -> list[dict[str, objec
     return found
 
 
-def _explain(key: str | None, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:
+def _explain(
+    key: str | None, traced: WithOrigins, context: Context, hidden: Secrecy
+) -> Iterator[str]:
     found = histories(traced.edf, traced.files)
     others = [*_of_site(traced, hidden), *_defaults(traced)]
     if key is not None:
@@ -115,7 +117,7 @@ def _refuse(key: str, found: Sequence[History]) -> None:
     raise UserError(f"explain: no file sets '{key}'", hint)
 
 
-def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
+def _defaults(traced: WithOrigins) -> Iterator[tuple[str, str]]:
     """Yield the keys that have a value although no file sets them, each with its origin."""
     edf, offer = traced.edf, traced.offer
     if edf.entrypoint is None:
@@ -128,7 +130,7 @@ def _defaults(traced: Traced) -> Iterator[tuple[str, str]]:
         yield "writable = true", "default"
 
 
-def _of_site(traced: Traced, hidden: Secrecy) -> Iterator[tuple[str, str]]:
+def _of_site(traced: WithOrigins, hidden: Secrecy) -> Iterator[tuple[str, str]]:
     """Yield what the site gives to every container unless the EDF overrides it, with its origin."""
     whole = add(traced.edf, traced.offer.wide)
     for mount in whole.mounts:
@@ -147,7 +149,9 @@ def _escaped(literal: str) -> str:
     return literal.replace(":", "\\:")
 
 
-def _lines(history: History, traced: Traced, context: Context, hidden: Secrecy) -> Iterator[str]:
+def _lines(
+    history: History, traced: WithOrigins, context: Context, hidden: Secrecy
+) -> Iterator[str]:
     effective = history.effective
     yield f"{history.key} = {displayed(_variable(history), effective.value, hidden)}"
     yield f"    from {effective.origin}{_as_written(history, hidden)}"

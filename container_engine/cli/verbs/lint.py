@@ -9,7 +9,7 @@ from container_engine.base.mountinfo import network_file_system
 from container_engine.edf import message_text
 from container_engine.edf.history import histories
 from container_engine.printing import messages, output
-from container_engine.submit.environment import judged, trace_effective
+from container_engine.submit.environment import judged, load_with_origins
 from container_engine.submit.refused import RefusedError
 from container_engine.tools.lint.advise import advise
 from container_engine.tools.lint.subject import Subject
@@ -34,7 +34,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     count = 0
     listed: list[dict[str, object]] = []
     for name in arguments.names:
-        traced = trace_effective(name, context)
+        traced = load_with_origins(name, context)
         problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
         if any(problem.severity == "error" for problem in problems):
             raise RefusedError(problems)

@@ -22,7 +22,7 @@ from container_engine.compat.pyxis.names import (
     VARIABLES_COUNT,
 )
 from container_engine.edf.image_text import looks_like_file
-from container_engine.edf.layer import Layer, Sourced, add_mount
+from container_engine.edf.layer import Layer, WithOrigin, add_mount
 from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
 from container_engine.edf.mounts import FLAGS, parse_mount
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
@@ -263,8 +263,8 @@ def _home(one: Given | None) -> Home | None:
     return None if one is None else Home(not one.name.startswith("no-"), one.origin)
 
 
-def _image(one: Given | None) -> Sourced[str] | None:
-    return None if one is None else Sourced(of_docker_hub(one.value), one.origin)
+def _image(one: Given | None) -> WithOrigin[str] | None:
+    return None if one is None else WithOrigin(of_docker_hub(one.value), one.origin)
 
 
 def of_docker_hub(text: str) -> str:
@@ -281,15 +281,15 @@ def of_docker_hub(text: str) -> str:
     return f"docker.io/{text}" if slash else f"docker.io/library/{text}"
 
 
-def _workdir(one: Given | None) -> Sourced[Text] | None:
-    return Sourced(_inside(one.value), one.origin) if one is not None and one.value else None
+def _workdir(one: Given | None) -> WithOrigin[Text] | None:
+    return WithOrigin(_inside(one.value), one.origin) if one is not None and one.value else None
 
 
-def _switch(one: Given | None) -> Sourced[bool] | None:
+def _switch(one: Given | None) -> WithOrigin[bool] | None:
     if one is None:
         return None
     value = not one.name.startswith("no-") and one.name != "container-readonly"
-    return Sourced(value, one.origin)
+    return WithOrigin(value, one.origin)
 
 
 def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:

@@ -84,9 +84,9 @@ def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def resolve_mounts(
-    plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
+    plan: Mapping[str, Any], environment: Mapping[str, str], unmet: list[LaunchError]
 ) -> list[NodeMount]:
-    """Return the plan's mounts with literal strings; add an error to `lacks` for impossible ones.
+    """Return the plan's mounts with literal strings; add an error to `unmet` for impossible ones.
 
     A mount with the flag `nofail` whose source does not exist is left out.
     """
@@ -103,9 +103,9 @@ def resolve_mounts(
                 error.hint = _TORN
             if origin["from"].startswith(_OF_SITE):
                 error.see = "site-mount-missing"
-            lacks.append(error)
+            unmet.append(error)
         if problem := _target_problem(mount.target, [made.target for made in mounts[:-1]]):
-            lacks.append(_of_destination(origin, mount.target, problem))
+            unmet.append(_of_destination(origin, mount.target, problem))
     return mounts
 
 
@@ -188,9 +188,9 @@ def _source_problem(mount: NodeMount) -> str:
 
 
 def resolve_devices(
-    plan: Mapping[str, Any], environment: Mapping[str, str], lacks: list[LaunchError]
+    plan: Mapping[str, Any], environment: Mapping[str, str], unmet: list[LaunchError]
 ) -> list[str]:
-    """Return the paths of the plan's devices; add an error to `lacks` for each unusable one.
+    """Return the paths of the plan's devices; add an error to `unmet` for each unusable one.
 
     CDI names are left to devices/cdi.py. Whether the site allows a device is checked again here,
     because a deferred name is known only on the node.
@@ -202,11 +202,11 @@ def resolve_devices(
         if not _is_offered(name, allowed):
             why, where = "this site does not offer it", _place(device["from"])
             see = "device-not-offered"
-            lacks.append(LaunchError(why, see=see, where=where, kind=DEVICE, name=name))
+            unmet.append(LaunchError(why, see=see, where=where, kind=DEVICE, name=name))
         elif problem := _device_problem(name, cdi=device["cdi"]):
             error = unusable(DEVICE, name, problem, _place(device["from"]))
             error.hint = site_hint(device["from"])
-            lacks.append(error)
+            unmet.append(error)
         elif not device["cdi"]:
             found.append(name)
     return found

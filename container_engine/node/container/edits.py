@@ -28,7 +28,7 @@ class HookEdits:
     further names for what such devices bring to the targets of these symlinks, and `searched` are
     directories in which they have libraries. `asked` are the questions (base/answers.py) about the
     node's files on which devices depend. `port` is a port that was made from the numbers of job and
-    step (step_port.py), "" for none. `lacks` are the reasons why the container cannot
+    step (step_port.py), "" for none. `unmet` are the reasons why the container cannot
     start, each with the name of the hook, or "" for a CDI device of the environment.
     """
 
@@ -52,7 +52,7 @@ class HookEdits:
         self.port = ""
         self.tree: list[Mapping[str, Any]] = []
         self.warnings: list[str] = []
-        self.lacks: list[tuple[str, LaunchError]] = []
+        self.unmet: list[tuple[str, LaunchError]] = []
 
     @property
     def prefix(self) -> str:
@@ -62,8 +62,8 @@ class HookEdits:
     def warn(self, hook: HookUse, text: str) -> None:
         self.warnings.append(f"hook {hook['name']}: {text}".replace("\n", " "))
 
-    def lack(self, hook: HookUse, error: LaunchError) -> None:
-        self.lacks.append((hook["name"], error))
+    def add_unmet(self, hook: HookUse, error: LaunchError) -> None:
+        self.unmet.append((hook["name"], error))
 
     def settings(
         self,

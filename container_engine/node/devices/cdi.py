@@ -58,12 +58,12 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
     """Add the changes of the CDI devices `names` (each with its origin) to `edits`.
 
     A variable that a hook has set stays. An unknown device, a file that is not trusted or valid,
-    and an edit that a rootless container cannot have are added to `edits.lacks`.
+    and an edit that a rootless container cannot have are added to `edits.unmet`.
     """
     try:
         registry = Registry(places)
     except LaunchError as error:
-        edits.lacks.append(("", error))
+        edits.unmet.append(("", error))
         return
     edits.asked |= registry.asked
     used: dict[str, None] = {}
@@ -71,8 +71,8 @@ def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits)
         try:
             _add(name, origin, registry, used, edits)
         except LaunchError as error:
-            if str(error) not in [str(other) for _hook, other in edits.lacks]:
-                edits.lacks.append((edits.cdi.get(name, ""), error))
+            if str(error) not in [str(other) for _hook, other in edits.unmet]:
+                edits.unmet.append((edits.cdi.get(name, ""), error))
 
 
 def _add(

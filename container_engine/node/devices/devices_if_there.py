@@ -36,7 +36,7 @@ class _Offer:
     def fail(self, error: LaunchError, edits: HookEdits) -> None:
         """Record why a device of the node cannot be given: the start fails only for a hook's."""
         if self.hook:
-            edits.lacks.append((self.hook, error))
+            edits.unmet.append((self.hook, error))
         else:
             edits.warnings.append(str(error))
 
@@ -130,7 +130,7 @@ def _add(
         device = registry.find(one)
         if device is None:
             text = f"{VISIBLE}: {cdi.unknown(one, registry)}"
-            edits.lacks.append(("", LaunchError(text, see="cdi-device-unknown")))
+            edits.unmet.append(("", LaunchError(text, see="cdi-device-unknown")))
             continue
         parts = [device.edits] if device.file in used else [device.shared, device.edits]
         used[device.file] = None

@@ -26,7 +26,7 @@ def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> Non
         wanted = fill(device["path"], hook, node)
         found = [path for path in expand(wanted) if is_device(path)]
         if not found and not device.get("optional"):
-            edits.lack(hook, missing_path(hook, "device", wanted))
+            edits.add_unmet(hook, missing_path(hook, "device", wanted))
         edits.devices += [path for path in found if path not in edits.devices]
     for name in hook.get("cdi", ()):
         edits.cdi.setdefault(name, hook["name"])
@@ -42,7 +42,7 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
         source = fill(mount["source"], hook, node)
         found = expand(source)
         if not found and not mount.get("optional"):
-            edits.lack(hook, missing_path(hook, "mount source", source))
+            edits.add_unmet(hook, missing_path(hook, "mount source", source))
         target = fill(mount.get("target", ""), hook, node)
         edits.mounts += [
             NodeMount("bind", path, _target(path, target, source), mount.get("options", ()))
@@ -59,7 +59,7 @@ def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
                 where, remedy = f"hook {hook['name']}", check.get("hint")
-                edits.lack(hook, LaunchError(problem, remedy, "hook-check", where=where))
+                edits.add_unmet(hook, LaunchError(problem, remedy, "hook-check", where=where))
             else:
                 edits.warn(hook, f"{problem}{hint}")
 

@@ -33,7 +33,7 @@ _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 def prepare(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HookEdits:
     """Return the changes of all of the plan's hooks, in the order of the plan.
 
-    What this node lacks is in `lacks` of the result.
+    What this node lacks is in `unmet` of the result.
     """
     edits = HookEdits(libexec, for_each=plan["settings"].get("scope") == "task")
     for hook in plan.get("hooks", ()):
@@ -41,7 +41,7 @@ def prepare(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HookEdit
             if applies(hook, node):
                 _add(edits, hook, plan, node)
         except LaunchError as error:
-            edits.lack(hook, error)
+            edits.add_unmet(hook, error)
     return edits
 
 
@@ -103,7 +103,7 @@ def _libraries(
         paths = expand(pattern)
         found += paths
         if not paths and not libraries["optional"]:
-            edits.lack(hook, missing_path(hook, "library", pattern))
+            edits.add_unmet(hook, missing_path(hook, "library", pattern))
     return found
 
 

@@ -48,10 +48,10 @@ class HooksOnNode:
         node: Mapping[str, str],
         edf: Mapping[str, str | None],
         libexec: str,
-        lacks: Sequence[LaunchError] = (),
+        unmet: Sequence[LaunchError] = (),
         explain: bool = False,
     ) -> None:
-        """Prepare the hooks. Raise LaunchError for `lacks` and all else that the node lacks."""
+        """Prepare the hooks. Raise LaunchError for `unmet` and all else that the node lacks."""
         self._explain = explain
         self._binds: list[tuple[str, str]] = []
         self.decisions: list[dict[str, Any]] = []
@@ -63,10 +63,10 @@ class HooksOnNode:
             from container_engine.node.devices import devices_if_there
 
             devices_if_there.add(plan, node, edf, self._edits)
-        if lacks or self._edits.lacks:
-            from container_engine.node.report.lacks import refuse
+        if unmet or self._edits.unmet:
+            from container_engine.node.report.unmet_requirements import refuse
 
-            refuse([*(("", error) for error in lacks), *self._edits.lacks], plan.get("hooks", ()))
+            refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.get("hooks", ()))
         self.oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
         self._settings = self._edits.settings(edf, plan["image"]["env"], node)
         self._noted: dict[str, str | None] = {}

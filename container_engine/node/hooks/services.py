@@ -1,7 +1,7 @@
 """Run hooks' programs in the container for as long as it lives, beside its tasks.
 
 They join the container as tasks do, and are in the host's PID namespace unless the container has
-its own. ce-attend (spank_plugin/programs/service_reaper.c) is started before the first of them, and
+its own. ce-attend (spank_plugin/programs/attend.c) is started before the first of them, and
 ends them with the container, however the container ends.
 """
 

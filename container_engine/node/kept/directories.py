@@ -42,7 +42,7 @@ def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> st
 
 
 def _of_user(directory: str) -> str:
-    """Return the directory of the user's kept containers, as programs/epilog_cleanup.c does."""
+    """Return the directory of the user's kept containers, as programs/epilog.c does."""
     return f"{directory}/ce-kept-{os.geteuid()}"
 
 

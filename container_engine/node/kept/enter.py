@@ -4,7 +4,7 @@ On each node such a container has a directory below the user's, with what it wri
 was made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while
 a step starts the container, and shared by the guard of every step that runs in it. So a later step
 either joins what runs, or starts another container over what earlier ones have written.
-The job's epilog removes the directory (spank_plugin/programs/epilog_cleanup.c). If the node has
+The job's epilog removes the directory (spank_plugin/programs/epilog.c). If the node has
 lost its power instead, and a requeued job comes back to it, its containers start from their images.
 """
 

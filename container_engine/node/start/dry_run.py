@@ -31,12 +31,12 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HooksOnNode
     """
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
     edf = env.edf_settings(plan, node)
-    lacks: list[LaunchError] = []
+    unmet: list[LaunchError] = []
     images = image_paths(plan)
     for path in images:
         check_image(path)
-    container = container_of(plan, node, lacks)
-    hooks = HooksOnNode(plan, node, edf, libexec, lacks, explain=True)
+    container = container_of(plan, node, unmet)
+    hooks = HooksOnNode(plan, node, edf, libexec, unmet, explain=True)
     settings = hooks.join(container, paths)
     person = person_of_process()
     container.directories = directories(plan, settings, node, person.home)

@@ -79,10 +79,10 @@ class NewContainer:
         for path in self._images:
             site_rules.check(path, self._rules)
             check_image(path)
-        lacks: list[LaunchError] = []
-        self._container = container_of(plan, node, lacks)
+        unmet: list[LaunchError] = []
+        self._container = container_of(plan, node, unmet)
         self._planned = self._container.mounts
-        self._hooks = _hooks(plan, node, self._edf, libexec, lacks)
+        self._hooks = _hooks(plan, node, self._edf, libexec, unmet)
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             self._settings = self._hooks.join(self._container, self._paths)
@@ -258,16 +258,16 @@ def _network_shown(container: Container, mounted: int) -> tuple[str, ...]:
     )
 
 
-def container_of(plan: LaunchPlan, node: Mapping[str, str], lacks: list[LaunchError]) -> Container:
-    """Return the plan's container; add an error to `lacks` for each thing that the node lacks."""
+def container_of(plan: LaunchPlan, node: Mapping[str, str], unmet: list[LaunchError]) -> Container:
+    """Return the plan's container; add an error to `unmet` for each thing that the node lacks."""
     return Container(
         # being root inside is an option of the site; outside it is the same user
         ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
         writable=plan["writable"],
         entrypoint=plan["entrypoint"],
         workdir=plan["image"].get("workdir") or "/",
-        mounts=resolve_mounts(plan, node, lacks),
-        devices=resolve_devices(plan, node, lacks),
+        mounts=resolve_mounts(plan, node, unmet),
+        devices=resolve_devices(plan, node, unmet),
         annotations=plan["annotations"],
         unshared=plan["settings"].get("unshare", ()),
         umask=_umask(node),
@@ -304,22 +304,22 @@ def _hooks(
     node: Mapping[str, str],
     edf: Mapping[str, str | None],
     libexec: str,
-    lacks: Sequence[LaunchError],
+    unmet: Sequence[LaunchError],
 ) -> HooksOnNode | None:
     """Return the hooks, or None if none may apply.
 
-    Raise one LaunchError for all `lacks` and all that hooks lack, which HooksOnNode makes.
+    Raise one LaunchError for all `unmet` and all that hooks lack, which HooksOnNode makes.
     """
     settings = plan["settings"]
     others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
         device["cdi"] for device in plan["devices"]
     )
     may_be = any(may_apply(hook, node) for hook in plan.get("hooks", ()))
-    if not (others or may_be or lacks):
+    if not (others or may_be or unmet):
         return None
     from container_engine.node.hooks.run import HooksOnNode
 
-    return HooksOnNode(plan, node, edf, libexec, lacks)
+    return HooksOnNode(plan, node, edf, libexec, unmet)
 
 
 def _run_startup(

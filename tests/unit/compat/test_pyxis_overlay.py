@@ -9,7 +9,7 @@ from container_engine.compat.pyxis import names
 from container_engine.compat.pyxis.names import OPTIONS, VARIABLES, VARIABLES_COUNT
 from container_engine.compat.pyxis.overlay import of_docker_hub, read
 from container_engine.edf import message_text
-from container_engine.edf.layer import Layer, Sourced
+from container_engine.edf.layer import Layer, WithOrigin
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.names import CONTAINER_SAVE
 from container_engine.edf.overlay import Overlay, apply
@@ -85,7 +85,7 @@ def test_mounts_are_written_as_for_pyxis() -> None:
 )
 def test_a_relative_working_directory_begins_at_the_root(given: str, workdir: str) -> None:
     found = overlay(f"--container-workdir={given}").layer.workdir
-    assert found == Sourced(workdir, Origin("--container-workdir", 0))
+    assert found == WithOrigin(workdir, Origin("--container-workdir", 0))
 
 
 def test_a_dollar_or_a_backslash_in_a_path_is_not_expanded() -> None:
@@ -158,15 +158,15 @@ def test_lists_given_twice_add_up_and_other_options_replace_each_other() -> None
     assert len(mounts(over)) == 2
     assert list(over.layer.env) == ["TOKEN", "HOME"]
     assert over.layer.annotations["com.ce.unshare"].value == "net,ipc"
-    assert over.layer.image == Sourced("/y", Origin("--container-image", 0))
-    assert over.layer.writable == Sourced(False, Origin("--container-readonly", 0))
-    assert over.layer.entrypoint == Sourced(True, Origin("--container-entrypoint", 0))
+    assert over.layer.image == WithOrigin("/y", Origin("--container-image", 0))
+    assert over.layer.writable == WithOrigin(False, Origin("--container-readonly", 0))
+    assert over.layer.entrypoint == WithOrigin(True, Origin("--container-entrypoint", 0))
 
 
 def environment() -> Layer:
     paths = ("/scratch", HOME, "/data")
     return Layer(
-        image=Sourced("file", FILE),
+        image=WithOrigin("file", FILE),
         mounts={path: Mount("bind", path, path, (), FILE) for path in paths},
     )
 
@@ -255,9 +255,9 @@ def test_variables_count_only_if_the_plugin_says_so_and_options_win() -> None:
     }
     assert overlay("--container-image=/i.sqsh", env=env).layer.writable is None
     over = overlay(VARIABLES_COUNT, "--container-mounts=/m", "--no-container-remap-root", env=env)
-    assert over.layer.image == Sourced("/v.sqsh", Origin("PYXIS_CONTAINER_IMAGE", 0))
-    assert over.layer.writable == Sourced(True, Origin("PYXIS_CONTAINER_WRITABLE", 0))
-    assert over.layer.entrypoint == Sourced(False, Origin("PYXIS_CONTAINER_ENTRYPOINT", 0))
+    assert over.layer.image == WithOrigin("/v.sqsh", Origin("PYXIS_CONTAINER_IMAGE", 0))
+    assert over.layer.writable == WithOrigin(True, Origin("PYXIS_CONTAINER_WRITABLE", 0))
+    assert over.layer.entrypoint == WithOrigin(False, Origin("PYXIS_CONTAINER_ENTRYPOINT", 0))
     assert over.layer.annotations["com.ce.root_remap"].value == "false"
     assert mounts(over) == ["/m /m <--container-mounts>"]
     assert "PYXIS_CONTAINER_MOUNT_HOME: 'maybe' is ignored" in said(over)

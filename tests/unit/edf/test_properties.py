@@ -12,7 +12,7 @@ from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import UserError
 from container_engine.edf.deferred_text import Variable, join
 from container_engine.edf.expand import Scope, deferred_names, escape, expand, pieces, spell
-from container_engine.edf.layer import Layer, Sourced, add_mount, merge
+from container_engine.edf.layer import Layer, WithOrigin, add_mount, merge
 from container_engine.edf.model import (
     Annotation,
     Device,
@@ -213,8 +213,8 @@ MOUNTS = st.lists(
 )
 LAYERS = st.builds(
     lambda workdir, writable, mounts, devices, startup, env, annotations: Layer(
-        workdir=workdir and Sourced(workdir, HERE),
-        writable=None if writable is None else Sourced(writable, HERE),
+        workdir=workdir and WithOrigin(workdir, HERE),
+        writable=None if writable is None else WithOrigin(writable, HERE),
         annotations={key: Annotation(key, value, HERE) for key, value in annotations.items()},
         devices={name: Device(name, is_cdi=False, origin=HERE) for name in devices},
         mounts=_by_target(mounts),

@@ -42,7 +42,7 @@ class Node:
         return edits
 
     def refusal(self, *names: str) -> str:
-        return "\n".join(str(error) for _hook, error in self.get(*names).lacks)
+        return "\n".join(str(error) for _hook, error in self.get(*names).unmet)
 
 
 @pytest.fixture
@@ -357,20 +357,20 @@ def test_a_hook_has_a_device_that_a_node_may_lack_where_it_is(node: Node) -> Non
     node.write("a.json")
     wish = Wish(node)
     there = wish.edits("example.com/thing=one")
-    assert (there.env, there.lacks) == ({"FROM": "a.json"}, [])
+    assert (there.env, there.unmet) == ({"FROM": "a.json"}, [])
     gone = wish.edits("example.com/thing=two")
-    assert (gone.env, gone.lacks, gone.warnings) == ({}, [], [])
+    assert (gone.env, gone.unmet, gone.warnings) == ({}, [], [])
 
 
 def test_a_device_that_a_node_may_lack_is_refused_where_its_file_is_wrong(node: Node) -> None:
     node.write("a.json", devices=[{"name": "one", "containerEdits": {"netDevices": [{}]}}])
     edits = Wish(node).edits("example.com/thing=one")
-    assert [hook for hook, _error in edits.lacks] == ["gpus"]
+    assert [hook for hook, _error in edits.unmet] == ["gpus"]
 
 
 def test_files_that_cannot_be_trusted_give_none_of_them_and_say_so(node: Node) -> None:
     node.write("a.json").chmod(0o666)
     edits = Wish(node).edits("example.com/thing=one")
-    assert edits.lacks == []
+    assert edits.unmet == []
     (line,) = edits.warnings
     assert line.startswith("hook gpus: no device of its cdi_if_there is added: ")

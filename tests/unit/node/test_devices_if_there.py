@@ -76,7 +76,7 @@ ALL = ["/dev/null", "/dev/zero", "/dev/full"]
 
 def test_a_node_without_them_goes_on_without_a_word(node: Node) -> None:
     edits = node.edits(HAS_ALL, wanted=(*GPUS, "/dev/none", "/dev/nothing*"))
-    assert (edits.devices, edits.lacks, edits.warnings) == ([], [], [])
+    assert (edits.devices, edits.unmet, edits.warnings) == ([], [], [])
 
 
 def test_paths_and_patterns_are_given_where_they_are_devices(node: Node) -> None:
@@ -157,7 +157,7 @@ def test_a_list_chooses_devices_and_an_unknown_one_is_refused(node: Node) -> Non
     node.with_gpus()
     edits = node.edits({"NVIDIA_VISIBLE_DEVICES": "1"})
     assert edits.devices == ["/dev/null", "/dev/full"]
-    ((_hook, error),) = node.edits({"NVIDIA_VISIBLE_DEVICES": "0,7"}).lacks
+    ((_hook, error),) = node.edits({"NVIDIA_VISIBLE_DEVICES": "0,7"}).unmet
     assert str(error).startswith(
         "NVIDIA_VISIBLE_DEVICES: device 'nvidia.com/gpu=7': no CDI device of that name, this node"
     )
@@ -181,7 +181,7 @@ def test_a_broken_file_is_reported_and_the_launch_continues(node: Node) -> None:
     node.with_gpus()
     (node.cdi / "nvidia.json").write_text("{")
     edits = node.edits(HAS_ALL)
-    assert (edits.devices, edits.lacks) == ([], [])
+    assert (edits.devices, edits.unmet) == ([], [])
     (warning,) = edits.warnings
     assert warning.startswith("devices_if_there of the site: no device of this list is added: ")
 
@@ -227,7 +227,7 @@ def test_the_variables_select_from_what_a_hook_offers(
 ) -> None:
     node.with_gpus()
     edits = of_hook(node, NVIDIA_VISIBLE_DEVICES=said)
-    assert (edits.devices, edits.lacks) == (devices, [])
+    assert (edits.devices, edits.unmet) == (devices, [])
     usual = ["libcuda.so.1", "libnvidia-ml.so.1", "other"]
     assert driver(edits) == (usual if has_driver else [])
 
@@ -236,7 +236,7 @@ def test_a_device_that_a_variable_names_and_the_node_lacks_is_refused_with_a_hoo
     node: Node,
 ) -> None:
     node.with_gpus()
-    [(hook, error)] = of_hook(node, NVIDIA_VISIBLE_DEVICES="7").lacks
+    [(hook, error)] = of_hook(node, NVIDIA_VISIBLE_DEVICES="7").unmet
     assert hook == ""
     assert "NVIDIA_VISIBLE_DEVICES: device 'nvidia.com/gpu=7'" in str(error)
 

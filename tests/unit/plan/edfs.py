@@ -8,7 +8,7 @@ from container_engine.catalog.load import Hook
 from container_engine.edf.deferred_text import Operator, Variable
 from container_engine.edf.model import Edf, EnvEntry, Origin
 from container_engine.plan.build import Built
-from container_engine.plan.judge import judge
+from container_engine.plan.checks import check
 from container_engine.plan.model import Image
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import Sitewide
@@ -40,7 +40,7 @@ def offer(site: SiteConfig, hooks: Mapping[str, Hook]) -> Offer:
 
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
-    return judge(environment, image, offer(site or SiteConfig(), {}), "0")
+    return check(environment, image, offer(site or SiteConfig(), {}), "0")
 
 
 def variable(name: str, op: Operator = "", word: str = "") -> Variable:

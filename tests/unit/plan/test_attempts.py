@@ -8,8 +8,8 @@ import pytest
 from container_engine.edf.file import Setting
 from container_engine.edf.load import load
 from container_engine.edf.model import Edf, Loaded
+from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules
-from container_engine.plan.judge import judge
 from container_engine.plan.offer import Offer
 from container_engine.site.model import SiteConfig
 from tests.unit.catalog.sites import Site
@@ -63,7 +63,7 @@ class Attempt:
         loaded = self.loaded(text, **env)
         if loaded.edf is None:
             return [str(problem) for problem in loaded.errors]
-        built = judge(loaded.edf, PLAIN, self._offer(), "0")
+        built = check(loaded.edf, PLAIN, self._offer(), "0")
         errors = [problem for problem in built.problems if problem.severity == "error"]
         assert bool(errors) == (built.plan is None)
         return [str(problem) for problem in errors]
@@ -72,7 +72,7 @@ class Attempt:
         """Return the hooks of the plan as the node reads them."""
         edf: Edf | None = self.loaded(text, **env).edf
         assert edf is not None
-        plan = judge(edf, PLAIN, self._offer(), "0").plan
+        plan = check(edf, PLAIN, self._offer(), "0").plan
         assert plan is not None
         return json.dumps(json.loads(plan.to_json())["hooks"])
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def on_node(**parts: object) -> list[LaunchError]:
-    lacks: list[LaunchError] = []
+    unmet: list[LaunchError] = []
     the_plan = plan(**parts)
-    resolve_mounts(the_plan, {}, lacks)
-    resolve_devices(the_plan, {}, lacks)
-    return lacks
+    resolve_mounts(the_plan, {}, unmet)
+    resolve_devices(the_plan, {}, unmet)
+    return unmet
 
 
 @pytest.mark.parametrize(

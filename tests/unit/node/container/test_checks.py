@@ -82,33 +82,33 @@ def test_the_kernels_reason_is_reported_for_images(tmp_path: Path) -> None:
 
 
 def mounts_refusal(*mounts: dict[str, object]) -> str:
-    lacks: list[LaunchError] = []
-    resolve_mounts(plan(mounts=list(mounts)), {}, lacks)
-    return "\n".join(map(str, lacks))
+    unmet: list[LaunchError] = []
+    resolve_mounts(plan(mounts=list(mounts)), {}, unmet)
+    return "\n".join(map(str, unmet))
 
 
 def test_a_source_that_may_be_missing_is_left_out(tmp_path: Path) -> None:
-    lacks: list[LaunchError] = []
+    unmet: list[LaunchError] = []
     given = [
         mount(f"{tmp_path}/none", "/x", "nofail"),
         mount(str(tmp_path), "/y", "nofail"),
     ]
-    assert [bind.target for bind in resolve_mounts(plan(mounts=given), {}, lacks)] == ["/y"]
-    assert lacks == []
+    assert [bind.target for bind in resolve_mounts(plan(mounts=given), {}, unmet)] == ["/y"]
+    assert unmet == []
     given = [mount(str(tmp_path), "/proc", "nofail")]
-    resolve_mounts(plan(mounts=given), {}, lacks)
-    assert len(lacks) == 1
+    resolve_mounts(plan(mounts=given), {}, unmet)
+    assert len(unmet) == 1
 
 
 @pytest.mark.parametrize("origin", ["--container-mounts", "PYXIS_CONTAINER_MOUNTS", "e.toml:3"])
 def test_a_source_that_a_comma_has_torn_gets_a_hint(tmp_path: Path, origin: str) -> None:
     (tmp_path / "run,1").mkdir()
-    lacks: list[LaunchError] = []
+    unmet: list[LaunchError] = []
     for name in ("run", "ru"):
         torn = {**mount(f"{tmp_path}/{name}", "/x"), "from": origin}
-        resolve_mounts(plan(mounts=[torn]), {}, lacks)
+        resolve_mounts(plan(mounts=[torn]), {}, unmet)
     hint = r"on the command line a comma separates mounts: one inside a path is written '\,'"
-    assert [one.hint for one in lacks] == [hint if origin != "e.toml:3" else None, None]
+    assert [one.hint for one in unmet] == [hint if origin != "e.toml:3" else None, None]
 
 
 def test_mounts_become_literal(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_a_tmpfs_has_no_source() -> None:
     ],
 )
 def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None:
-    lacks: list[LaunchError] = []
-    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, lacks)
-    assert [(error.see, str(error).endswith("cannot be replaced")) for error in lacks] == [
+    unmet: list[LaunchError] = []
+    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, unmet)
+    assert [(error.see, str(error).endswith("cannot be replaced")) for error in unmet] == [
         ("mount-destination", True)
     ]
 
@@ -181,9 +181,9 @@ def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None
     ],
 )
 def test_a_deferred_destination_may_not_be_longer_than_a_path(target: str, why: str) -> None:
-    lacks: list[LaunchError] = []
-    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, lacks)
-    assert [(error.see, error.reason) for error in lacks] == [("mount-destination", why)]
+    unmet: list[LaunchError] = []
+    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, unmet)
+    assert [(error.see, error.reason) for error in unmet] == [("mount-destination", why)]
 
 
 @pytest.mark.parametrize("target", ["/proc/nowhere", "/sys/fs/nowhere"])
@@ -193,10 +193,10 @@ def test_in_the_kernels_file_systems_a_destination_must_be_there(target: str) ->
 
 
 def test_a_destination_in_the_kernels_file_systems_may_be_there_or_on_another_mount() -> None:
-    lacks: list[LaunchError] = []
+    unmet: list[LaunchError] = []
     targets = ("/sys/fs", "/sys/fs/new", "/proc/cpuinfo")
-    resolve_mounts(plan(mounts=[mount("/usr", target) for target in targets]), {}, lacks)
-    assert lacks == []
+    resolve_mounts(plan(mounts=[mount("/usr", target) for target in targets]), {}, unmet)
+    assert unmet == []
 
 
 def test_a_destination_cannot_leave_the_root() -> None:
@@ -217,9 +217,9 @@ def test_devices_are_looked_at_and_cdi_names_are_not_paths() -> None:
 def test_a_file_that_is_not_a_device_is_refused_with_all_others(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    lacks: list[LaunchError] = []
-    resolve_devices(plan(devices=[device(str(fifo)), device("/dev/none")]), {}, lacks)
-    assert list(map(str, lacks)) == [
+    unmet: list[LaunchError] = []
+    resolve_devices(plan(devices=[device(str(fifo)), device("/dev/none")]), {}, unmet)
+    assert list(map(str, unmet)) == [
         f"/e.toml:5: device '{fifo}': is not a device",
         "/e.toml:5: device '/dev/none': does not exist",
     ]
@@ -227,9 +227,9 @@ def test_a_file_that_is_not_a_device_is_refused_with_all_others(tmp_path: Path) 
 
 def test_a_device_with_a_colon_that_only_the_node_knows_is_refused_there() -> None:
     deferred = device(["/dev/", variable("D")])
-    lacks: list[LaunchError] = []
-    assert resolve_devices(plan(devices=[deferred]), {"D": "a:b"}, lacks) == []
-    assert "'/dev/a:b': Podman does not accept a device with a colon" in str(lacks[0])
+    unmet: list[LaunchError] = []
+    assert resolve_devices(plan(devices=[deferred]), {"D": "a:b"}, unmet) == []
+    assert "'/dev/a:b': Podman does not accept a device with a colon" in str(unmet[0])
 
 
 def test_a_deferred_device_is_the_nodes() -> None:
@@ -240,10 +240,10 @@ def test_a_deferred_device_is_the_nodes() -> None:
 def test_a_deferred_device_cannot_leave_the_directory_that_the_site_offers() -> None:
     offered = {"allowed_devices": ["/dev/shm/*"]}
     deferred = device(["/dev/shm/", variable("D")])
-    lacks: list[LaunchError] = []
+    unmet: list[LaunchError] = []
     wanted = plan(devices=[deferred], settings=offered)
-    assert resolve_devices(wanted, {"D": "../null"}, lacks) == []
-    assert [(str(lack), lack.see) for lack in lacks] == [
+    assert resolve_devices(wanted, {"D": "../null"}, unmet) == []
+    assert [(str(lack), lack.see) for lack in unmet] == [
         (
             "/e.toml:5: device '/dev/shm/../null': this site does not offer it",
             "device-not-offered",

@@ -12,7 +12,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment
 from container_engine.node.container.description import NodeMount, Paths
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.report.lacks import refuse
+from container_engine.node.report.unmet_requirements import refuse
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import container, image, plan
 
@@ -127,10 +127,10 @@ def test_a_cdi_device_of_a_hook_is_reported_with_the_hooks_name() -> None:
 
 
 def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies() -> None:
-    lacks = [LaunchError(f"e.toml:2: '/no/{name}'", see="mount-source-missing") for name in "ab"]
+    unmet = [LaunchError(f"e.toml:2: '/no/{name}'", see="mount-source-missing") for name in "ab"]
     the_plan = plan(hooks=[hook(devices=[device("/dev/none")])], image=image())
     with pytest.raises(LaunchError) as refused:
-        HooksOnNode(the_plan, {}, {}, "/libexec", lacks)
+        HooksOnNode(the_plan, {}, {}, "/libexec", unmet)
     assert [str(refused.value), *refused.value.also] == [
         "e.toml:2: '/no/a'",
         "e.toml:2: '/no/b'",

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _MOST_LINES = 40
 
 
-def refuse(lacks: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse] = ()) -> None:
-    """Raise one LaunchError for all errors in `lacks`; return if there are none.
+def refuse(unmet: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse] = ()) -> None:
+    """Raise one LaunchError for all errors in `unmet`; return if there are none.
 
     Each error comes with the name of the one of `hooks` that needs what is missing, "" for the
     environment.
     """
-    errors = [error for _hook, error in lacks]
+    errors = [error for _hook, error in unmet]
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -30,7 +30,7 @@ def refuse(lacks: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse] = 
         if len(also) > _MOST_LINES:
             also[_MOST_LINES:] = [f"and {len(also) - _MOST_LINES} more"]
         raise LaunchError(
-            message, see=errors[0].see, hint=_remedies(lacks, hooks), also=tuple(also)
+            message, see=errors[0].see, hint=_remedies(unmet, hooks), also=tuple(also)
         )
 
 
@@ -39,11 +39,11 @@ def _with_remedy(error: LaunchError) -> str:
     return f"{error} ({error.hint})" if error.see == "hook-check" and error.hint else str(error)
 
 
-def _remedies(lacks: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse]) -> str:
+def _remedies(unmet: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse]) -> str:
     from container_engine.faults import hook_switches, remedies
 
-    found = [remedies.remedy(error.see, error.hint) for hook, error in lacks if not hook]
-    lacking = {hook for hook, _error in lacks}
+    found = [remedies.remedy(error.see, error.hint) for hook, error in unmet if not hook]
+    lacking = {hook for hook, _error in unmet}
     switches = [hook.get("switch", "") for hook in hooks if hook["name"] in lacking]
     return "; ".join(
         dict.fromkeys([*found, *([hook_switches.leave_out(switches)] if switches else [])])

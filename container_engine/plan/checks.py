@@ -37,7 +37,7 @@ _WITH_TASKS = f'not with a container for each task ({_SCOPE} = "task")'
 _SITES = "remove the line; 'ce config show' says what the site has set"
 
 
-def judge(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
+def check(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
     """Return the plan of a launch, or None, with every problem of the whole environment.
 
     If `image` is None, nothing is known of it: there is no plan, and problems that depend on the
