@@ -101,32 +101,6 @@ def test_the_libraries_of_a_cdi_device_are_found(
     assert directories_of_triton("\n".join(listed)) == ([INSIDE] if kind == "none" else [])
 
 
-def test_further_names_of_a_device_s_library_are_links_where_the_image_has_none(
-    engine: Engine, place: Place
-) -> None:
-    library = driver(place.node / "links", "gcc")
-    there = gpus(place, engine, edits(library, "nvidia-ctk"))
-    names = [f"{INSIDE}/{name}" for name in EVERY_NAME]
-    asks = "for name; do stat -c '%F %N' $name; wc -c < $name; done"
-    bare = text(probe(place.dir))
-    said = there.output(there.edf(bare, image(place, "none")), "sh", "-c", asks, "sh", *names)
-    size = str(library.stat().st_size)
-    assert said.splitlines() == [
-        f"symbolic link '{names[0]}' -> 'libcuda.so.1'",
-        size,
-        f"symbolic link '{names[1]}' -> '{library.name}'",
-        size,
-        f"regular file '{names[2]}'",
-        size,
-    ]
-    tree = place.variant("own-name")
-    (tree / INSIDE[1:]).mkdir(parents=True)
-    (tree / names[1][1:]).write_text("the image's")
-    edf = there.edf(bare, place.squash(tree))
-    said = there.output(edf, "sh", "-c", asks, "sh", names[1])
-    assert said.splitlines() == [f"regular file '{names[1]}'", size]
-
-
 def machine(root: Path, *, with_scripts: bool) -> None:
     """Add a driver of which only the loader's cache, or links and scripts, say where it is."""
     libraries, programs = root / INSIDE[1:], root / "usr/local/nvidia/bin"

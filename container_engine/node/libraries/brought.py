@@ -31,7 +31,7 @@ class Brought:
 
     `searched` are directories that the devices want to be searched, `requested` maps symlinks to
     their targets. `names` are the results for the loader, and `links` those that the container
-    lacks: a file of the node, its path in the container, and the path of the link.
+    lacks: pairs of a file of the node and a path in the container.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Brought:
     ) -> None:
         self._image = image
         self.names: dict[str, str] = {}
-        self.links: list[tuple[str, str, str]] = []
+        self.links: list[tuple[str, str]] = []
         self._sources: dict[str, str] = {}
         self._driver: tuple[int, ...] = ()
         mounted = [d for d in searched if image.mounts.locate(d)[0]]
@@ -80,7 +80,7 @@ class Brought:
             return
         if link not in self._sources:
             self._sources[link] = self._sources[target]
-            self.links.append((self._sources[link], target, link))
+            self.links.append((self._sources[link], link))
         if target in self.names.values() and matches(os.path.basename(link), _LIBRARY_FILE):
             self.names.setdefault(os.path.basename(link), link)
 

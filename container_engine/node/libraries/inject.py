@@ -173,25 +173,11 @@ class _Work:
         """Make the libraries that CDI devices bring known, with the links that belong to them."""
         request = self._request
         brought = Brought(self._image, request["brought"], request["searched"], request["links"])
-        for source, target, link in brought.links:
-            self._make_link(source, target, link)
+        for source, place in brought.links:
+            self.operations.append(("root-bind", source, self._root, place))
         self._search.update(brought.newer_than_driver())
         for name, path in brought.names.items():
             self._search.setdefault(name, path)
-
-    def _make_link(self, source: str, target: str, link: str) -> None:
-        """Give a device's file a further name: a symlink costs less than a mount.
-
-        Where the image has that name already, the file is mounted over it.
-        """
-        directory, _slash, name = target.rpartition("/")
-        to = name if link.rpartition("/")[0] == directory else target
-        try:
-            is_ours = self._tree.readlink(link) == to  # of an earlier step of the job
-        except OSError:
-            is_ours = not self._tree.exists(link)
-        made = ("root-link", self._root, link, to)
-        self.operations.append(made if is_ours else ("root-bind", source, self._root, link))
 
     # ---- the loader --------------------------------------------------------------------------
 
