@@ -75,16 +75,18 @@ void ce_holder_start(const struct ce_config *config, char **environment)
 	    snprintf(name, sizeof name, CE_HOLDER_NAME, (unsigned)geteuid(), job, node) >= (int)sizeof name ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return;
-	CE_AUTO_FD ours = ends[0], theirs = ends[1], script = ce_pidfd_open(getpid());
+	CE_AUTO_FD ours = ends[0], theirs = ends[1];
+	/* not the script: its own container, if it runs in one, ends before the holder does */
+	CE_AUTO_FD slurmstepd = ce_pidfd_open(getppid());
 	CE_AUTO_FD todo = specification(config->prefix, name);
 	const int args[] = {
 		[CE_GUARD_CONTROL] = theirs,
-		[CE_GUARD_WATCH] = script,
+		[CE_GUARD_WATCH] = slurmstepd,
 		[CE_GUARD_LIFE] = holder.start[CE_ARG_LIFE],
 		[CE_GUARD_SPECIFICATION] = todo,
 	};
 	/* the child executes at once, and its program forks and ends: the script finds no child */
-	pid_t pid = script >= 0 && todo >= 0 ? vfork() : -1;
+	pid_t pid = slurmstepd >= 0 && todo >= 0 ? vfork() : -1;
 	if (pid == 0) {
 		execute(config->prefix, environment, args);
 		_exit(1);
