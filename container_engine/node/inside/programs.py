@@ -167,9 +167,12 @@ class Process:
             os.close(fd)
 
     def kill(self) -> None:
-        """Kill the program. Its PID is not reused until the waiting process has waited for it."""
-        if self._waiter and self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+        """Kill the program, unless it has ended meanwhile."""
+        try:
+            if self._waiter and self.pid:
+                os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return  # the waiting process has waited for it, which `exit_code` does not know yet
 
     def refuse_output(self) -> None:
         """Let the program's writes to its output fail from now on: nobody would read them.
