@@ -85,7 +85,8 @@ def test_who_was_taken_over_uses_the_image_of_who_took_over(
     name = registry.push(tmp_path / "i", "suspended:1", content)
     person = Suspended(registry, tmp_path / "store")
     path = person.get(registry.image(name))
-    assert person.said == ["suspended"]
+    # on a busy machine the registry may be silent for seconds, too
+    assert [text for text in person.said if "waiting for" not in text] == ["suspended"]
     assert len(listing(path)) == 300
 
 

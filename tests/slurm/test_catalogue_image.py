@@ -393,6 +393,6 @@ def test_an_image_whose_list_of_users_is_not_read_whole(provoked: Provoked, tmp_
     forge = Forge(provoked.cluster, tmp_path)
     forge.put("etc/passwd", b"#\n" * (9 << 20))
     image = provoked.shared / "users.sqsh"
-    forge.image().rename(image)
+    shutil.move(forge.image(), image)
     done = provoked.srun(_named(provoked, str(image)))
     ErrorBlock(done, "container-setup", "cannot read '/etc/passwd' in the image: File too large")

@@ -310,7 +310,7 @@ def test_a_name_is_searched_in_the_home_of_the_account_not_of_the_image(
     image = forge.image(run={"Env": [] if remapped else ["HOME=/of/image"]})
     edf = cluster.edf(f'image = "{image}"\n{HOOK}', image=None)
     own = cluster.home() / ".edf/mine.toml"
-    own.parent.mkdir(exist_ok=True)
+    cluster.run(["mkdir", "-p", str(own.parent)])
     (shared / "demo.sqsh").write_bytes(cluster.image("demo").read_bytes())
     own.write_text(f'image = "{shared}/demo.sqsh"\n')
     options = [f"--environment={edf}", *(["--container-remap-root"] if remapped else [])]
