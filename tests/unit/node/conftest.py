@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,11 @@ def starts(ce_node: Path, ce_user: Path, package: Path) -> Iterator[StartStage]:
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")
     # the directories that pytest makes are root's alone
-    place = tempfile.TemporaryDirectory(prefix="s", dir="/tmp", ignore_cleanup_errors=True)
-    with place as directory:  # where a guard may still be writing
-        yield StartStage.of_user(Path(directory), (ce_node, ce_user), package)
+    place = Path(tempfile.mkdtemp(prefix="s", dir="/tmp"))
+    yield StartStage.of_user(place, (ce_node, ce_user), package)
+    for _ in range(100):  # a guard may still be writing there
+        shutil.rmtree(place, ignore_errors=True)
+        if not place.exists():
+            break
+        time.sleep(0.05)
+    assert not place.exists()
