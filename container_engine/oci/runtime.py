@@ -86,7 +86,7 @@ class Spec(TypedDict):
 
 
 class State(TypedDict, total=False):
-    """What hooks get on their standard input."""
+    """The state of a container, which hooks read from standard input."""
 
     ociVersion: str
     id: str

@@ -44,7 +44,7 @@ _LISTEN_S = 3
 _MOST_INDEXES = 8  # in one another, which the specification allows
 # what BuildKit pushes for a base of Docker's: no such type is specified, and skopeo copies none
 _ZSTD_OF_DOCKER = "application/vnd.docker.image.rootfs.diff.tar.zstd"
-_SILENT_S = 5.0  # after which a user is told who is waited for
+_SILENT_S = 5.0  # of silence, after which a line names the registry
 _SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
 
@@ -89,8 +89,8 @@ class Fetched(NamedTuple):
 class Skopeo(NamedTuple):
     """The program skopeo. `env` leads to the user's logins, registries.conf and policy.json.
 
-    `policy` is a file of the site that replaces the user's policy.json; "" for none. `say` is told
-    when a registry has been silent for a while.
+    `policy` is a file of the site that replaces the user's policy.json; "" for none. `say` prints a
+    line when a registry has been silent for a while.
     """
 
     env: Mapping[str, str]
@@ -273,7 +273,7 @@ class Skopeo(NamedTuple):
 
 
 class _Silence(NamedTuple):
-    """The silence of a registry, "" for none: how long it may last, and who is told of it.
+    """The silence of a registry, "" for none: how long it may last, and what prints it.
 
     skopeo waits without a word, also for as long as the registry asks it to.
     """
