@@ -115,16 +115,17 @@ static int process_one(struct guard *guard, int specification)
 	CE_AUTO_FREE char *text = ce_read_all(specification, MAX_SPECIFICATION, &size);
 	if (text == NULL)
 		return guard_fail(guard, "cannot read the specification");
-	if (guard_run_operations(guard, text, size) < 0)
-		return -1;
-	return wait_for_launcher(guard);
+	return guard_run_operations(guard, text, size);
 }
 
+/* The tasks may run before the launcher is done: from here on the plugin learns the cause of an end. */
 static void serve(struct guard *guard)
 {
-	guard_open_door(guard);
-	while (guard_events(guard, -1) == 0)
-		;
+	if (wait_for_launcher(guard) == 0) {
+		guard_open_door(guard);
+		while (guard_events(guard, -1) == 0)
+			;
+	}
 	const char *cause = ce_error_text(&guard->err);
 	if (guard->life >= 0)
 		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
