@@ -46,14 +46,18 @@ static int is_ours(const char *word)
 	return ce_pyxis_is_option(word);
 }
 
-/* Return the first such option that follows the command, or the script of sbatch, else NULL. */
-static const char *late_option(const struct ce_line *line)
+/* Return the first such option at or after a word of the line, which may be NULL; else NULL. */
+static const char *option_from(const struct ce_line *line, const char *word)
 {
-	const char *word = has_other_commands(line) ? NULL : ce_srun_command(line);
-
 	while (word != NULL && word < line->text + line->size && !is_ours(word))
 		word += strlen(word) + 1;
 	return word != NULL && word < line->text + line->size ? word : NULL;
+}
+
+/* Return the first such option that follows the command, or the script of sbatch, else NULL. */
+static const char *late_option(const struct ce_line *line)
+{
+	return option_from(line, has_other_commands(line) ? NULL : ce_srun_command(line));
 }
 
 /* Return the length of the line at `text`, without its newline. */
@@ -70,45 +74,56 @@ static int is_command(const char *line)
 	return line[blanks] != '#' && line[blanks] != '\n' && line[blanks] != '\0';
 }
 
-/* Copy the first such option of a line #SBATCH into `option`. Return whether there is one. */
-static int directive_option(const char *line, char *option, size_t size)
-{
-	size_t length = line_length(line), at = strlen("#SBATCH");
+/* A line of a script with such an option that sbatch does not read; `number` is 0 for none. */
+struct unread {
+	int number, is_comment; /* "# SBATCH" */
+	char option[128];
+};
 
-	if (strncmp(line, "#SBATCH", at) != 0)
+/* Find the first such option of a line #SBATCH or "# SBATCH". Return whether there is one. */
+static int directive_option(const char *line, struct unread *found)
+{
+	size_t length = line_length(line), at = 1 + strspn(line + 1, " \t");
+
+	found->is_comment = at > 1;
+	if (strncmp(line + at, "SBATCH", strlen("SBATCH")) != 0)
 		return 0;
+	at += strlen("SBATCH");
 	while (at < length) {
 		at += strspn(line + at, " \t");
 		size_t word = strcspn(line + at, " \t\n");
 		if (word == 0 || line[at] == '#') /* sbatch takes the rest for a comment, too */
 			return 0;
-		snprintf(option, size, "%.*s", (int)word, line + at);
-		if (is_ours(option))
+		snprintf(found->option, sizeof found->option, "%.*s", (int)word, line + at);
+		if (is_ours(found->option))
 			return 1;
 		at += word;
 	}
 	return 0;
 }
 
-/* Return the number of the first line #SBATCH with such an option that sbatch does not read, as a command
- * comes before it, with the option; 0 for none. A document in the script, which may be another script, ends
- * the search. */
-static int late_directive(const char *script, char *option, size_t size)
+/* Return the first line with such an option after the first command; else, unless sbatch reads such an option
+ * from another line, the first comment that looks like one. A document in the script, which may be another
+ * script, ends the search. */
+static struct unread unread_directive(const char *script)
 {
-	int number = 1, commands = 0;
+	struct unread comment = { 0 }, found = { 0 };
+	int commands = 0, is_read = 0, in_document = 0;
 
-	while (*script != '\0') {
-		const char *document = strstr(script, "<<");
+	while (*script != '\0' && !in_document) {
 		size_t length = line_length(script);
+		found.number++;
 		commands |= is_command(script);
-		if (commands && directive_option(script, option, size))
-			return number;
-		if (document != NULL && document < script + length)
-			return 0;
+		int has_option = script[0] == '#' && directive_option(script, &found);
+		if (has_option && commands && !found.is_comment)
+			return found;
+		if (has_option && found.is_comment && comment.number == 0)
+			comment = found;
+		is_read |= has_option && !found.is_comment;
+		in_document = memmem(script, length, "<<", 2) != NULL;
 		script += length + (script[length] == '\n');
-		number++;
 	}
-	return 0;
+	return is_read ? (struct unread){ 0 } : comment;
 }
 
 /* Return the file of sbatch's script, NULL for none. If it is the input, sbatch has read it already: a file
@@ -131,17 +146,20 @@ static const char *script_of(const struct ce_line *line)
 static int check_script(const struct ce_line *line, char note[CE_NOTE_SIZE])
 {
 	const char *path = ce_is_called(line->text, "sbatch") ? script_of(line) : NULL;
-	char option[128];
+	struct unread found = { 0 };
 
 	CE_AUTO_FREE char *script =
 		path != NULL ? ce_read_path(AT_FDCWD, path, 0, MOST_OF_SCRIPT, NULL) : NULL;
-	int number = script != NULL ? late_directive(script, option, sizeof option) : 0;
-	if (number > 0)
-		snprintf(note, CE_NOTE_SIZE,
-			 "%.200s:%d: '#SBATCH %s' comes after the first command, where sbatch reads no more "
-			 "options: it selects no container (move the line up)",
-			 path, number, option);
-	return number > 0;
+	if (script != NULL)
+		found = unread_directive(script);
+	if (found.number == 0 || (found.is_comment && option_from(line, line->text) != NULL))
+		return 0;
+	snprintf(note, CE_NOTE_SIZE, "%.200s:%d: '#%sSBATCH %s' %s: it selects no container (%s)", path,
+		 found.number, found.is_comment ? " " : "", found.option,
+		 found.is_comment ? "is a comment, which sbatch does not read"
+				  : "comes after the first command, where sbatch reads no more options",
+		 found.is_comment ? "remove the blank; ## leaves a line out" : "move the line up");
+	return 1;
 }
 
 static int is_bundle(const char *directory)

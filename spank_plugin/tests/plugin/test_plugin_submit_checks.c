@@ -91,6 +91,21 @@ TEST("a line #SBATCH below the first command, which sbatch does not read, is rep
 	CHECK_TEXT(said_of_script(""), "");
 }
 
+TEST("a line # SBATCH, a comment, is reported unless something else selects a container")
+{
+	static const char comment[] = "#!/bin/sh\n# SBATCH --environment=demo\nhostname\n";
+
+	CHECK_CONTAINS(said_of_script(comment),
+		       "job.sh:2: '# SBATCH --environment=demo' is a comment, which sbatch does not read: it "
+		       "selects no container (remove the blank; ## leaves a line out)");
+	CHECK_INT(kind, CE_NOTE_WARNING);
+	CHECK_TEXT(said_of("sbatch --environment=demo job.sh"), "");
+	CHECK_CONTAINS(said_of_script("#!/bin/sh\necho\n#\t SBATCH -N1 --edf demo"), "job.sh:3: ");
+	CHECK_CONTAINS(said_of_script("# SBATCH --edf=a\necho\n#SBATCH --edf=b\n"), "comes after the first");
+	CHECK_TEXT(said_of_script("#!/bin/sh\n# SBATCH --edf=a\n#SBATCH --edf=b\necho\n"), "");
+	CHECK_TEXT(said_of_script("#!/bin/sh\n## SBATCH --edf=a\n# SBATCH -N1\n # SBATCH --edf=a\n"), "");
+}
+
 TEST("the script of sbatch may be its input, if that is a file")
 {
 	said_of_script("#!/bin/sh\necho\n#SBATCH --environment=demo\n");
