@@ -77,7 +77,7 @@ def header() -> str:
 
 def _literal(text: str) -> str:
     """Return a C string for a macro, on lines of its own."""
-    lines = textwrap.wrap(text, 88)
+    lines = textwrap.wrap(text.replace('"', r"\""), 88)
     return " \\\n\t\t".join(["", *(f'"{line} "' for line in lines[:-1]), f'"{lines[-1]}"'])
 
 

@@ -17,6 +17,10 @@
 #define CE_HELP_LIMIT_REACHED \
 	CE_HELP("limit-reached", \
 		"ulimit -a shows your limits, which srun passes on; raise the one that is too low")
+#define CE_HELP_CONTAINER_SPACE \
+	CE_HELP("container-space", \
+		"ask for more with \"com.ce.tmpfs_size\", mount a directory for large files, or ask Slurm " \
+		"for more memory")
 #define CE_HELP_PLAN_NOT_ARRIVED \
 	CE_HELP("plan-not-arrived", \
 		"report it: plugin and engine of the same version belong on all hosts")

@@ -22,9 +22,10 @@ struct ce_launcher {
 	uid_t uid;   /* the user's ids, under which the launcher and the whole session run */
 	gid_t gid;
 	struct ce_shared *shared; /* NULL before ce_launcher_prepare */
+	char planned[64]; /* when srun planned the step, which distinguishes it from others (say.h) */
 };
 
-#define CE_LAUNCHER_INIT { -1, -1, -1, { -1, -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL }
+#define CE_LAUNCHER_INIT { -1, -1, -1, { -1, -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL, "" }
 
 /* A variable that the launcher finds after those of the job, for a fact that only slurmstepd knows: the
  * directory that the step's PMIx server shares with its clients on this node. Unset if there is none. */

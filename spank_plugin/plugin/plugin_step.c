@@ -173,7 +173,7 @@ static int obey_planner(struct ce_step *step, spank_t spank)
 	step->has_chdir = ce_variable(environment, CE_CARRY_CHDIR) != NULL;
 	step->chose_mpi = ce_variable(environment, CE_CARRY_MPI) != NULL;
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
-	snprintf(step->planned, sizeof step->planned, "%s", planned != NULL ? planned : "");
+	snprintf(step->launcher.planned, sizeof step->launcher.planned, "%s", planned != NULL ? planned : "");
 	ce_prolog_unmark(spank, environment);
 	forget_carried(spank, strlen(text));
 	if (word == CE_SAYS_HOST) {
@@ -232,7 +232,7 @@ static void report_death(const void *context, const char *cause)
 	const struct ce_step *step = context;
 
 	slurm_info("container_engine: %s; the tasks of this node are killed", cause);
-	ce_end_report(&step->launcher, step->planned, cause);
+	ce_end_report(&step->launcher, cause);
 }
 
 /* Return how many tasks of the step this node has. */

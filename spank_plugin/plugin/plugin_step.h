@@ -19,7 +19,6 @@ struct ce_step {
 	int chose_mpi;	/* the user gave --mpi= */
 	uint32_t forked, exited; /* tasks of this node */
 	struct ce_audit audit;
-	char planned[64]; /* when srun planned it, which distinguishes it from others (say.h) */
 };
 
 #define CE_STEP_INIT { .launcher = CE_LAUNCHER_INIT, .start_error = CE_ERROR_INIT }

@@ -117,7 +117,7 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 
 	if (err->is_of_launcher)
 		say_once(spank, "error", message);
-	else if (is_first_task(spank) && ce_claim_message(marks, step->planned, message))
+	else if (is_first_task(spank) && ce_claim_message(marks, step->launcher.planned, message))
 		ce_say_error(task_variable(spank, CE_NODE), message, ce_error_below(err, CE_HELP_TASK_JOIN));
 }
 
@@ -136,7 +136,7 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 		ce_wait_readable(launcher->life, ce_now_ms() + DEATH_WAIT_MS);
 	if (!ce_session_died(launcher))
 		return;
-	if (ce_session_claim_report(launcher, cause) && ce_claim_message(marks, step->planned, cause))
+	if (ce_session_claim_report(launcher, cause) && ce_claim_message(marks, launcher->planned, cause))
 		ce_say_error(task_variable(spank, CE_NODE), cause, ce_end_help(cause));
 	_exit(CE_EXIT_ENGINE);
 }
@@ -151,7 +151,7 @@ static void warn_once(const struct ce_step *step, spank_t spank, const struct ce
 		return;
 	/* it may have names of the image's files */
 	ce_make_one_line(whole);
-	if (is_first_task(spank) && ce_claim_message(container->marks, step->planned, whole))
+	if (is_first_task(spank) && ce_claim_message(container->marks, step->launcher.planned, whole))
 		ce_say(task_variable(spank, CE_NODE), "warning", whole);
 }
 
@@ -225,12 +225,12 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
 		argc = 0;
 	if (ce_multi_prog_prefixed(argc, argv))
-		return ce_after_prolog_arrange(container, NULL, step->planned, &variables, err);
+		return ce_after_prolog_arrange(container, NULL, step->launcher.planned, &variables, err);
 	if (step->has_prolog && argc > 0) {
 		CE_AUTO_FREE char *command = command_path(spank, argv[0]);
 		if (command == NULL)
 			return ce_fail(err, "out of memory");
-		if (ce_after_prolog_arrange(container, command, step->planned, &variables, err) < 0)
+		if (ce_after_prolog_arrange(container, command, step->launcher.planned, &variables, err) < 0)
 			return -1;
 		argv[0] = config->join;
 		return 0;

@@ -2,10 +2,14 @@
 #include "session_end.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/close_range.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,22 +44,22 @@ struct errand {
 	const void *context;
 };
 
-/* A death to report to the user. */
-struct death {
-	const struct ce_shared *shared;
-	const char *planned, *cause;
+/* Text to print once per step. */
+struct message {
+	const struct ce_launcher *launcher;
+	const char *text;
 };
 
 /* Return whether this node is to print the message. The directory of the marks may be on the file server that
- * has caused the death, and not answer: then another node may print the message, too, which is better than
+ * has caused a death, and not answer: then another node may print the message, too, which is better than
  * nothing. */
-static int claim_soon(int marks, const struct death *death)
+static int claim_soon(int marks, const struct message *message)
 {
 	siginfo_t end = { .si_status = 0 };
 	pid_t pid = fork();
 
 	if (pid == 0)
-		_exit(ce_claim_message(marks, death->planned, death->cause) ? 0 : 1);
+		_exit(ce_claim_message(marks, message->launcher->planned, message->text) ? 0 : 1);
 	CE_AUTO_FD child = pid > 0 ? ce_pidfd_open(pid) : -1;
 	if (child < 0)
 		return 1;
@@ -74,13 +78,13 @@ const char *ce_end_help(const char *cause)
 
 static void tell(const void *context)
 {
-	const struct death *death = context;
+	const struct message *death = context;
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	(void)ce_reply_look(CHILD_REPLY, &container, &err);
 	if (claim_soon(container.marks, death))
-		ce_say_error(death->shared->node, death->cause, ce_end_help(death->cause));
+		ce_say_error(death->launcher->shared->node, death->text, ce_end_help(death->text));
 	ce_container_close(&container);
 	ce_error_clear(&err);
 }
@@ -105,22 +109,54 @@ static void save(const char *node)
 		     end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
 }
 
+/* Return the bytes of the container's space in memory if it is full, else 0: of the tmpfs in which the guard
+ * works. `guard` is a pidfd, or whatever the user's launcher has sent in its place. */
+static uint64_t full_space(int guard)
+{
+	char path[64];
+	struct statfs space;
+
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", guard);
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, path, 0, 4096, NULL);
+	const char *pid = text != NULL ? strstr(text, "\nPid:") : NULL;
+	if (pid == NULL)
+		return 0;
+	snprintf(path, sizeof path, "/proc/%ld/cwd", strtol(pid + strlen("\nPid:"), NULL, 10));
+	int is_full = statfs(path, &space) == 0 && space.f_type == TMPFS_MAGIC && space.f_bavail == 0;
+	return is_full ? (uint64_t)space.f_blocks * (uint64_t)space.f_bsize : 0;
+}
+
+static void warn_if_full(const struct ce_launcher *launcher, const struct ce_container *container)
+{
+	char text[512];
+	uint64_t bytes = full_space(container->guard);
+
+	snprintf(text, sizeof text,
+		 "the container's space in memory (%" PRIu64 " MiB) is full: files outside of mounts "
+		 "are kept there\n" CE_HELP_CONTAINER_SPACE,
+		 bytes >> 20);
+	if (bytes > 0 && claim_soon(container->marks, &(struct message){ launcher, text }))
+		ce_say(launcher->shared->node, "warning", text);
+}
+
 /* End the session, and kill what a task has left running: its image is no longer served, and it would
  * keep the container's mounts. */
 static void end_session(const void *context)
 {
-	const struct ce_shared *shared = context;
+	const struct ce_launcher *launcher = context;
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	/* Without an answer there is no session to end cleanly. */
 	int rc = ce_reply_look(CHILD_REPLY, &container, &err);
 	if (rc == 0 && container.is_saved)
-		save(shared->node);
+		save(launcher->shared->node);
 	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; on a busy
 	 * machine the tasks may end before it has done so. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
 		ce_pidfd_kill(container.launcher, SIGKILL);
+	if (rc == 0)
+		warn_if_full(launcher, &container);
 	shutdown(CHILD_LIFE, SHUT_RDWR);
 	if (rc == 0) {
 		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
@@ -131,7 +167,7 @@ static void end_session(const void *context)
 		if (!container.is_kept)
 			(void)(container.tasks >= 0 ? ce_sweep_all(container.user_ns)
 						    : ce_sweep(container.mount_ns));
-		ce_shared_write(shared, container.trace);
+		ce_shared_write(launcher->shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}
 	ce_container_close(&container);
@@ -248,8 +284,7 @@ static void wait_for_save(int gate, const struct ce_launcher *launcher)
 
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 {
-	const struct errand errand = { launcher->uid, launcher->gid, launcher, end_session,
-				       launcher->shared };
+	const struct errand errand = { launcher->uid, launcher->gid, launcher, end_session, launcher };
 	char word = 0;
 
 	if (start_child(end, &errand) < 0 || !ce_wait_readable(end->gate, ce_now_ms() + CHILD_WAIT_MS))
@@ -276,9 +311,9 @@ void ce_end_finish(struct ce_end *end)
 	ce_close_fd(&end->child);
 }
 
-void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause)
+void ce_end_report(const struct ce_launcher *launcher, const char *cause)
 {
-	const struct death death = { launcher->shared, planned, cause };
+	const struct message death = { launcher, cause };
 	const struct errand errand = { launcher->uid, launcher->gid, launcher, tell, &death };
 	struct ce_end end;
 

@@ -7,7 +7,8 @@
 /* the size of a text that says why a container died */
 enum { CE_CAUSE_SIZE = 512 };
 
-/* A session that is being ended. This means: let the launcher finish, end the session cleanly, wait until the
+/* A session that is being ended. This means: let the launcher finish, warn
+ * if the container's space is full, end the session cleanly, wait until the
  * guard is gone, kill it if it stays, kill every process in the container's mount namespace unless other
  * steps may be in it, and wait for what follows (services, OCI hooks). A child that has become the user does
  * all of it: the launcher's answer is untrusted, and the kernel lets users kill only their own processes,
@@ -22,10 +23,10 @@ struct ce_end {
 void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher);
 void ce_end_finish(struct ce_end *end);
 
-/* Report to the user why the container died, unless this step has reported it already (`planned`: say.h);
- * wait a second at most. This, too, runs in a child that has become the user: the directory that records
+/* Report to the user why the container died, unless this step has reported it already (say.h); wait a second
+ * at most. This, too, runs in a child that has become the user: the directory that records
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
-void ce_end_report(const struct ce_launcher *launcher, const char *planned, const char *cause);
+void ce_end_report(const struct ce_launcher *launcher, const char *cause);
 
 /* End the job's holder of images (image_holder.h), four seconds at most, in a child that becomes the user.
  * `holder` has a socket to it in the places of those of a session. In slurmstepd, as root. */

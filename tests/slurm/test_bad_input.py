@@ -100,6 +100,12 @@ def test_an_environment_in_a_script_below_its_first_command_is_reported(
         late = f"{script}:3: '#SBATCH --environment={demo}' comes after the first command"
         assert (late in done.stderr) == is_late, done.stderr
         assert ("inside" in out.read_text().splitlines()) == is_inside
+    script = cluster.write(f"#!/bin/sh\n# {directive[1:]}true\n", mode=0o755)
+    done = batch(cluster, f"--output={shared}/out", str(script))
+    comment = (
+        f"{script}:2: '# SBATCH --environment={demo}' is a comment, which sbatch does not read"
+    )
+    assert comment in done.stderr, done.stderr
     # the script of the second round, as a file, and through a pipe, which can be read only once
     script = cluster.write(f"#!/bin/sh\nset -e\n{directive}", mode=0o755)
     for words, is_said in ((f"sbatch -W <{script}", True), (f"cat {script} | sbatch -W", False)):
@@ -305,6 +311,18 @@ def test_a_task_that_fills_the_containers_space_is_told_so_and_goes_on(cluster: 
     script = "dd if=/dev/zero of=/fill bs=1M count=100 2>&1 | grep -c 'No space'; rm /fill; echo on"
     done = cluster.srun(f"--environment={edf}", "sh", "-c", script)
     assert (done.returncode, done.stdout) == (0, "1\non\n"), done.stderr
+    assert "memory" not in done.stderr
+
+
+def test_a_step_that_leaves_the_containers_space_full_is_warned_once(cluster: Cluster) -> None:
+    edf = cluster.edf('[annotations]\n"com.ce.tmpfs_size" = "8m"\n')
+    fill = "dd if=/dev/zero of=/tmp/big bs=1M 2>/dev/null"
+    done = cluster.srun("-N2", f"--environment={edf}", "sh", "-c", f"! {fill}")
+    full = "the container's space in memory (8 MiB) is full: files outside of mounts are kept there"
+    [warning] = [line for line in done.stderr.splitlines() if line.startswith("ce: warning: ")]
+    assert re.fullmatch(rf"ce: warning: n[12]: {re.escape(full)}", warning), done.stderr
+    assert "ce: see: ce help container-space\n" in done.stderr
+    assert done.returncode == 0
 
 
 # ---- large ---------------------------------------------------------------------------------------
