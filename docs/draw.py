@@ -1,6 +1,7 @@
-"""`make generated`: draw launch.svg, trust.svg and error.svg in docs/pictures.
+"""`make generated`: draw all pictures in docs/pictures but the recorded session.
 
-Which program runs as whom, and who starts it, is compared with the table in spank_plugin/README.md.
+Which program runs as whom, and who starts it, is compared with the table in spank_plugin/README.md;
+text must fit into its box.
 The words of the error are those of docs/guide/troubleshooting.md, which a test on a cluster
 compares with a run.
 """
@@ -12,7 +13,7 @@ import tomllib
 from html import escape
 from pathlib import Path
 from textwrap import indent
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
@@ -21,9 +22,10 @@ ERRORS = ROOT / "docs/guide/troubleshooting.md"
 ERROR_CODE = "mount-source-missing"
 # what is drawn, and how it looks
 SOURCE, STYLE = PICTURES / "boxes.toml", PICTURES / "boxes.css"
-DRAWN = ("launch", "trust")
 
-LINE, PAD = 18, 12
+LINE, PAD, LEFT = 18, 12, 15
+# the width of a letter, by the class of the text
+LETTER = {"small": 6.0, "title": 8.2, "code": 7.5}
 TIP = """\
 <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7"
   orient="auto-start-reverse"><path class="tip" d="M0 0 10 5 0 10z"/></marker></defs>"""
@@ -37,19 +39,29 @@ class Program(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A box of a picture. `program` is a name in the table, "" for what is none of ours."""
+    """A box of a picture. `program` is a name in the table, "" for what is none of ours.
+
+    `name` is for arrows where another box has the same title; `font` is the class of the title.
+    """
 
     kind: str
     x: int
     y: int
     width: int
     title: str
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] = ()
     program: str = ""
+    name: str = ""
+    font: str = "title"
 
     @property
     def height(self) -> int:
         return (len(self.lines) + 1) * LINE + PAD
+
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """The lines of text, each with its class."""
+        return [(self.title, self.font), *((line, "small") for line in self.lines)]
 
 
 class Zone(NamedTuple):
@@ -61,7 +73,7 @@ class Zone(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """An arrow from one box to another, by titles.
+    """An arrow from one box to another, by names or titles.
 
     `starts` are the words of the table that say so; "" for what is no start of a program.
     """
@@ -81,20 +93,30 @@ class Picture(NamedTuple):
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     below: tuple[str, ...]
+    has_legend: bool
+
+    @property
+    def named(self) -> dict[str, Box]:
+        return {box.name or box.title: box for box in self.boxes}
+
+
+def _source() -> dict[str, Any]:
+    return tomllib.loads(SOURCE.read_text(encoding="utf-8"))
 
 
 def read(name: str) -> Picture:
     """Return a picture of the source."""
-    whole = tomllib.loads(SOURCE.read_text(encoding="utf-8"))[name]
+    whole = _source()[name]
     width, height = whole["size"]
     return Picture(
         (width, height),
         whole["title"],
         whole["says"],
-        tuple(Zone(**zone) for zone in whole["zones"]),
-        tuple(Box(**{**box, "lines": tuple(box["lines"])}) for box in whole["boxes"]),
+        tuple(Zone(**zone) for zone in whole.get("zones", ())),
+        tuple(Box(**{**box, "lines": tuple(box.get("lines", ()))}) for box in whole["boxes"]),
         tuple(Arrow(**arrow) for arrow in whole["arrows"]),
-        tuple(whole["below"]),
+        tuple(whole.get("below", ())),
+        whole.get("legend", False),
     )
 
 
@@ -111,9 +133,15 @@ def programs() -> dict[str, Program]:
 
 
 def faults(picture: Picture, table: dict[str, Program]) -> list[str]:
-    """Return, in words, what a picture says and the table does not."""
-    found = []
-    boxes = {box.title: box for box in picture.boxes}
+    """Return, in words, what a picture says and the table does not, and text that is too long."""
+    found = [
+        f"wider than its box: {text}"
+        for box in picture.boxes
+        for text, kind in box.texts
+        if len(text) * LETTER[kind] > box.width - 2 * PAD
+    ]
+    width = picture.size[0] - 2 * LEFT
+    found += [f"wider: {text}" for text in picture.below if len(text) * LETTER["small"] > width]
     for box in filter(lambda one: one.program, picture.boxes):
         program = table.get(box.program)
         if program is None:
@@ -121,7 +149,7 @@ def faults(picture: Picture, table: dict[str, Program]) -> list[str]:
         elif ("root" if box.kind == "root" else "the user") not in program.runs_as:
             found.append(f"{box.program} does not run as the picture says: {program.runs_as}")
     for arrow in filter(lambda one: one.starts, picture.arrows):
-        program = table.get(boxes[arrow.head].program)
+        program = table.get(picture.named[arrow.head].program)
         if program is None or arrow.starts not in program.started_by:
             found.append(f"{arrow.head} is not started by: {arrow.starts}")
     return found
@@ -130,14 +158,15 @@ def faults(picture: Picture, table: dict[str, Program]) -> list[str]:
 def drawn(picture: Picture) -> str:
     """Return a picture of boxes as SVG."""
     width, height = picture.size
-    boxes = {box.title: box for box in picture.boxes}
+    boxes = picture.named
     parts = [_zone(zone) for zone in picture.zones]
     parts += [_box(box) for box in picture.boxes]
     parts += [_arrow(boxes[arrow.tail], boxes[arrow.head]) for arrow in picture.arrows]
-    bottom = max(zone.y + zone.height for zone in picture.zones) + 24
-    parts += [_text(30, bottom + i * LINE, line, "small") for i, line in enumerate(picture.below)]
-    legend: dict[str, str] = tomllib.loads(SOURCE.read_text(encoding="utf-8"))["legend"]
-    x = 30
+    ends = [zone.y + zone.height for zone in picture.zones]
+    bottom = max(*ends, *(box.y + box.height for box in picture.boxes)) + 24
+    parts += [_text(LEFT, bottom + i * LINE, line, "small") for i, line in enumerate(picture.below)]
+    legend: dict[str, str] = _source()["legend"] if picture.has_legend else {}
+    x = LEFT
     for kind in dict.fromkeys(box.kind for box in picture.boxes if box.kind in legend):
         parts.append(
             f'<rect class="{kind}" x="{x}" y="{height - 30}" width="16" height="14" rx="3"/>'
@@ -217,13 +246,14 @@ def _box(box: Box) -> str:
         f' height="{box.height}" rx="6"/>'
     )
     x, y = box.x + PAD, box.y + 20
-    lines = [_text(x, y + LINE * (i + 1), line, "small") for i, line in enumerate(box.lines)]
-    return "\n".join([rect, _text(x, y, box.title, "title"), *lines])
+    lines = [_text(x, y + LINE * i, *text) for i, text in enumerate(box.texts)]
+    return "\n".join([rect, *lines])
 
 
 def _arrow(tail: Box, head: Box) -> str:
-    if tail.x == head.x:
-        x = tail.x + tail.width // 2
+    left, right = max(tail.x, head.x), min(tail.x + tail.width, head.x + head.width)
+    if left < right:
+        x = (left + right) // 2
         return f'<path class="arrow" d="M{x} {tail.y + tail.height} V{head.y}"/>'
     x1, y1 = tail.x + tail.width, tail.y + tail.height // 2
     x2, y2 = head.x, head.y + head.height // 2
@@ -233,7 +263,7 @@ def _arrow(tail: Box, head: Box) -> str:
 
 def pictures() -> dict[str, str]:
     """Return the text of each drawn picture by its name. Raise ValueError if one is not true."""
-    table, known = programs(), {f"{name}.svg": read(name) for name in DRAWN}
+    table, known = programs(), {f"{n}.svg": read(n) for n in _source() if n != "legend"}
     wrong = [f"{name}: {text}" for name, one in known.items() for text in faults(one, table)]
     if wrong:
         raise ValueError("\n".join(wrong))

@@ -33,6 +33,16 @@ def test_a_drawn_picture_is_up_to_date(name: str, text: str) -> None:
     assert file.read_text(encoding="utf-8") == text, "run: make generated"
 
 
+def test_every_picture_but_the_recorded_session_is_drawn_from_the_one_source() -> None:
+    assert {*draw.pictures(), "session.svg"} == {path.name for path in PICTURES}
+
+
+def test_text_that_is_wider_than_its_box_or_picture_is_refused() -> None:
+    boxes = (draw.Box("user", 0, 0, 100, "x" * 12), draw.Box("user", 0, 0, 100, "", ("short",)))
+    picture = draw.Picture((100, 100), "", "", (), boxes, (), ("y" * 12,), has_legend=False)
+    assert draw.faults(picture, {}) == [f"wider than its box: {'x' * 12}", f"wider: {'y' * 12}"]
+
+
 def test_a_picture_is_refused_where_the_table_says_something_else() -> None:
     table = draw.programs()
     table["ce-guard"] = draw.Program("root", "slurmd")
