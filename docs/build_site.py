@@ -71,14 +71,12 @@ def main() -> int:
 
 
 def page(name: str, text: str) -> str:
-    """Return a page's text with metadata for mkdocs-material, and a link back on error pages."""
+    """Return a page's text with metadata for mkdocs-material."""
     head: dict[str, object] = {}
     if (number := weight(name)) != 1:
         head["search"] = {"boost": number}
     if name == HOME:
         head["hide"] = ["navigation"]  # whose section has no other page
-    if name.startswith(ERRORS):
-        text = f"[All error codes](../errors.md)\n\n{text}"
     return f"---\n{yaml.safe_dump(head)}---\n{text}" if head else text
 
 
