@@ -57,7 +57,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine.tools": (
         ("report",),
         ("running_steps", "variable_sources", "help"),
-        ("doctor", "lint", "trace"),
+        ("doctor", "lint", "trace", "cdi"),
     ),
     "container_engine.node": (
         ("start",),

@@ -10,17 +10,17 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import replace
 from container_engine.base.process import reason
 from container_engine.edf import message_text
-from container_engine.node.devices.cdi_check import differences
 from container_engine.node.devices.cdi_file import Directory, Registry
-from container_engine.node.devices.cdi_generate import MAKERS
 from container_engine.printing import messages, output
 from container_engine.submit.environment import offer_here
+from container_engine.tools.cdi.check import differences
+from container_engine.tools.cdi.generate import MAKERS
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.node.devices.cdi_format import Made
     from container_engine.submit.context import Context
+    from container_engine.tools.cdi.format import Made
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

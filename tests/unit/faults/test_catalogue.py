@@ -21,7 +21,7 @@ LAUNCHING = ("node", "submit", "images", "build", "site", "plan", "base/process.
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
     *("build/saving/session_files.py", "build/saving/save_named.py"),
-    *("build/dockerfile/inputs.py", "node/devices/cdi_generate.py"),
+    *("build/dockerfile/inputs.py", "tools/cdi/generate.py"),
     *("node/inside/tasks.py", "node/start/ce_run.py"),
 }
 

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.node.devices.cdi_format import (
+from container_engine.tools.cdi.format import (
     Made,
     fields,
     listed,
@@ -19,13 +19,13 @@ from container_engine.node.devices.cdi_format import (
     numbered,
     specification,
 )
-from container_engine.node.devices.nvidia_driver import Driver
+from container_engine.tools.cdi.nvidia_driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.node.devices.cdi_format import Nodes
     from container_engine.oci.cdi import ContainerEdits, DeviceNode
+    from container_engine.tools.cdi.format import Nodes
 
 _SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # CUDA does not start without these, and the driver makes them on first use

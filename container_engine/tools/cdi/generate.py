@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.node.devices.cdi_format import (
+from container_engine.tools.cdi.format import (
     Made,
     listed,
     node,
@@ -15,7 +15,7 @@ from container_engine.node.devices.cdi_format import (
     specification,
     text,
 )
-from container_engine.node.devices.cdi_nvidia import imex_channels, nvidia
+from container_engine.tools.cdi.nvidia import imex_channels, nvidia
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,0 +1,1 @@
+"""Generation of CDI files for the devices of a node, and their comparison with it."""
