@@ -160,8 +160,9 @@ lint: $(VENV)/.dev ## form, lint and types of the Python sources, English of com
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check . && \
 		$(VENV)/bin/python -m tests.english && $(VENV)/bin/python -m tests.c_lines && $(VENV)/bin/mypy $(CHECKED)
 
+# A run removes its own files: else a later one, of a single test, waits while thousands are removed.
 unit: $(VENV)/.dev ## unit tests, without Slurm and Podman; T=FILE::TEST is one of them
-	@$(PYTEST) $(or $(T),-n auto --maxprocesses=8 tests/unit)
+	@$(PYTEST) -o tmp_path_retention_policy=failed $(or $(T),-n auto --maxprocesses=8 tests/unit)
 
 c-tests: ## build, analyse and test the plugin's C sources
 	@sandbox/packages clang libclang-rt-dev
