@@ -103,7 +103,7 @@ enum ce_reported_fd {
 };
 _Static_assert((int)CE_REPORTED_GUARD == CE_AT_MOUNTS, "the guard's is inserted before the rest");
 
-/* The answer to a report, with the socket to ce-attend if there is one. */
+/* The answer to a report, with the socket to ce-reaper if there is one. */
 #define CE_GO_ON "K"
 
 /* A task's request for a container of its own. */

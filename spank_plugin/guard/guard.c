@@ -36,19 +36,19 @@
 #include "guard_report.h"
 
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
-/* a little longer than ce-attend's limit, shorter than the plugin's limit for us (session_end.c) */
+/* a little longer than ce-reaper's limit, shorter than the plugin's limit for us (session_end.c) */
 enum { STOP_MS = 1500 };
 
 /* ---- process 1 --------------------------------------------------------------------------------- */
 
-/* Signal the end of the session to ce-attend, and wait until it closes its end: the
+/* Signal the end of the session to ce-reaper, and wait until it closes its end: the
  * services are stopped then. */
-static void stop_services(int attendant)
+static void stop_services(int reaper)
 {
-	if (attendant < 0)
+	if (reaper < 0)
 		return;
-	shutdown(attendant, SHUT_WR);
-	ce_wait_readable(attendant, ce_now_ms() + STOP_MS);
+	shutdown(reaper, SHUT_WR);
+	ce_wait_readable(reaper, ce_now_ms() + STOP_MS);
 }
 
 /* Wait for the end of the session in a thread of its own. A system call on the image waits for the
@@ -62,7 +62,7 @@ static void *watch_for_end(void *context)
 
 	while (poll(fds, sizeof fds / sizeof fds[0], -1) < 0 && errno == EINTR)
 		;
-	stop_services(atomic_load(&guard->attendant));
+	stop_services(atomic_load(&guard->reaper));
 	guard_wake_lenders(guard);
 	/* every process of our PID namespace but this one */
 	kill(-1, SIGKILL);
@@ -78,7 +78,7 @@ static int start_watching(struct guard *guard)
 }
 
 /* Wait for the launcher, which sends a byte once its own answer has reached the plugin, and with it the
- * socket to ce-attend, if there are services. If the launcher ends before that, in whatever way, its socket
+ * socket to ce-reaper, if there are services. If the launcher ends before that, in whatever way, its socket
  * closes and guard_events ends the session. */
 static int wait_for_launcher(struct guard *guard)
 {
@@ -89,7 +89,7 @@ static int wait_for_launcher(struct guard *guard)
 		ssize_t n = ce_receive(guard->control, MSG_DONTWAIT, &word, 1, fds);
 		if (n == 1) {
 			if (fds[0] >= 0)
-				atomic_store(&guard->attendant, fds[0]);
+				atomic_store(&guard->reaper, fds[0]);
 			ce_close_fd(&guard->control);
 			return 0;
 		}

@@ -44,7 +44,7 @@ struct guard {
 	int signals;	   /* signalfd for SIGCHLD */
 	mode_t umask;	   /* the user's, for OCI hooks; what this process makes in the image has 022 */
 	int log;	   /* memory file with the output of our children */
-	_Atomic int attendant; /* socket to ce-attend, which stops services; -1 if there are none */
+	_Atomic int reaper; /* socket to ce-reaper, which stops services; -1 if there are none */
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
@@ -101,7 +101,7 @@ struct guard {
 };
 
 #define GUARD_INIT                                                                          \
-	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .attendant = -1, \
+	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .reaper = -1, \
 	  .init = -1, .kept = { .lock = -1, .listening = -1 }, .hold = { .host_ns = -1, .ends = -1 }, \
 	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }

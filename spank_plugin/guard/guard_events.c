@@ -83,7 +83,7 @@ static void end_session(const struct guard *guard)
 {
 	if (guard->is_keeper && guard->init >= 0)
 		ce_pidfd_kill(guard->init, SIGKILL);
-	if (atomic_load(&guard->attendant) < 0)
+	if (atomic_load(&guard->reaper) < 0)
 		_exit(0);
 	for (;;)
 		pause();

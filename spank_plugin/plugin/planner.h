@@ -27,7 +27,7 @@ int ce_planned_read(const char *output, struct ce_planned *planned);
 void ce_planned_clear(struct ce_planned *planned);
 
 /* Remove an image store of one step, before srun ends: in a batch script, Slurm kills the remaining processes
- * when the script ends, and ce-keep is one of them. */
+ * when the script ends, and ce-reaper is one of them. */
 void ce_remove_void_store(const char *directory);
 
 #endif

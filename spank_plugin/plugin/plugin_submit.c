@@ -54,7 +54,7 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 			ce_script_announce(is_salloc, ce_options_shown());
 		return 0;
 	}
-	free(void_store); /* of an earlier component; ce-keep removes the directory */
+	free(void_store); /* of an earlier component; ce-reaper removes the directory */
 	void_store = is_srun ? planned->void_store : NULL;
 	if (is_srun)
 		planned->void_store = NULL;

@@ -41,18 +41,18 @@ static int look_at(char *const *words)
 	return -1;
 }
 
-/* the reader of ce-attend, whose operations are replaced by reads */
+/* the reader of ce-reaper, whose operations are replaced by reads */
 static int look_at_path(const char *path)
 {
 	looked_at += strlen(path);
 	return 0;
 }
-static char *const words[] = { NULL }; /* an argv for the fork in the main of ce-attend */
-#define main attend_main
+static char *const words[] = { NULL }; /* an argv for the fork in the main of ce-reaper */
+#define main reaper_main
 #define fork() look_at(words)
 #define unlink(path) look_at_path(path)
-int attend_main(int argc, char **argv);
-#include "programs/attend.c"
+int reaper_main(int argc, char **argv);
+#include "programs/reaper.c"
 #undef main
 #undef fork
 #undef unlink
@@ -121,7 +121,7 @@ static void read_operations(char *text, size_t size)
 static void read_services(char *text, size_t size)
 {
 	/* with a NUL after it, as ce_read_all returns it */
-	const struct attendant self = { -1, -1, -1, text, size };
+	const struct services self = { -1, -1, -1, text, size };
 
 	run_operations(&self, "stop");
 	run_operations(&self, "remove");

@@ -264,7 +264,7 @@ def _cache(engine: Engine) -> list[Path]:
 # ---- the session -----------------------------------------------------------------------------
 
 
-def test_three_helpers_and_a_sweeper_stay_beside_the_command(engine: Engine) -> None:
+def test_three_helpers_and_a_reaper_stay_beside_the_command(engine: Engine) -> None:
     before = {path.name for path in processes(engine.user.uid)}
     with engine.start(engine.edf(), "sh", "-c", "echo ready; read answer") as process:
         assert process.stdout is not None
@@ -276,7 +276,7 @@ def test_three_helpers_and_a_sweeper_stay_beside_the_command(engine: Engine) -> 
 
         # crun, or Podman, may not have ended yet
         assert until(lambda: len(helpers()) == 4 + sum("conmon" in h for h in helpers())), helpers()
-        assert sum("/ce-sweep " in line for line in helpers()) == 1
+        assert sum("/ce-reaper processes " in line for line in helpers()) == 1
         process.communicate("\n", 20)
 
 

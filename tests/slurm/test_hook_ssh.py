@@ -134,7 +134,7 @@ def test_a_port_in_use_is_replaced_by_the_next_and_printed(running: Running) -> 
 
 
 def test_the_server_and_the_tasks_do_not_hold_the_plan_with_its_secret(running: Running) -> None:
-    names = {"dropbear", "ce-attend", "sleep"}
+    names = {"dropbear", "ce-reaper", "sleep"}
     holders = [p for p in procfs.processes() if p.comm in names]
     assert {p.comm for p in holders} == names
     for process in holders:

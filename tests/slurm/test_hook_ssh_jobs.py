@@ -153,10 +153,10 @@ def test_the_keys_of_a_job_open_no_other(cluster: Cluster, key: Path) -> None:
             assert "Permission denied (publickey)" in done.stderr
 
 
-_VICTIMS = {"slurmstepd": "slurmstepd: ", "guard": "ce-guard", "attendant": "ce-attend"}
+_VICTIMS = {"slurmstepd": "slurmstepd: ", "guard": "ce-guard", "reaper": "ce-reaper"}
 
 
-@pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard", "attendant"])
+@pytest.mark.parametrize("end", ["scancel", "slurmstepd", "guard", "reaper"])
 def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, end: str) -> None:
     records = cluster.home() / ".cache/container-engine/hooks/ssh"
     before = set(records.glob("*"))
@@ -168,7 +168,7 @@ def test_the_server_and_its_logins_go_with_the_job(cluster: Cluster, key: Path, 
             until("the login", lambda: _pids("sleep 4321"))
             for pid in _pids(_VICTIMS[end]) if end in _VICTIMS else []:
                 os.kill(pid, signal.SIGKILL)
-            if end in ("scancel", "attendant"):
+            if end in ("scancel", "reaper"):
                 cluster.cancel_all(ALICE)
             until("the login's end", lambda: not _pids("sleep 4321") and not _pids("dropbear"), 20)
     until("the records' end", lambda: set(records.glob("*")) == before)

@@ -182,8 +182,8 @@ def test_when_all_was_killed_the_next_launch_or_gc_removes_the_image(
     for remedy in ("launch", "gc"):
         step = begin(cluster, void(place), edf)
         [left] = place.iterdir()
-        for keeper in keepers(left):
-            os.kill(keeper, signal.SIGKILL)
+        for reaper in reapers(left):
+            os.kill(reaper, signal.SIGKILL)
         step.kill()
         step.communicate(timeout=60)
         cluster.cancel_all(ALICE)
@@ -197,14 +197,14 @@ def test_when_all_was_killed_the_next_launch_or_gc_removes_the_image(
         assert list(place.iterdir()) == []
 
 
-def keepers(directory: Path) -> list[int]:
+def reapers(directory: Path) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[0].endswith(b"/ce-keep") and str(directory).encode() in words:
+        if words[0].endswith(b"/ce-reaper") and str(directory).encode() in words:
             found.append(int(entry.parent.name))
     assert found
     return found

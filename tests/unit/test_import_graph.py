@@ -35,7 +35,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("process", "records", "schemas", "toml_positions", "hook_code"),
         ("model",),
         ("validation_text",),
-        ("shortage", "answers"),
+        ("shortage", "answers", "reaper"),
         (
             "errors",
             "loader_env",

@@ -59,7 +59,7 @@ def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
     store = void_store(context, site_config(context), os.getppid())
     try:
         _print(arguments, context._replace(void_store=store))
-        store.hand_over(f"{context.libexec}/ce-keep")
+        store.hand_over(context.libexec)
     except BaseException:
         store.remove()
         raise

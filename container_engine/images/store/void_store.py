@@ -1,7 +1,7 @@
 """The temporary store of a launch with EDF_IMAGESTORE=void, which keeps no images.
 
 Each such store has a directory of its own, which is removed when its owner process ends, either by
-the owner itself or by `ce-keep`, which waits for it. If both were killed, the next launch of this
+the owner itself or by `ce-reaper`, which waits for it. If both were killed, the next launch of this
 kind, `ce gc` and Slurm's epilog find the store by a link in the user's home,
 ~/.local/state/container-engine/void/JOB-NAME, with job 0 for a launch outside of any job.
 """
@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base import reaper
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.files import now_at, publish
 from container_engine.base.process import reason
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _PREFIX = ".ce-void-"
 _OWNER = "owner"
-_STALE_S = 3600  # ce-keep renews the directory's time every few minutes
+_STALE_S = 3600  # ce-reaper renews the directory's time every few minutes
 _RECORDS = "container-engine/void"
 
 
@@ -81,8 +82,8 @@ class VoidStore:
             _remove(self.root, self.record)
             self.root = ""
 
-    def hand_over(self, keeper: str) -> None:
-        """Start the program `keeper`, which removes the store when its owner ends.
+    def hand_over(self, libexec: str) -> None:
+        """Let ce-reaper remove the store when its owner ends.
 
         No-op if the store was never created. Raise CeError, after removing the store.
         """
@@ -95,18 +96,12 @@ class VoidStore:
             message = "the process that asked for this image has ended"
             raise CeError(message, see="launcher-ended") from None
         try:
-            os.set_inheritable(owner, True)
-            argv = [keeper, str(owner), self.root, self.record]
-            status = os.waitpid(os.posix_spawn(keeper, argv, {}), 0)[1]
-        except OSError as error:
+            reaper.start(libexec, "store", (owner,), self.root, self.record)
+        except CeError:
             self.remove()
-            message = f"cannot start {keeper}: {error.strerror}"
-            raise CeError(message, see="program-missing") from None
+            raise
         finally:
             os.close(owner)
-        if status != 0:
-            self.remove()
-            raise CeError(f"{keeper} failed", see="program-failed")
 
 
 def records(env: Mapping[str, str]) -> str:
@@ -144,7 +139,7 @@ def dead(env: Mapping[str, str]) -> list[Left]:
 def _is_dead(root: str) -> bool:
     """Check whether the owner of a store has ended.
 
-    On another host the owner counts as alive while `ce-keep` renews the directory's time.
+    On another host the owner counts as alive while `ce-reaper` renews the directory's time.
     """
     if not os.path.basename(root).startswith(_PREFIX):
         return False

@@ -134,7 +134,9 @@ class OciHooks:
         self._state = parse_json(note)
         return True
 
-    def attend(self, plan: LaunchPlan, guard: int, mount_ns: int, done: int, libexec: str) -> None:
+    def at_the_end(
+        self, plan: LaunchPlan, guard: int, mount_ns: int, done: int, libexec: str
+    ) -> None:
         """Start the process that runs the hooks of the stage poststop, if any apply.
 
         The process holds the descriptor `done` until they have run.
@@ -142,7 +144,7 @@ class OciHooks:
         if not self._after:
             return
         from container_engine.node.hooks.oci_conditions import applies
-        from container_engine.node.hooks.services import SWEEP, attend
+        from container_engine.node.hooks.services import SWEEP, at_the_end
 
         command = [*plan["entrypoint"], INIT_PATH][0]
         state = to_json({**self._state, "status": "stopped", "pid": 0})
@@ -156,7 +158,7 @@ class OciHooks:
                 steps.append((_AFTER, [*clean, *shell, *words]))
         if steps:
             steps += [] if plan.get("kept") else [SWEEP]
-            attend(steps, guard, mount_ns, done, libexec)
+            at_the_end(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:
         """Return the error for the guard's report, with the OCI hook that failed, if one did."""

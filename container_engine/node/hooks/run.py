@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
 
-# stages of OCI hooks that are run only for the one container of a node: by Podman, and by ce-attend
+# stages of OCI hooks that are run only for the one container of a node: by Podman, and by ce-reaper
 _OF_NODE = ("precreate", "poststop")
 
 
@@ -238,7 +238,7 @@ class HooksOnNode:
         self.attended, done = os.pipe()
         _entered, mount_ns, guard = container
         try:
-            self.oci.attend(self._plan, guard, mount_ns, done, self._edits.libexec)
+            self.oci.at_the_end(self._plan, guard, mount_ns, done, self._edits.libexec)
             if not self._edits.services:
                 return {}
             from container_engine.node.hooks import services
@@ -258,7 +258,7 @@ class HooksOnNode:
             os.close(done)
 
     def abandon(self) -> None:
-        """Remove files of services after a failed start, in which ce-attend may not have run."""
+        """Remove files of services after a failed start, in which ce-reaper may not have run."""
         if self._edits.services:
             from container_engine.node.hooks import services
 

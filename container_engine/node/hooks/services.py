@@ -1,7 +1,7 @@
 """Run hooks' programs in the container for as long as it lives, beside its tasks.
 
 They join the container as tasks do, and are in the host's PID namespace unless the container has
-its own. ce-attend (spank_plugin/programs/attend.c) is started before the first of them, and
+its own. ce-reaper (spank_plugin/programs/reaper.c) is started before the first of them, and
 ends them with the container, however the container ends.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 
-from container_engine.base.errors import LaunchError
+from container_engine.base import reaper
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.container.guard import memory_file
 from container_engine.node.container.specification import encode
-from container_engine.node.inside.programs import DEFAULTS, Process, failure
+from container_engine.node.inside.programs import Process, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> soc
     guard's end of a socket to it, or None if no service needs to be stopped cleanly. Raise
     LaunchError; services that have been started end with the session then.
     """
-    end = _attend(services, place, done)
+    end = _end_with_container(services, place, done)
     for service in services:
         server: Server | None = service.get("server")
         if server is not None:
@@ -86,7 +86,7 @@ def _servers(services: Sequence[Mapping[str, Any]]) -> list[Server]:
 
 
 def remove_leftovers(services: Sequence[Mapping[str, Any]]) -> None:
-    """Remove leftovers of a container that was not started, as ce-attend does at the end."""
+    """Remove leftovers of a container that was not started, as ce-reaper does at the end."""
     for path in leftovers(services):
         try:
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
@@ -134,17 +134,21 @@ def _ready(process: Process, path: str, place: Place) -> int | None:
     return found
 
 
-def attend(steps: Sequence[Operation], guard: int, mount_ns: int, done: int, libexec: str) -> None:
-    """Start a process that runs these operations of ce-attend when the container has ended.
+def at_the_end(
+    steps: Sequence[Operation], guard: int, mount_ns: int, done: int, libexec: str
+) -> None:
+    """Start a process that runs these operations of ce-reaper when the container has ended.
 
     The process holds the descriptor `done` until they have run. Raise LaunchError.
     """
     specification = memory_file("ce-services", encode(steps))
-    _run_attendant(f"{libexec}/ce-attend", (guard, mount_ns, -1, specification, done), {})
+    reaper.start(libexec, "services", (guard, mount_ns, -1, specification, done))
     os.close(specification)
 
 
-def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
+def _end_with_container(
+    services: Sequence[Mapping[str, Any]], place: Place, done: int
+) -> socket | None:
     """Start the process that ends the services with the container, and return as `start` does."""
     steps: list[Operation] = [
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
@@ -156,31 +160,7 @@ def _attend(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> s
     specification = memory_file("ce-services", encode(steps))
     end = theirs.fileno() if stops else -1
     passed = (place.guard, place.mount_ns, end, specification, done)
-    _run_attendant(f"{place.libexec}/ce-attend", passed, place.environment)
+    reaper.start(place.libexec, "services", passed, environment=place.environment)
     os.close(specification)
     theirs.close()
     return ours if stops else None
-
-
-def _run_attendant(program: str, passed: Sequence[int], environment: Mapping[str, str]) -> None:
-    opened = [fd for fd in passed if fd >= 0]
-    for fd in opened:
-        os.set_inheritable(fd, True)
-    null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)]
-    try:
-        pid = os.posix_spawn(
-            program,
-            [program, *map(str, passed)],
-            dict(environment),
-            file_actions=null,
-            setsigdef=DEFAULTS,
-        )
-    except OSError as error:
-        message = f"cannot start {program}: {error.strerror}"
-        raise LaunchError(message, see="program-missing") from None
-    finally:
-        for fd in opened:
-            os.set_inheritable(fd, False)
-    # the program exits once its own child process attends
-    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
-        raise LaunchError(f"cannot start {program}", see="program-missing")

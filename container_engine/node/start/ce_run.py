@@ -6,9 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from container_engine.base.errors import CeError, UserError
+from container_engine.base import reaper
+from container_engine.base.errors import UserError
 from container_engine.node.container.description import SAVE
-from container_engine.node.container.guard import PYTHONS_SIGNALS, GuardDescriptors, entering
+from container_engine.node.container.guard import GuardDescriptors, entering
 from container_engine.node.inside import programs
 from container_engine.node.start.begin import start
 
@@ -43,7 +44,7 @@ def run_in_container(
     this = os.pidfd_open(os.getpid())
     ready = start(plan, os.environ, GuardDescriptors(this), libexec)
     user_ns, mount_ns, records, guard = ready.fds
-    _start_sweeper(f"{libexec}/ce-sweep", (this, guard, mount_ns))
+    reaper.start(libexec, "processes", (this, guard, mount_ns))
     ready.go_on()
     started()
     for line in ready.warnings:
@@ -55,17 +56,3 @@ def run_in_container(
     words = entering(libexec, entered, mount_ns, records, ready.workdir)
     # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
     programs.become([*words, *argv], os.environ)
-
-
-def _start_sweeper(program: str, fds: Sequence[int]) -> None:
-    """Start ce-sweep, whose own child outlives this process. Raise CeError if it fails."""
-    for fd in fds:
-        os.set_inheritable(fd, True)
-    try:
-        pid = os.posix_spawn(program, [program, *map(str, fds)], {}, setsigdef=PYTHONS_SIGNALS)
-    except OSError as error:
-        raise CeError(f"cannot start {program}: {error.strerror}") from None
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    if os.waitpid(pid, 0)[1] != 0:
-        raise CeError(f"{program} failed")

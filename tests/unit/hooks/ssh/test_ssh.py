@@ -88,7 +88,7 @@ def test_a_record_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def _remove(paths: Sequence[str]) -> None:
-    """Remove paths as ce-attend does."""
+    """Remove paths as ce-reaper does."""
     for path in paths:
         with suppress(OSError):
             Path(path).rmdir() if Path(path).is_dir() else Path(path).unlink()
