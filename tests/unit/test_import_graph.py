@@ -56,7 +56,10 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.tools": (
         ("report",),
-        ("running_steps", "variable_sources", "help"),
+        (
+            *("running_steps", "variable_sources", "help", "difference"),
+            *("image_details", "podman_storage", "show_hook", "store_check"),
+        ),
         ("doctor", "lint", "trace", "cdi"),
     ),
     "container_engine.node": (
@@ -71,7 +74,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         (*("pattern", "plan_types", "node_name", "memo_directory", "step_port", "job_secret"),),
     ),
     "container_engine.images": (
-        ("importing", "scanning", "details", "podman_storage"),
+        ("importing", "scanning"),
         ("store", "fetch", "pack"),
         ("describe_image",),
         ("resolve", "lock_file"),

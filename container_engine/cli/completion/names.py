@@ -53,7 +53,7 @@ def _steps(kind: str, context: Context) -> Iterable[str]:
 
 def _podmans(context: Context) -> list[str]:
     from container_engine.base.errors import CeError
-    from container_engine.images.podman_storage import images
+    from container_engine.tools.podman_storage import images
 
     try:
         return [f"podman://{image.name}" for image in images(context.env, context.uid)]

@@ -15,11 +15,11 @@ from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.edf import message_text
 from container_engine.node.hook_conditions import holds
 from container_engine.node.start.dry_run import find
-from container_engine.plan.show_hook import show_hook, show_libraries, show_use
 from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.submit.environment import offer_here
 from container_engine.submit.prepare import prepare
+from container_engine.tools.show_hook import show_hook, show_libraries, show_use
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook

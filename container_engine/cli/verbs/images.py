@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _list_podmans(arguments: argparse.Namespace, context: Context) -> None:
     """Print what Podman has, by the names with which `ce import` takes it."""
-    from container_engine.images.podman_storage import images
+    from container_engine.tools.podman_storage import images
 
     found = images(context.env, context.uid)
     if arguments.quiet:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import check_single, environment_of
-from container_engine.images import details, squashfs
+from container_engine.images import squashfs
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.store import architecture
@@ -20,15 +20,16 @@ from container_engine.submit.mistaken_names import image_named, with_similar_hin
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores, with_pull
+from container_engine.tools import image_details
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from container_engine.images.details import Content, Details
     from container_engine.images.reference import RegistryImage
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
+    from container_engine.tools.image_details import Content, Details
 
 _MAX_STEP = 60
 _JOB = re.compile(r"\d+(?:\.\d+)?")
@@ -57,7 +58,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     subject = _subject(arguments.name, context, settings)
     tree = {}
     if subject.path is not None:
-        tree = details.tree(subject.path, max(arguments.depth, 0), context.env)
+        tree = image_details.tree(subject.path, max(arguments.depth, 0), context.env)
     if arguments.json:
         output.document(_document(subject, tree))
     else:
@@ -90,7 +91,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     else:
         [found] = images_of(edf, content, offer_here(context))
     path = found.image.path
-    return _Subject(image.name, found.image.digest or "", path, details.of_file(path))
+    return _Subject(image.name, found.image.digest or "", path, image_details.of_file(path))
 
 
 def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:
@@ -98,7 +99,7 @@ def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Su
     with asking(image, context, settings) as registry:
         remote = registry.look_up(image, architecture(settings.image_architecture))
         configuration = registry.configuration(image, remote)
-    known = details.of_documents(configuration, remote.manifest)
+    known = image_details.of_documents(configuration, remote.manifest)
     return _Subject(image.name, remote.digest, None, known)
 
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.edf import message_text
-from container_engine.edf.difference import differences
 from container_engine.edf.file import Setting
 from container_engine.edf.history import histories, quoted
 from container_engine.edf.load import load
 from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
 from container_engine.site.model import SiteConfig
+from container_engine.tools.difference import differences
 from container_engine.tools.lint.advise import advise
 from container_engine.tools.lint.subject import Subject
 from tests.unit.edf.cases import CWD, ENV, is_deferred

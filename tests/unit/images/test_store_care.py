@@ -15,9 +15,10 @@ from container_engine.base.records import to_json
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import check, inventory, lease, publish, void_store
+from container_engine.images.store import inventory, lease, publish, void_store
 from container_engine.images.store.in_use import NOTHING
 from container_engine.images.store.store import Store
+from container_engine.tools import store_check
 from tests.unit import squashfs
 
 
@@ -60,13 +61,13 @@ def store(tmp_path: Path) -> Store:
 
 def problems(store: Store) -> dict[str, str]:
     root = Path(store.root)
-    found = check.Checker(store.root).check()
+    found = store_check.Checker(store.root).check()
     return {str(Path(damage.path).relative_to(root)): damage.problem for damage in found}
 
 
 def repair(store: Store) -> None:
-    for damage in check.Checker(store.root).check():
-        check.repair(damage)
+    for damage in store_check.Checker(store.root).check():
+        store_check.repair(damage)
 
 
 def test_a_store_is_listed_with_names_the_last_used_first(store: Store) -> None:
@@ -266,10 +267,10 @@ def test_an_image_that_has_changed_since_it_was_looked_at_is_not_removed(store: 
     path = add(store, 1, "a:1")
     good = path.read_bytes()
     flip(path, 100)
-    [damage] = check.Checker(store.root).check()
+    [damage] = store_check.Checker(store.root).check()
     path.unlink()
     path.write_bytes(good)  # as another import does
-    assert check.repair(damage) == "it has changed since it was looked at"
+    assert store_check.repair(damage) == "it has changed since it was looked at"
     assert path.read_bytes() == good
 
 
@@ -323,8 +324,8 @@ def test_what_is_removed_during_a_check_is_no_damage(store: Store) -> None:
             inventory.remove(store.root, found[str(path)], NOTHING)
         blob.unlink()
 
-    assert list(check.Checker(store.root, Meanwhile(remove)).check()) == []
-    assert check.Checker(store.root).size() == 0
+    assert list(store_check.Checker(store.root, Meanwhile(remove)).check()) == []
+    assert store_check.Checker(store.root).size() == 0
 
 
 def test_a_name_that_is_imported_during_a_check_stays(
@@ -340,7 +341,7 @@ def test_a_name_that_is_imported_during_a_check_stays(
         return lists[-1]
 
     monkeypatch.setattr(inventory, "items", listed)
-    assert list(check.Checker(store.root).check()) == []
+    assert list(store_check.Checker(store.root).check()) == []
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import SiteError
-from container_engine.images import podman_storage
+from container_engine.tools import podman_storage
 from tests.integration.leftovers import until
 
 _NAME = "localhost/mine:1"
