@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 
 def field(text: str) -> bytes:
@@ -37,7 +37,7 @@ def table(words: Sequence[str], width: int = 1) -> Iterator[bytes]:
 
 
 def about_step(
-    plan: LaunchPlan, conditions: Sequence[str], variables: Mapping[str, Sequence[str]]
+    plan: NodePlan, conditions: Sequence[str], variables: Mapping[str, Sequence[str]]
 ) -> Iterator[bytes]:
     """Yield what ce-node needs for a step: when hooks may apply, and the line of the trace.
 
@@ -45,12 +45,12 @@ def about_step(
     the tasks' variables by their origin.
     """
     yield from table(conditions)
-    yield field(trace.place(plan["settings"].get("trace_dir", "")))
-    yield field("{" + _members(trace.of_engine(plan)))
+    yield field(trace.place(plan.trace_dir))
+    yield field("{" + _members(trace.of_engine(plan.engine)))
     # no hook with conditions applies in the steps for which the memo is used
     yield field(_members({**trace.of_plan(plan, {}), "variables": variables}))
-    yield field(trace.mount_texts(plan))
-    yield from table(secret_stems(plan))
+    yield field(trace.mount_texts(plan.mounts))
+    yield from table(secret_stems(plan.secrets))
 
 
 def _members(values: Mapping[str, object]) -> str:

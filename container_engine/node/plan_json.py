@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from container_engine.node.plan_types import Image, LaunchPlan, Part, Text, Variable
+    from container_engine.node.plan_types import Text, Variable
 
 
 class _ScannerSettings:
@@ -46,21 +46,6 @@ def parse_json(text: str) -> Any:  # noqa: ANN401  # JSON has any type
     return value
 
 
-def parse_plan(text: str) -> LaunchPlan:
-    """Return the plan that this node received. Raise LaunchError if it is not a JSON object."""
-    damaged = "the plan that arrived on this node is damaged"
-    try:
-        plan = parse_json(text)
-    except RecursionError:
-        raise LaunchError("it is nested too deeply", see="plan-damaged", where=damaged) from None
-    except (ValueError, SystemError) as error:  # SystemError: a lone brace
-        raise LaunchError(str(error), see="plan-damaged", where=damaged) from None
-    if not isinstance(plan, dict):
-        raise LaunchError("it is not a JSON object", see="plan-damaged", where=damaged)
-    read: LaunchPlan = plan  # type: ignore[assignment]  # its readers cope with missing keys
-    return read
-
-
 def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of `parse_json`
     """Return a value of `parse_json` as ASCII JSON on one line."""
     if isinstance(value, str):
@@ -75,17 +60,6 @@ def to_json(value: Any) -> str:  # noqa: ANN401  # the inverse of `parse_json`
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return repr(value)
-
-
-def image_paths(plan: LaunchPlan) -> list[str]:
-    """Return the paths of the images, the base first and the highest last."""
-    image = plan["image"]
-    return [image["path"], *(part["path"] for part in image.get("above", ()))]
-
-
-def image_digest(image: Image | Part) -> str:
-    """Return the digest of the image's manifest, else of its file; "" if none is recorded."""
-    return image.get("digest") or image.get("content") or ""
 
 
 def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:

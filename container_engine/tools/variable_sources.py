@@ -13,6 +13,7 @@ from container_engine.edf.expand import escape
 from container_engine.edf.history import displayed
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
+from container_engine.node.node_plan import NodePlan
 from container_engine.plan.image_vars import Resolver
 from container_engine.plan.site_entries import add
 from container_engine.submit.known_image import known_image
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from container_engine.base.secrecy import Secrecy
     from container_engine.edf.model import EnvEntry
-    from container_engine.node.plan_types import LaunchPlan
     from container_engine.plan.model import Image
     from container_engine.submit.context import Context
     from container_engine.submit.environment import WithOrigins
@@ -75,7 +75,7 @@ def _result(
         edits.env |= hook.env
         for variable, paths in hook.prepend.items():
             edits.prepend[variable] = [*paths, *edits.prepend.get(variable, [])]
-    plan: LaunchPlan = {"image": {"env": inside}, "entrypoint": ()}
+    plan = NodePlan(image_env=inside)
     return apply(outside, for_tasks(plan, edits.settings(edf, inside, outside), {}, {})).get(name)
 
 
@@ -111,7 +111,7 @@ def _sources(
     host = context.env.get(name)
     if host is None:
         yield "host: not set here"
-    elif apply({name: host}, for_tasks({"image": {"env": {}}, "entrypoint": ()}, {}, {}, {})):
+    elif apply({name: host}, for_tasks(NodePlan(), {}, {}, {})):
         yield f"host: {shown(host)}, as the job has it"
     else:
         yield f"host: {shown(host)} here, never passed on: it means nothing in another image"

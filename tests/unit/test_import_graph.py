@@ -70,7 +70,8 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("inside",),
         ("container", "memo_fields"),
         ("report",),
-        ("hook_conditions", "plan_json"),
+        ("node_plan",),
+        ("plan_json",),
         (*("pattern", "plan_types", "node_name", "memo_directory", "step_port", "job_secret"),),
     ),
     "container_engine.images": (

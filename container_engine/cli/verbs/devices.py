@@ -68,12 +68,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _cdi(offer: Offer, context: Context) -> Iterator[Row]:
-    settings = {
-        "cdi_dirs": offer.site.cdi_dirs,
-        "user_cdi_dir": offer.site.user_cdi_dir,
-    }
+    site, home = offer.site, context.env.get("HOME", "")
     try:
-        registry = Registry(directories(settings, context.env.get("HOME", "")))
+        registry = Registry(directories(site.cdi_dirs, site.user_cdi_dir, home))
     except LaunchError as error:
         raise SiteError(f"devices: {error}") from None
     for name in registry.names():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import LaunchError, UserError
 from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.edf import message_text
-from container_engine.node.hook_conditions import holds
+from container_engine.node.node_plan import holds, read_plan
 from container_engine.node.start.dry_run import find
 from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
@@ -121,7 +120,7 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     if prepared.plan is None:
         return 0
     try:
-        found = find(json.loads(prepared.plan.to_json()), os.environ, context.libexec)
+        found = find(read_plan(prepared.plan.to_json()), os.environ, context.libexec)
     except LaunchError as failure:
         raise failure.at("hooks explain") from None
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -20,6 +19,7 @@ from container_engine.cli.command_line.shared_options import SHELL, add_pull, ha
 from container_engine.compat.foreign_options import add_foreign, refuse_foreign
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
+from container_engine.node.node_plan import read_plan
 from container_engine.printing import messages
 from container_engine.printing.messages import refuse
 from container_engine.submit import plan_output
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
     from container_engine.submit.context import Context
 
 _ONE_EACH = (
@@ -230,7 +230,7 @@ def _with_void_store(context: Context, stack: contextlib.ExitStack) -> Context:
     return context._replace(void_store=void_store)
 
 
-def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> LaunchPlan | None:
+def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> NodePlan | None:
     """Return the plan as the node launcher reads it, or None for no container."""
     options = PyxisOptions(arguments.container_options)
     if options.words:
@@ -243,8 +243,7 @@ def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> 
     messages.say(notices)
     if not text:
         return None
-    plan: LaunchPlan = json.loads(text)
-    return plan
+    return read_plan(text)
 
 
 def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str, str]:

@@ -13,7 +13,8 @@ from container_engine.node.plan_json import resolve
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+
+    from container_engine.node.plan_types import Device, Mount
 
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
@@ -69,29 +70,27 @@ def check_image(path: str) -> None:
     _whole[path] = _state(found)
 
 
-def site_programs(settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the paths of the site's Podman and runtime, "" for the usual ones.
+def check_site_programs(podman: str, runtime: str) -> None:
+    """Check the paths of the site's Podman and runtime, "" for the usual ones.
 
     Raise LaunchError for a path that cannot be executed; Podman would silently take another runtime
     instead.
     """
-    chosen = (settings.get("podman", ""), settings.get("runtime", ""))
-    for key, path in zip(("podman", "runtime"), chosen, strict=True):
+    for key, path in (("podman", podman), ("runtime", runtime)):
         if path and not os.access(path, os.X_OK):
             why = f"'{path}' is not a program on this node"
             raise LaunchError(why, see="site-configuration", where=f"{key} of the site")
-    return chosen
 
 
 def resolve_mounts(
-    plan: Mapping[str, Any], environment: Mapping[str, str], unmet: list[LaunchError]
+    planned: Sequence[Mount], environment: Mapping[str, str], unmet: list[LaunchError]
 ) -> list[NodeMount]:
     """Return the plan's mounts with literal strings; add an error to `unmet` for impossible ones.
 
     A mount with the flag `nofail` whose source does not exist is left out.
     """
     mounts = []
-    for origin in plan["mounts"]:
+    for origin in planned:
         mount = _literal(origin, environment)
         problem = _source_problem(mount)
         if problem == _ABSENT and "nofail" in mount.options:
@@ -151,7 +150,7 @@ def unusable(kind: str, path: str, problem: str, where: str = "") -> LaunchError
     return LaunchError(problem, hint, _SEE[kind], where=where, kind=kind, name=path)
 
 
-def _of_destination(mount: Mapping[str, Any], path: str, problem: str) -> LaunchError:
+def _of_destination(mount: Mount, path: str, problem: str) -> LaunchError:
     where, kind = _place(mount["from"]), "mount destination"
     return LaunchError(problem, see="mount-destination", where=where, kind=kind, name=path)
 
@@ -164,7 +163,7 @@ def _place(origin: str) -> str:
     return f"{file}: {key}"
 
 
-def _literal(mount: Mapping[str, Any], environment: Mapping[str, str]) -> NodeMount:
+def _literal(mount: Mount, environment: Mapping[str, str]) -> NodeMount:
     return NodeMount(
         mount["kind"],
         resolve(mount["source"], environment, mount["from"]),
@@ -188,16 +187,18 @@ def _source_problem(mount: NodeMount) -> str:
 
 
 def resolve_devices(
-    plan: Mapping[str, Any], environment: Mapping[str, str], unmet: list[LaunchError]
+    planned: Sequence[Device],
+    allowed: Sequence[str],
+    environment: Mapping[str, str],
+    unmet: list[LaunchError],
 ) -> list[str]:
     """Return the paths of the plan's devices; add an error to `unmet` for each unusable one.
 
-    CDI names are left to devices/cdi.py. Whether the site allows a device is checked again here,
-    because a deferred name is known only on the node.
+    CDI names are left to devices/cdi.py. Whether the site has `allowed` a device is checked again
+    here, because a deferred name is known only on the node.
     """
     found = []
-    allowed = plan["settings"]["allowed_devices"]
-    for device in plan["devices"]:
+    for device in planned:
         name = resolve(device["name"], environment, device["from"])
         if not _is_offered(name, allowed):
             why, where = "this site does not offer it", _place(device["from"])

@@ -19,10 +19,6 @@ INIT_PATH = "/dev/" + INIT_NAME
 # The same program. Under this name it runs an entrypoint for a user who is root inside, with the
 # filter of spank_plugin/common/fakeroot.h.
 _ENTRY_PATH = "/dev/.ce-entry"
-# pyxis' annotation: show the output of an entrypoint
-ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
-# the annotation of --container-save: the image to be made at the end of the step
-SAVE = "com.ce.container_save"
 # must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
 HOOKS_REQUEST = "hooks.json"
@@ -184,6 +180,8 @@ class Container:
         directories: Sequence[str] = (),
         begin: str = "/",
         umask: int = 0o022,
+        tmpfs_size: str = "50%",
+        by_podman: bool = True,
     ) -> None:
         self.uid, self.gid = ids
         self.writable = writable
@@ -194,11 +192,11 @@ class Container:
         self.mounts = mounts
         self.devices = devices
         self.annotations = annotations
-        self.shows_entrypoint_output = (
-            bool(entrypoint) and annotations.get(ENTRYPOINT_LOG) == "true"
-        )
         # the user's, for the entrypoint
         self.umask = umask
+        # the limit of what the session and the container may write to memory
+        self.tmpfs_size = tmpfs_size
+        self.by_podman = by_podman
         # "net", "ipc", "uts", "pid": namespaces of its own
         self.unshared = unshared
         # paths at which tasks expect a directory: HOME, the image's WORKDIR

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.slurm.variables import is_for_inside, is_of_slurm, is_read_outside
-from container_engine.node.plan_json import image_digest, resolve
+from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import EnvEntry
 
 # The kernel's MAX_ARG_STRLEN less the NUL: the longest NAME=value that execve accepts.
 MAX_VARIABLE = 131071
@@ -43,7 +44,7 @@ _SERVERS = {
 }
 
 
-def edf_settings(plan: LaunchPlan, node: Mapping[str, str]) -> dict[str, str | None]:
+def edf_settings(entries: Sequence[EnvEntry], node: Mapping[str, str]) -> dict[str, str | None]:
     """Return the EDF's [env] with literal values; None removes a variable, whatever its source.
 
     Raise LaunchError if a deferred value cannot be resolved.
@@ -52,16 +53,16 @@ def edf_settings(plan: LaunchPlan, node: Mapping[str, str]) -> dict[str, str | N
         entry["name"]: None
         if entry["value"] is None
         else resolve(entry["value"], node, entry["from"])
-        for entry in plan["env"]
+        for entry in entries
     }
 
 
-def for_container(plan: LaunchPlan, edf: Mapping[str, str | None]) -> dict[str, str]:
+def for_container(image: Mapping[str, str], edf: Mapping[str, str | None]) -> dict[str, str]:
     """Return the environment of the container itself, as hooks and entrypoint see it.
 
     Raise LaunchError if it is too large.
     """
-    merged: dict[str, str | None] = {**plan["image"]["env"], **edf}
+    merged: dict[str, str | None] = {**image, **edf}
     given = {name: value for name, value in merged.items() if value is not None}
     total = sum(check_size(name, value) for name, value in given.items())
     if total > MAX_ENVIRONMENT:
@@ -88,7 +89,7 @@ def check_size(name: str, value: str) -> int:
 
 
 def for_tasks(
-    plan: LaunchPlan,
+    plan: NodePlan,
     edf: Mapping[str, str | None],
     given: Mapping[str, str],
     found: Mapping[str, str],
@@ -104,28 +105,28 @@ def for_tasks(
         for name, value in found.items()
         if given.get(name) != value and name not in _PODMANS_OWN | _SHELLS_OWN
     }
-    if plan["entrypoint"]:
+    if plan.entrypoint:
         made = {name: value for name, value in made.items() if not is_read_outside(name)}
     else:
         made = {name: value for name, value in made.items() if name not in edf}
     changes: dict[str, str | None] = dict.fromkeys(_HOST_LOCALE)
-    changes.update(plan["image"]["env"])
+    changes.update(plan.image_env)
     changes.update(_about(plan))
     changes.update(edf)
     changes.update(made)
-    if plan["entrypoint"]:
+    if plan.entrypoint:
         changes.update(_removed(given, found))
     if _OF_HOOK in found:
         changes.update(_of_container(plan, changes))
-    return without_slurms(changes) | _turned_off(plan.get("annotations", {}))
+    return without_slurms(changes) | _turned_off(plan.annotations)
 
 
-def _of_container(plan: LaunchPlan, changes: Mapping[str, str | None]) -> dict[str, str]:
+def _of_container(plan: NodePlan, changes: Mapping[str, str | None]) -> dict[str, str]:
     """Return what tells ce-host which values are not the user's, and stay in this container.
 
     /root is never the user's home on the host. Raise LaunchError.
     """
-    users = {entry["name"] for entry in plan["env"]}
+    users = {entry["name"] for entry in plan.env}
     found = {
         f"{OF_CONTAINER}{name}": value
         for name, value in changes.items()
@@ -139,14 +140,14 @@ def _of_container(plan: LaunchPlan, changes: Mapping[str, str | None]) -> dict[s
 
 
 def for_joined(
-    plan: LaunchPlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
+    plan: NodePlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
 ) -> dict[str, str | None]:
     """Return a task's changes in a step that joins a container; ce-node's memos have them, too.
 
     `found` is the environment of the container's first process. If its HOME is root's, so is the
     task's, unless `edf` sets HOME.
     """
-    made = for_tasks(plan, edf, for_container(plan, edf), found)
+    made = for_tasks(plan, edf, for_container(plan.image_env, edf), found)
     if found.get("HOME") == _HOME_OF_ROOT and "HOME" not in edf:
         made["HOME"] = _HOME_OF_ROOT
         if _OF_HOOK in found:
@@ -167,13 +168,13 @@ def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def home_of_tasks(
-    plan: LaunchPlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
+    image: Mapping[str, str], edf: Mapping[str, str | None], node: Mapping[str, str], own: str
 ) -> str:
     """Return the HOME that tasks have unless an entrypoint changes it, "" if the EDF removes it.
 
     `edf` are the variables of EDF and hooks, `own` is the home of the user database.
     """
-    given: Sequence[Mapping[str, str | None]] = (edf, plan["image"]["env"], node)
+    given: Sequence[Mapping[str, str | None]] = (edf, image, node)
     found = next((values for values in given if "HOME" in values), {"HOME": own})
     return found["HOME"] or ""
 
@@ -193,14 +194,13 @@ def missing_home(
     return {f"{OF_JOB}HOME": own} if f"{OF_CONTAINER}HOME" in changes else {}
 
 
-def _about(plan: LaunchPlan) -> dict[str, str | None]:
+def _about(plan: NodePlan) -> dict[str, str | None]:
     """Return variables that identify this container; an outer container's values never remain."""
-    images = (plan["image"], *plan["image"].get("above", ()))
-    digests = [image_digest(image) for image in images]
+    digests = [image.digest for image in plan.images]
     return {
-        "CE_ENVIRONMENT_NAME": plan.get("name") or None,
-        "CE_IMAGE": " + ".join(image.get("name", "") for image in images) or None,
-        "CE_CONTAINER_NAME": (plan.get("kept") or {}).get("name") or None,
+        "CE_ENVIRONMENT_NAME": plan.name or None,
+        "CE_IMAGE": " + ".join(image.name for image in plan.images) or None,
+        "CE_CONTAINER_NAME": plan.container_name or None,
         # of several images, only all digests together identify the content
         "CE_IMAGE_DIGEST": "+".join(digests) if all(digests) else None,
     }

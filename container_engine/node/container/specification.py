@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from container_engine.node.container.description import Container, Operation, Paths, Person
-    from container_engine.node.plan_types import Settings
 
     Creator = Callable[
         [Paths, Container, Mapping[str, str], Person], tuple[list[Operation], Operation]
@@ -35,13 +34,12 @@ _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 _APT_FILE = "/etc/apt/apt.conf.d/99container-engine"
 
 
-def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
+def operations(  # all that a container is made of
     paths: Paths,
     images: Sequence[str],
     container: Container,
     container_environment: Mapping[str, str],
     person: Person,
-    settings: Settings,
     hooks: Sequence[Operation] = (),
     again: Sequence[Operation] = (),
 ) -> list[Operation]:
@@ -52,14 +50,14 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     """
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
     served, flagged, container.mounts = _prepared_mounts(paths, container.mounts)
-    create = _creator(settings, container)
+    create = _creator(container)
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
     pids = [one for one in container.unshared if one == "pid"]
     overlay: Operation = ("overlay", [*_written(paths), paths.at("root"), *roots])
     of_node, of_root = _person(paths, person)
     return [
-        ("session", [settings["tmpfs_size"], paths.session]),
+        ("session", [container.tmpfs_size, paths.session]),
         # the servers of all files start before the first of them is waited for
         *(("fuse", [paths.server, *pair]) for pair in fuses),
         *(("fuse", [paths.server, source, directory]) for source, directory in served),
@@ -67,7 +65,7 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
         *(("served", [directory]) for _source, directory in served),
         *flagged,
         *of_node,
-        *_each(paths, settings),
+        *_each(paths, container),
         *(again or [overlay]),
         *of_root,
         *_root(paths, container),
@@ -80,23 +78,21 @@ def operations(  # noqa: PLR0913, PLR0917  # all that a container is made of
     ]
 
 
-def _each(paths: Paths, settings: Settings) -> list[Operation]:
+def _each(paths: Paths, container: Container) -> list[Operation]:
     """Return the operations after which all others are carried out for each task's container."""
     if paths.own == paths.session:
         return []
-    return [("dir", [paths.own]), ("each", [settings["tmpfs_size"], paths.own])]
+    return [("dir", [paths.own]), ("each", [container.tmpfs_size, paths.own])]
 
 
 def _written(paths: Paths) -> list[str]:
     return [f"{paths.written}/changes", f"{paths.written}/work"]
 
 
-def _creator(settings: Settings, container: Container) -> Creator:
+def _creator(container: Container) -> Creator:
     """Return what creates the container: crun itself, or Podman where that is wanted or needed."""
     # only Podman runs precreate hooks, which change the configuration that it makes
-    if settings.get("start", "podman") == "podman" or any(
-        "precreate" in hook["stages"] for hook in container.oci_hooks
-    ):
+    if container.by_podman or any("precreate" in hook["stages"] for hook in container.oci_hooks):
         from container_engine.node.container.podman import creation
     else:
         from container_engine.node.container.crun import creation

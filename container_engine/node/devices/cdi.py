@@ -19,10 +19,10 @@ from container_engine.node.plan_json import resolve
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.devices.cdi_file import Device
+    from container_engine.node.node_plan import NodePlan
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Hook, Mount
 
 
@@ -32,25 +32,25 @@ _UPDATED = (
 )
 
 
-def resolve_all(plan: Mapping[str, Any], node: Mapping[str, str], edits: HookEdits) -> None:
+def resolve_all(plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
-    places = directories(plan["settings"], node.get("HOME", ""))
+    places = directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
     names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
-    for device in plan["devices"]:
+    for device in plan.devices:
         if device["cdi"]:
             names.setdefault(resolve(device["name"], node, device["from"]), device["from"])
     if names:
         add(names, places, edits)
 
 
-def directories(settings: Mapping[str, Any], home: str) -> list[Directory]:
+def directories(of_site: Sequence[str], of_user: str, home: str) -> list[Directory]:
     """Return the directories of CDI files, of which later ones win.
 
-    The last one is the user's own if the site allows one.
+    The last one is the user's own if the site allows one: `of_user`, below the home.
     """
-    found = [Directory(path, is_users=False) for path in settings["cdi_dirs"]]
-    if settings["user_cdi_dir"] and home.startswith("/"):
-        found.append(Directory(f"{home}/{settings['user_cdi_dir']}", is_users=True))
+    found = [Directory(path, is_users=False) for path in of_site]
+    if of_user and home.startswith("/"):
+        found.append(Directory(f"{home}/{of_user}", is_users=True))
     return found
 
 

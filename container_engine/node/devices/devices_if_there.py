@@ -17,9 +17,10 @@ from container_engine.node.pattern import expand, is_device, questions_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from container_engine.node.container.edits import HookEdits
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import Device
 
 
 class _Offer:
@@ -48,7 +49,7 @@ class _Offer:
 
 
 def add(
-    plan: Mapping[str, Any],
+    plan: NodePlan,
     node: Mapping[str, str],
     edf: Mapping[str, str | None],
     edits: HookEdits,
@@ -57,7 +58,7 @@ def add(
 
     No CDI device is added of a kind from which the environment or a hook already names one.
     """
-    wanted = plan["settings"].get("devices_if_there", ())
+    wanted = plan.devices_if_there
     patterns = [pattern for pattern in wanted if pattern.startswith("/")]
     for pattern in patterns:
         edits.asked |= questions_of(pattern)
@@ -67,17 +68,18 @@ def add(
             edits.devices.append(path)
     offers = [_Offer([name], hook) for name, hook in edits.cdi_if_there.items()]
     offers.append(_Offer([name for name in wanted if not name.startswith("/")]))
-    taken = {_kind(name) for name in (*edits.cdi, *_named(plan))}
+    taken = {_kind(name) for name in (*edits.cdi, *_named(plan.devices))}
     offers = [offer for offer in offers if any(_kind(name) not in taken for name in offer.names)]
     if not offers:
         return
     try:
-        registry = Registry(cdi.directories(plan["settings"], node.get("HOME", "")))
+        places = cdi.directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
+        registry = Registry(places)
     except LaunchError as error:
         edits.warnings.extend(dict.fromkeys(offer.unreadable(error) for offer in offers))
         return
     edits.asked |= registry.asked
-    known = {**plan["image"]["env"], **edf}
+    known = {**plan.image_env, **edf}
     found = {n: (known if n in known else node).get(n) for n in (VISIBLE, CAPABILITIES)}
     _add_offers(offers, taken, registry, found, edits)
 
@@ -108,8 +110,8 @@ def _kind(name: str) -> str:
     return name.partition("=")[0]
 
 
-def _named(plan: Mapping[str, Any]) -> list[str]:
-    texts = (device["name"] for device in plan["devices"] if device["cdi"])
+def _named(devices: Sequence[Device]) -> list[str]:
+    texts = (device["name"] for device in devices if device["cdi"])
     return [text if isinstance(text, str) else str(text[0]) for text in texts]
 
 

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
 
 # must match the variables in hooks/nvidia_cuda_mps/hook.toml
 _DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
 
 
-def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
-    own = edf_settings(plan, node).get("CUDA_MPS_PIPE_DIRECTORY")
+def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
+    own = edf_settings(plan.env, node).get("CUDA_MPS_PIPE_DIRECTORY")
     if own:
         _share(hook["name"], own, edits)
     for name in ("pipe", "log"):

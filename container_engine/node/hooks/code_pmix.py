@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
 
 _DEFAULT = "/tmp"  # Slurm's own default
 # A client of another release than the server may have other defaults: each task copies the server's
@@ -29,7 +30,7 @@ PER_TASK = {
 }
 
 
-def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
+def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
     del hook, plan
     edits.per_task |= PER_TASK
     edits.mounts += [NodeMount("bind", path, path, ("rw",)) for path in of_clients(node)]

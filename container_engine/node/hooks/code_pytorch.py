@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
 
 
-def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
+def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
     del plan
     edits.per_task |= {"RANK": "SLURM_PROCID", "LOCAL_RANK": "SLURM_LOCALID"}
     if hook["name"] != "pytorch" or "SLURM_JOB_ID" not in node:

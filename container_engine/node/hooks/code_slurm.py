@@ -10,14 +10,14 @@ import os
 
 from container_engine.base.slurm import conf as slurm_conf
 from container_engine.node.container.description import NodeMount
-from container_engine.node.plan_json import image_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
 
 HOST = "/.container-engine/host"
 PROGRAMS = "/.container-engine/slurm"
@@ -32,7 +32,7 @@ _CONTAINERS = frozenset(
 )
 
 
-def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
+def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
     edits.mounts.append(NodeMount("bind", f"{edits.libexec}/slurm", PROGRAMS, ("ro",)))
     configuration = slurm_conf.find(node)
     if not configuration:
@@ -71,9 +71,9 @@ def _of_slurm(configuration: str) -> list[str]:
     return [os.path.dirname(path) for path in (configuration, stack, munge) if path]
 
 
-def _of_user(plan: LaunchPlan, node: Mapping[str, str]) -> list[str]:
+def _of_user(plan: NodePlan, node: Mapping[str, str]) -> list[str]:
     """Return the directories where `srun --environment` looks for environment files and images."""
-    files = [os.path.dirname(path) for path in (*plan["files"], *image_paths(plan))]
+    files = [os.path.dirname(path) for path in (*plan.files, *plan.image_paths)]
     named = [node.get(name, "") for name in ("HOME", "SCRATCH", "EDF_IMAGESTORE")]
     return [*named, *node.get("EDF_PATH", "").split(":"), *files]
 

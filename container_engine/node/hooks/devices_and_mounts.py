@@ -6,8 +6,8 @@ import os
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount
-from container_engine.node.hook_conditions import holds
 from container_engine.node.hooks.node_fields import fill, known, missing
+from container_engine.node.node_plan import holds
 from container_engine.node.pattern import expand, has_wildcard, is_device
 
 TYPE_CHECKING = False

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.container.description import Container, Operation, Paths
-    from container_engine.node.plan_types import LaunchPlan, OciHook
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import OciHook
     from container_engine.oci import cdi, runtime
     from container_engine.oci.runtime import HookFile, State, When
 
@@ -135,7 +136,7 @@ class OciHooks:
         return True
 
     def at_the_end(
-        self, plan: LaunchPlan, guard: int, mount_ns: int, done: int, libexec: str
+        self, plan: NodePlan, guard: int, mount_ns: int, done: int, libexec: str
     ) -> None:
         """Start the process that runs the hooks of the stage poststop, if any apply.
 
@@ -146,18 +147,18 @@ class OciHooks:
         from container_engine.node.hooks.oci_conditions import applies
         from container_engine.node.hooks.services import SWEEP, at_the_end
 
-        command = [*plan["entrypoint"], INIT_PATH][0]
+        command = [*plan.entrypoint, INIT_PATH][0]
         state = to_json({**self._state, "status": "stopped", "pid": 0})
         steps: list[Operation] = []
         for hook in self._after:
-            if applies(hook.content.get("when", {}), plan["annotations"], command):
+            if applies(hook.content.get("when", {}), plan.annotations, command):
                 program = hook.content["hook"]
                 words = [hook.path, *program.get("args", [])[1:]]
                 clean = ["/usr/bin/env", "-i", *program.get("env", [])]
                 shell = ["/bin/sh", "-c", _POSTSTOP, "sh", state]
                 steps.append((_AFTER, [*clean, *shell, *words]))
         if steps:
-            steps += [] if plan.get("kept") else [SWEEP]
+            steps += [] if plan.kept else [SWEEP]
             at_the_end(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:

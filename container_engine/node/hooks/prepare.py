@@ -5,7 +5,6 @@ from __future__ import annotations
 from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.edits import HookEdits
-from container_engine.node.hook_conditions import applies
 from container_engine.node.hooks import CODE
 from container_engine.node.hooks.devices_and_mounts import (
     ON_NODE,
@@ -15,6 +14,7 @@ from container_engine.node.hooks.devices_and_mounts import (
     missing_path,
 )
 from container_engine.node.hooks.node_fields import fill
+from container_engine.node.node_plan import applies
 from container_engine.node.pattern import expand
 
 TYPE_CHECKING = False
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
 
-    Code = Callable[[HookUse, LaunchPlan, Mapping[str, str], HookEdits], None]
+    Code = Callable[[HookUse, NodePlan, Mapping[str, str], HookEdits], None]
 
 # set if the user chose how MPI starts (spank_plugin/plugin/carry.h)
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 
 
-def prepare(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HookEdits:
+def prepare(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HookEdits:
     """Return the changes of all of the plan's hooks, in the order of the plan.
 
     What this node lacks is in `unmet` of the result.
     """
-    edits = HookEdits(libexec, for_each=plan["settings"].get("scope") == "task")
-    for hook in plan.get("hooks", ()):
+    edits = HookEdits(libexec, for_each=plan.for_each)
+    for hook in plan.hooks:
         try:
             if applies(hook, node):
                 _add(edits, hook, plan, node)
@@ -45,7 +46,7 @@ def prepare(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HookEdit
     return edits
 
 
-def _add(edits: HookEdits, hook: HookUse, plan: LaunchPlan, node: Mapping[str, str]) -> None:
+def _add(edits: HookEdits, hook: HookUse, plan: NodePlan, node: Mapping[str, str]) -> None:
     add_devices(edits, hook, node)
     add_mounts(edits, hook, node)
     check_node(edits, hook, node)

@@ -8,8 +8,8 @@ and the state of the files (base/answers.py).
 from __future__ import annotations
 
 from container_engine.base.answers import is_of_kernel
-from container_engine.node.hook_conditions import may_apply
 from container_engine.node.hooks.node_fields import BEGIN
+from container_engine.node.node_plan import may_apply
 from container_engine.node.pattern import questions_of
 from container_engine.node.plan_json import to_json
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.plan_types import HookUse
 
 # kinds of checks whose result depends on the step or its user
 _OF_STEP = frozenset(["group", "variable", "mpi"])
@@ -39,7 +39,7 @@ class Repeatable:
 
 
 def repeatable(
-    plan: LaunchPlan,
+    planned: Sequence[HookUse],
     node: Mapping[str, str],
     edits: HookEdits,
     edf: Mapping[str, str | None],
@@ -49,7 +49,7 @@ def repeatable(
 
     `of_image` are the questions about files on which the result of looking into the image depends.
     """
-    hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
+    hooks = [hook for hook in planned if may_apply(hook, node)]
     if not _are_data(edits) or not all(map(_is_data, hooks)):
         return None
     asked = {**edits.asked}

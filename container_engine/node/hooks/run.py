@@ -13,7 +13,7 @@ from container_engine.node.container.environment import apply
 from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.node.hooks.prepare import prepare
-from container_engine.node.plan_json import image_paths, parse_json, to_json
+from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from container_engine.node.container.description import Container, NodeMount, Operation, Paths
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.inside.programs import Place
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 # slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
@@ -44,7 +44,7 @@ class HooksOnNode:
 
     def __init__(
         self,
-        plan: LaunchPlan,
+        plan: NodePlan,
         node: Mapping[str, str],
         edf: Mapping[str, str | None],
         libexec: str,
@@ -59,16 +59,16 @@ class HooksOnNode:
         self._edf = edf
         self._edits = prepare(plan, node, libexec)
         cdi.resolve_all(plan, node, self._edits)
-        if plan["settings"].get("devices_if_there") or self._edits.cdi_if_there:
+        if plan.devices_if_there or self._edits.cdi_if_there:
             from container_engine.node.devices import devices_if_there
 
             devices_if_there.add(plan, node, edf, self._edits)
         if unmet or self._edits.unmet:
             from container_engine.node.report.unmet_requirements import refuse
 
-            refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.get("hooks", ()))
-        self.oci = OciHooks(plan["settings"]["hooks_dirs"], self._edits.oci_hooks)
-        self._settings = self._edits.settings(edf, plan["image"]["env"], node)
+            refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.hooks)
+        self.oci = OciHooks(plan.hooks_dirs, self._edits.oci_hooks)
+        self._settings = self._edits.settings(edf, plan.image_env, node)
         self._noted: dict[str, str | None] = {}
         # the questions about files on which a recorded result depends, None if none is recorded
         self._asked: Sequence[str] | None = ()
@@ -154,20 +154,20 @@ class HooksOnNode:
             return None
         from container_engine.node.hooks.repeat import repeatable
 
-        return repeatable(self._plan, self._node, self._edits, self._edf, self._asked)
+        return repeatable(self._plan.hooks, self._node, self._edits, self._edf, self._asked)
 
     def _request(self, paths: Paths, place: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
-        images = image_paths(self._plan) if place else []
+        images = self._plan.image_paths if place else []
         search = self._settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self._settings:
-            image = self._plan["image"]["env"]
+            image = self._plan.image_env
             search = (image if "LD_LIBRARY_PATH" in image else self._node).get("LD_LIBRARY_PATH")
         return {
             "session": paths.own,
             "root": paths.at("root"),
             "library_path": search or "",
-            "path": self._settings.get("PATH") or self._plan["image"]["env"].get("PATH", ""),
+            "path": self._settings.get("PATH") or self._plan.image_env.get("PATH", ""),
             "binds": self._binds,
             "mounted": [mount.target for mount in self._edits.mounts],
             "brought": list(self._edits.brought),
@@ -186,9 +186,9 @@ class HooksOnNode:
 
         For a container of a job none can: earlier steps may have changed files of the image in it.
         """
-        if self._explain or self._plan.get("kept"):
+        if self._explain or self._plan.kept:
             return ""
-        if not all(path.startswith("/") for path in image_paths(self._plan)):
+        if not all(path.startswith("/") for path in self._plan.image_paths):
             return ""
         return memo_directory.place("libraries")
 
@@ -249,8 +249,8 @@ class HooksOnNode:
                 workdir=workdir,
                 environment=self._of_tasks(environment),
                 libexec=self._edits.libexec,
-                timeout_s=self._plan["settings"]["start_timeout_s"],
-                is_kept=bool(self._plan.get("kept")),
+                timeout_s=self._plan.start_timeout_s,
+                is_kept=bool(self._plan.kept),
             )
             self._end = services.start(self._edits.services, self._place, done)
             return services.variables(self._edits.services)

@@ -21,14 +21,14 @@ from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.container.guard import receive
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import ROOM, directory_of, locked, refusal, subject
-from container_engine.node.kept.records import ignored, image_of, made_of
-from container_engine.node.plan_json import image_paths
+from container_engine.node.kept.records import ignored, made_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.node.plan_types import KeptContainer, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import KeptContainer
 
 _DOOR = "door."
 # the longest path of a socket, in bytes (unix(7))
@@ -41,7 +41,7 @@ _VISIT_S = 10.0
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS", "pid": "PID"}
 
 
-def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> KeptOnNode:
+def enter(wanted: KeptContainer, plan: NodePlan, node: Mapping[str, str]) -> KeptOnNode:
     """Return the container that the plan wants: a Running one to join, or one to start.
 
     Wait while another step starts it. Raise LaunchError if the plan does not fit what is there, or
@@ -73,9 +73,9 @@ def enter(wanted: KeptContainer, plan: LaunchPlan, node: Mapping[str, str]) -> K
     return _await(kept, plan)
 
 
-def _begin(kept: KeptOnNode, plan: LaunchPlan) -> None:
+def _begin(kept: KeptOnNode, plan: NodePlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
-    wanted, image, boot = kept.wanted, image_of(plan), _boot()
+    wanted, image, boot = kept.wanted, _image_of(plan), _boot()
     if kept.records.boot() != boot:
         _forget(kept)
     earlier = kept.records.read("image")
@@ -88,13 +88,18 @@ def _begin(kept: KeptOnNode, plan: LaunchPlan) -> None:
         raise refusal(reason, "leave ':create' out to continue it", wanted)
     if earlier:
         kept.records.check_image(image)
-        kept.records.check_files(image_paths(plan))
+        kept.records.check_files(plan.image_paths)
     for door in _doors(kept.directory):
         os.unlink(door)
     _note_start(kept)
     records = {"image": image, "name": wanted["name"], "made": made_of(plan), "boot": boot}
     for name, text in records.items():
         kept.records.write(name, text)
+
+
+def _image_of(plan: NodePlan) -> str:
+    """Return the images of a plan as a record has them."""
+    return ", ".join(plan.image_paths)
 
 
 def _note_start(kept: KeptOnNode) -> None:
@@ -126,12 +131,12 @@ def _forget(kept: KeptOnNode) -> None:
             raise refusal(reason, hint, kept.wanted) from None
 
 
-def _await(kept: KeptOnNode, plan: LaunchPlan) -> KeptOnNode:
+def _await(kept: KeptOnNode, plan: NodePlan) -> KeptOnNode:
     """Return the container once it runs, to be joined, or once it has ended, to be started.
 
     Raise LaunchError if neither happens within the time limit of a start.
     """
-    wanted, deadline = kept.wanted, time.monotonic() + plan["settings"]["start_timeout_s"]
+    wanted, deadline = kept.wanted, time.monotonic() + plan.start_timeout_s
     reason = "another step of this job is still starting it"
     while time.monotonic() < deadline:
         if locked(kept.lock, LOCK_SH):
@@ -147,15 +152,15 @@ def _await(kept: KeptOnNode, plan: LaunchPlan) -> KeptOnNode:
     raise refusal(reason, "wait for that step, or end it: scancel JOB.STEP", wanted)
 
 
-def _compare(running: Running, plan: LaunchPlan) -> None:
+def _compare(running: Running, plan: NodePlan) -> None:
     """Warn of settings that a running container ignores.
 
     Raise LaunchError for another image, and for namespaces that the container does not have.
     """
     wanted = running.wanted
-    running.records.check_image(image_of(plan))
+    running.records.check_image(_image_of(plan))
     running.records.check_files(running.images)
-    shared = [name for name in plan["settings"].get("unshare", ()) if name not in running.unshared]
+    shared = [name for name in plan.unshare if name not in running.unshared]
     if wanted["mode"] == "no_exec":
         if not running.shares_files:
             reason = "the step that started it is over, and another one still runs in it"

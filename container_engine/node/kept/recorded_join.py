@@ -15,9 +15,8 @@ from container_engine.base import answers
 from container_engine.base.private_files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
-from container_engine.node.container.description import SAVE
-from container_engine.node.hook_conditions import applies
 from container_engine.node.memo_fields import about_step
+from container_engine.node.node_plan import applies
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
@@ -26,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 # below the container's directory
 _PLACE = "answers"
@@ -38,7 +37,7 @@ _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 
 
 def remember(  # what the launcher has
-    text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str, directory: str, block: bytes
+    text: str, plan: NodePlan, node: Mapping[str, str], libexec: str, directory: str, block: bytes
 ) -> None:
     """Write the answer of a step if the next one with this plan can do without Python.
 
@@ -64,24 +63,24 @@ def remember(  # what the launcher has
         return
 
 
-def _is_plain(text: str, plan: LaunchPlan) -> bool:
+def _is_plain(text: str, plan: NodePlan) -> bool:
     """Check that joining with this plan depends only on what ce-node can check."""
-    kept, settings = plan.get("kept"), plan["settings"]
+    kept = plan.kept
     return (
         kept is not None
         and kept["mode"] in ("auto", "exec")
         and not is_step(kept["name"])
         and _DEFERRED not in text
-        and not settings.get("unshare")
-        and not settings.get("tracking_tool")
-        and SAVE not in plan.get("annotations", {})
-        and not may_be_secret(trace.mount_texts(plan), plan, {})
+        and not plan.unshare
+        and not plan.tracking_tool
+        and plan.save is None
+        and not may_be_secret(trace.mount_texts(plan.mounts), plan.secrets, {})
     )
 
 
-def _is_of_no_hook(plan: LaunchPlan, variables: Mapping[str, str]) -> bool:
+def _is_of_no_hook(plan: NodePlan, variables: Mapping[str, str]) -> bool:
     """Check that no variable of the step changes how it joins, for all of its hooks."""
-    conditional = [hook for hook in plan.get("hooks", ()) if hook.get("automatic_when")]
+    conditional = [hook for hook in plan.hooks if hook.get("automatic_when")]
     # without a home the step gets one of the user database's
     return (
         "HOME" in variables
@@ -99,9 +98,9 @@ def _witnesses(directory: str, images: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _result(plan: LaunchPlan, images: list[str], block: bytes) -> bytes:
-    edf = env.edf_settings(plan, {})
-    workdir = resolve(plan["workdir"], {}, plan["workdir_from"])
+def _result(plan: NodePlan, images: list[str], block: bytes) -> bytes:
+    edf = env.edf_settings(plan.env, {})
+    workdir = resolve(plan.workdir, {}, plan.workdir_from)
     records = env.encode_records(env.for_joined(plan, edf, env.parse_block(block), workdir))
     return b"".join(
         (

@@ -6,7 +6,7 @@ import os
 
 from container_engine.base.private_files import read_regular, write_private
 from container_engine.node.kept.directories import ROOM, refusal
-from container_engine.node.plan_json import image_paths, parse_json, to_json
+from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.base.errors import LaunchError
-    from container_engine.node.plan_types import KeptContainer, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import KeptContainer
 
 # parts of a plan that a running container cannot change, and the key that names an entry
 _MADE_OF = {"mounts": "target", "devices": "name", "startup": "line"}
@@ -98,23 +99,18 @@ class Records:
         return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
 
 
-def image_of(plan: LaunchPlan) -> str:
-    """Return the images of a plan as a record has them."""
-    return ", ".join(image_paths(plan))
-
-
-def made_of(plan: LaunchPlan) -> str:
+def made_of(plan: NodePlan) -> str:
     """Return, as JSON, the parts of a plan that a running container cannot change."""
-    lasting = {"writable": plan.get("writable"), "annotations": _lasting(plan)}
-    return to_json({key: plan.get(key) for key in _MADE_OF} | lasting)
+    lasting = {"writable": plan.writable, "annotations": _lasting(plan)}
+    return to_json({key: getattr(plan, key) for key in _MADE_OF} | lasting)
 
 
-def _lasting(plan: LaunchPlan) -> dict[str, str]:
-    given = plan.get("annotations", {}).items()
+def _lasting(plan: NodePlan) -> dict[str, str]:
+    given = plan.annotations.items()
     return {key: value for key, value in given if not key.startswith(_OF_STEP)}
 
 
-def ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
+def ignored(made: str, plan: NodePlan) -> Iterator[str]:
     """Yield what the plan asks for that a container with the record `made` was not started with.
 
     What else the container has does not matter: a step that gives only its name takes it as it is.
@@ -122,21 +118,19 @@ def ignored(made: str, plan: LaunchPlan) -> Iterator[str]:
     if made == made_of(plan):
         return
     earlier = _parsed(made)
-    asked: Any = plan
     for key, name in _MADE_OF.items():
         there = [_without_origin(one) for one in earlier.get(key) or () if isinstance(one, dict)]
-        for one in asked.get(key) or ():
+        for one in getattr(plan, key):
             if _without_origin(one) not in there:
                 what = one.get(name)
                 yield f"{one['from']} ({what})" if isinstance(what, str) else one["from"]
-    if plan.get("writable") and not earlier.get("writable"):
-        yield f"{plan['writable_from']} (writable)"
-    origins = plan.get("annotations_from", {})
+    if plan.writable and not earlier.get("writable"):
+        yield f"{plan.writable_from} (writable)"
     lasting = earlier.get("annotations")
     lasting = lasting if isinstance(lasting, dict) else {}
     for key, value in _lasting(plan).items():
         if lasting.get(key) != value:
-            yield f"{origins.get(key, 'the environment')} ({key})"
+            yield f"{plan.annotations_from.get(key, 'the environment')} ({key})"
 
 
 def _parsed(made: str) -> dict[str, Any]:

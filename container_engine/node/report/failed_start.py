@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import Secrets
 
 
 def as_launch_error(error: Exception) -> LaunchError:
@@ -36,16 +36,16 @@ def as_launch_error(error: Exception) -> LaunchError:
 
 
 def for_plugin(
-    failure: LaunchError, recorded: int, node: Mapping[str, str], plan: LaunchPlan
+    failure: LaunchError, recorded: int, node: Mapping[str, str], secrets: Secrets
 ) -> LaunchError:
     """Return the failure as the plugin prints it, without text if another node has printed it.
 
     `recorded` is the descriptor of this node's trace, -1 for none.
     """
-    message, *also = (concealed(t, plan, node) for t in (str(failure), *failure.also))
+    message, *also = (concealed(t, secrets, node) for t in (str(failure), *failure.also))
     log = ""
     if failure.details:
-        details = concealed(failure.details, plan, node)
+        details = concealed(failure.details, secrets, node)
         log = _keep(f"{message}\n\n{details}", recorded, node)
     whole = " ".join((message, *also))
     if not claim_message(recorded, node, f"error {alike(whole, node)}"):

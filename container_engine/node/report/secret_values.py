@@ -7,9 +7,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import Secrets
 
 
 # signs of a possible secret, which base/secrecy.py examines: a setting, a login,
@@ -37,48 +37,43 @@ _SMALL_SIGNS = ("authorization", "bearer ", "creds ", "--user ", "--proxy-user "
 _BETWEEN = ("--", ": ")
 
 
-def concealed(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> str:
+def concealed(text: str, secrets: Secrets, node: Mapping[str, str]) -> str:
     """Return the text without the values of secret variables: anyone may read a job's output."""
     # looking for secrets costs 20 ms of imports, and there are hardly ever any
-    if not may_be_secret(text, plan, node):
+    if not may_be_secret(text, secrets, node):
         return text
     from container_engine.base.secrecy import Secrecy
 
-    settings, entries = plan.get("settings", {}), plan.get("env", ())
-    known = [(e["name"], e["value"]) for e in entries if isinstance(e["value"], str)]
-    secrecy = Secrecy(tuple(settings.get("secret_variables", ())))
-    return secrecy.knowing([*known, *node.items()]).text(text)
+    return Secrecy(secrets.patterns).knowing([*secrets.known, *node.items()]).text(text)
 
 
-def may_be_secret(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
+def may_be_secret(text: str, secrets: Secrets, node: Mapping[str, str]) -> bool:
     """Check whether a text has a sign of a secret, or the value of a variable that may be one."""
+    stems = secret_stems(secrets)
     return (
         any(sign in text for sign in _SIGNS)
         or any(sign in text.lower() for sign in _SMALL_SIGNS)
-        or (any(sign in text for sign in _BETWEEN) and _names_secret(text, plan))
-        or any(value in text for value in _suspects(plan, node))
+        or (any(sign in text for sign in _BETWEEN) and _names_secret(text, stems))
+        or any(value in text for value in _suspects(secrets, stems, node))
     )
 
 
-def _names_secret(text: str, plan: LaunchPlan) -> bool:
+def _names_secret(text: str, stems: Sequence[str]) -> bool:
     """Check whether a text has the name of a secret, perhaps with other characters within."""
     flat = text.upper().replace("-", "_")
-    return any(stem in flat for stem in secret_stems(plan))
+    return any(stem in flat for stem in stems)
 
 
-def _suspects(plan: LaunchPlan, node: Mapping[str, str]) -> Iterator[str]:
+def _suspects(secrets: Secrets, stems: Sequence[str], node: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of variables that may match a pattern for secrets, by its literal part."""
-    stems = secret_stems(plan)
-    entries = [(e["name"], e["value"]) for e in plan.get("env", ()) if isinstance(e["value"], str)]
-    for name, value in (*entries, *node.items()):
+    for name, value in (*secrets.known, *node.items()):
         if len(value) > 1 and any(stem in name.upper() for stem in stems):
             yield value
 
 
-def secret_stems(plan: LaunchPlan) -> list[str]:
+def secret_stems(secrets: Secrets) -> list[str]:
     """Return words in capital letters; the name of each secret variable contains one of them."""
-    words = plan.get("settings", {}).get("secret_variables", ())
-    return [_literal_part(word.upper()) for word in words]
+    return [_literal_part(word.upper()) for word in secrets.patterns]
 
 
 def _literal_part(pattern: str) -> str:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import time
 
-from container_engine.node.hook_conditions import applies, may_apply
-from container_engine.node.plan_json import image_digest, to_json
+from container_engine.node.node_plan import applies, may_apply
+from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import ImageFile, NodePlan, Secrets
+    from container_engine.node.plan_types import HookUse, Mount
 
 VERSION = 1
 PLANNED = "SLURM_CE_PLANNED"
@@ -128,15 +129,13 @@ def open_own(path: str) -> int:
     return fd
 
 
-def write(
-    fd: int, plan: LaunchPlan, node: Mapping[str, str], marks: Marks, error: str = ""
-) -> None:
+def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error: str = "") -> None:
     """Append the launcher's line to the trace `fd`, unless that is -1.
 
     On the step's first node, also pass it to the site's tracking tool, if there is one.
     """
     is_first = node.get("SLURM_NODEID") == "0"
-    program = plan.get("settings", {}).get("tracking_tool") if is_first else ()
+    program = plan.tracking_tool if is_first else ()
     if fd < 0 and not program:
         return
     marks.mark("end")
@@ -145,7 +144,7 @@ def write(
     if len(planned) == 2 and all(map(str.isdigit, planned)):
         phases.insert(0, _phase("plan", int(planned[0]), int(planned[1])))
     record = {
-        **of_engine(plan),
+        **of_engine(plan.engine),
         "job": node.get("SLURM_JOB_ID", ""),
         "step": node.get("SLURM_STEP_ID", ""),
         "array": _array(node),
@@ -166,26 +165,25 @@ def write(
         tracking_tool.send(program, line, node)
 
 
-def of_engine(plan: LaunchPlan) -> dict[str, Any]:
-    return {"version": VERSION, "engine": plan.get("engine", "")}
+def of_engine(release: str) -> dict[str, Any]:
+    return {"version": VERSION, "engine": release}
 
 
-def of_plan(plan: LaunchPlan, node: Mapping[str, str]) -> dict[str, Any]:
+def of_plan(plan: NodePlan, node: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "environment": plan.get("name", ""),
-        "container": (plan.get("kept") or {}).get("name", ""),
-        "files": plan.get("files", ()),
-        "image": _image(plan),
-        "hooks": _hooks(plan, node),
-        "mounts": _mounts(plan, node),
+        "environment": plan.name,
+        "container": plan.container_name,
+        "files": plan.files,
+        "image": _image(plan.images),
+        "hooks": _hooks(plan.hooks, node),
+        "mounts": _mounts(plan.mounts, plan.secrets, node),
     }
 
 
-def _image(plan: LaunchPlan) -> dict[str, Any]:
+def _image(images: Sequence[ImageFile]) -> dict[str, Any]:
     """Return the base's name, path and digest, and those of the images above it if any."""
     base, *above = (
-        {**{key: image.get(key) or "" for key in ("name", "path")}, "digest": image_digest(image)}
-        for image in (plan["image"], *plan["image"].get("above", ()))
+        {"name": image.name, "path": image.path, "digest": image.digest} for image in images
     )
     return {**base, "above": above} if above else base
 
@@ -205,9 +203,9 @@ def _append(fd: int, line: bytes, *, is_first: bool) -> None:
         return  # a full disk loses the trace, not the step
 
 
-def _hooks(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
+def _hooks(planned: Sequence[HookUse], node: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the hooks that applied in this step."""
-    hooks = [hook for hook in plan.get("hooks", ()) if may_apply(hook, node)]
+    hooks = [hook for hook in planned if may_apply(hook, node)]
     if not hooks:
         return []
     return [
@@ -242,25 +240,27 @@ def _forget_old(step: str) -> None:
         os.rmdir(f"{directory}/{name}")
 
 
-def _mounts(plan: LaunchPlan, node: Mapping[str, str]) -> list[dict[str, str]]:
+def _mounts(
+    planned: Sequence[Mount], secrets: Secrets, node: Mapping[str, str]
+) -> list[dict[str, str]]:
     from container_engine.node.report.secret_values import concealed, may_be_secret
 
-    found = _written_mounts(plan)
-    if not may_be_secret(mount_texts(plan), plan, node):
+    found = _written_mounts(planned)
+    if not may_be_secret(mount_texts(planned), secrets, node):
         return found
-    return [{key: concealed(text, plan, node) for key, text in m.items()} for m in found]
+    return [{key: concealed(text, secrets, node) for key, text in m.items()} for m in found]
 
 
-def _written_mounts(plan: LaunchPlan) -> list[dict[str, str]]:
+def _written_mounts(planned: Sequence[Mount]) -> list[dict[str, str]]:
     return [
         {**{key: _words(one[key]) for key in ("target", "source")}, "from": one["from"]}
-        for one in plan["mounts"]
+        for one in planned
     ]
 
 
-def mount_texts(plan: LaunchPlan) -> str:
+def mount_texts(planned: Sequence[Mount]) -> str:
     """Return all texts about mounts, in which a secret may be, in a line each."""
-    return "\n".join(text for mount in _written_mounts(plan) for text in mount.values())
+    return "\n".join(text for mount in _written_mounts(planned) for text in mount.values())
 
 
 def directory_of(fd: int) -> str:

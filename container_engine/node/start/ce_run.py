@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 from container_engine.base import reaper
 from container_engine.base.errors import UserError
-from container_engine.node.container.description import SAVE
 from container_engine.node.container.guard import GuardDescriptors, entering
 from container_engine.node.inside import programs
-from container_engine.node.start.begin import start
+from container_engine.node.start.begin import checked, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 
 def run_in_container(
-    plan: LaunchPlan,
+    plan: NodePlan,
     argv: Sequence[str],
     libexec: str,
     started: Callable[[], None] = lambda: None,
@@ -32,22 +31,21 @@ def run_in_container(
     plan that needs a job, LaunchError if the container cannot be started, CeError if a program of
     the engine cannot be; the command has not run then.
     """
-    kept = plan.get("kept")
-    if kept and kept["name"]:
+    if plan.container_name:
         hint = "srun joins it or starts it; ce exec goes to one that runs"
         raise UserError("ce run cannot name its container: only those of a job have names", hint)
-    if SAVE in plan.get("annotations", {}):
+    if plan.save is not None:
         hint = "use srun, or make an image with ce build"
         raise UserError("ce run cannot save its container", hint, where="--container-save")
-    plan["kept"] = None
-    plan["settings"]["scope"] = "step"  # one command, one container
+    # one command, one container
+    plan = checked(plan.but(kept=None, for_each=False), libexec)
     this = os.pidfd_open(os.getpid())
     ready = start(plan, os.environ, GuardDescriptors(this), libexec)
     user_ns, mount_ns, records, guard = ready.fds
     reaper.start(libexec, "processes", (this, guard, mount_ns))
     ready.go_on()
     started()
-    for line in ready.warnings:
+    for line in (*plan.notices, *ready.warnings):
         sys.stderr.write(f"ce: warning: {line}\n")
     sys.stderr.flush()
     sys.stdout.write(ready.printed)

@@ -10,35 +10,29 @@ import subprocess
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import check_image
-from container_engine.node.plan_json import image_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 _TIMEOUT_S = 120
 
 
-def with_image(plan: LaunchPlan, libexec: str) -> list[str]:
-    """Fill the image's variables, digest and working directory into the plan; return warnings.
+def with_image(plan: NodePlan, libexec: str) -> NodePlan:
+    """Return the plan with the image's variables, digest, working directory and warnings.
 
     A working directory of the EDF stays. Raise LaunchError if this node lacks the file or cannot
     read it.
     """
-    [path] = image_paths(plan)
-    check_image(path)
-    found = _read(path, libexec)
-    warnings: list[str] = found.pop("notices")
-    workdir = found.pop("workdir")
-    image = plan["image"]
-    image["env"], image["source"], image["content"] = (
-        found[key] for key in ("env", "source", "content")
-    )
-    if workdir and plan["workdir_from"] == "default":
-        plan["workdir"], plan["workdir_from"] = workdir, "the image"
-    return warnings
+    [image] = plan.images
+    check_image(image.path)
+    found = _read(image.path, libexec)
+    if found["workdir"] and plan.workdir_from == "default":
+        plan = plan.but(workdir=found["workdir"], workdir_from="the image")
+    known = image.but(digest=image.digest or found["content"])
+    return plan.but(images=[known], image_env=found["env"], notices=found["notices"])
 
 
 def _read(path: str, libexec: str) -> dict[str, Any]:

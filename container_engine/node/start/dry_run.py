@@ -11,7 +11,7 @@ from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, start_guard
 from container_engine.node.container.specification import encode, operations
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.plan_json import image_paths, to_json
+from container_engine.node.plan_json import to_json
 from container_engine.node.report.guard_failure import explain
 from container_engine.node.start.new_container import container_of, directories
 
@@ -19,20 +19,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 _END = "end"
 
 
-def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
+def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
     """Return the hooks, with their decisions on libraries and their warnings. Raise LaunchError.
 
     The image is mounted in a session that ends with this call.
     """
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
-    edf = env.edf_settings(plan, node)
+    edf = env.edf_settings(plan.env, node)
     unmet: list[LaunchError] = []
-    images = image_paths(plan)
+    images = plan.image_paths
     for path in images:
         check_image(path)
     container = container_of(plan, node, unmet)
@@ -44,15 +44,14 @@ def find(plan: LaunchPlan, node: Mapping[str, str], libexec: str) -> HooksOnNode
         paths,
         images,
         container,
-        env.for_container(plan, settings),
+        env.for_container(plan.image_env, settings),
         person,
-        plan["settings"],
         hooks.operations(paths),
     )
     without_container = steps[:-2]
     steps = [*without_container, ("note", [to_json({_END: True})])]
     control = start_guard(libexec, GuardDescriptors(os.pidfd_open(os.getpid())), encode(steps))
-    control.settimeout(plan["settings"]["start_timeout_s"])
+    control.settimeout(plan.start_timeout_s)
     try:
         while (note := _note(control.recv(MAX_PACKET))) != to_json({_END: True}):
             hooks.take_note(note)

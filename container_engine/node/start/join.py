@@ -8,7 +8,7 @@ from container_engine.node.container import environment as env
 from container_engine.node.container.description import person_of_process
 from container_engine.node.container.guard import await_report, go_on, memory_file, start_guard
 from container_engine.node.container.specification import encode
-from container_engine.node.plan_json import image_paths, resolve
+from container_engine.node.plan_json import resolve
 from container_engine.node.start import site_rules
 from container_engine.node.start.ready_container import ReadyContainer
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from container_engine.base.errors import LaunchError
     from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.kept.container import Running
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
     from container_engine.node.report import trace
 
 
 def join(
     running: Running,
-    plan: LaunchPlan,
+    plan: NodePlan,
     node: Mapping[str, str],
     descriptors: GuardDescriptors,
     libexec: str,
@@ -36,13 +36,13 @@ def join(
     Raise LaunchError.
     """
     rules = site_rules.of_node(libexec)
-    for path in image_paths(plan):
+    for path in plan.image_paths:
         site_rules.check(path, rules)
     marks.mark("namespaces")
     mounted, per_task = _of_pmix(node) if node.get("CE_PMIX_DIR") else ([], None)
-    workdir = resolve(plan["workdir"], node, plan["workdir_from"])
+    workdir = resolve(plan.workdir, node, plan.workdir_from)
     block = env.parse_block(running.environment)
-    changes = env.for_joined(plan, env.edf_settings(plan, node), block, workdir)
+    changes = env.for_joined(plan, env.edf_settings(plan.env, node), block, workdir)
     changes |= env.missing_home(changes, node, person_of_process().home)
     # the first step has made the image's directories
     home = env.apply(node, changes).get("HOME", "")
@@ -50,8 +50,8 @@ def join(
     steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
     control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
-    timeout_s = plan["settings"]["start_timeout_s"]
-    (marks.guard, _printed), handed = await_report(control, timeout_s, None, _explainer(plan))
+    explained = _explainer(plan.workdir_from)
+    (marks.guard, _printed), handed = await_report(control, plan.start_timeout_s, None, explained)
     user_ns, mount_ns, found, guard, table, *unshared = handed
     os.close(table)
     marks.mark("environment")
@@ -65,11 +65,11 @@ def join(
     return ready
 
 
-def _explainer(plan: LaunchPlan) -> Callable[[str], LaunchError]:
+def _explainer(workdir_from: str) -> Callable[[str], LaunchError]:
     def explained(report: str) -> LaunchError:
         from container_engine.node.report.guard_failure import explain, of_workdir
 
-        return of_workdir(report, plan["workdir_from"]) or explain(report)
+        return of_workdir(report, workdir_from) or explain(report)
 
     return explained
 

@@ -12,17 +12,16 @@ from _socket import socket
 
 from container_engine.base.errors import EXIT_ENGINE, LaunchError
 from container_engine.node.container import environment as env
-from container_engine.node.container.description import SAVE
 from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, read_all, rights
-from container_engine.node.plan_json import parse_plan
+from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.node.report import trace
-from container_engine.node.start.begin import start
+from container_engine.node.start.begin import checked, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import Secrets
     from container_engine.node.start.ready_container import ReadyContainer
 
 _MAX_NOTICES = 4 * 1024
@@ -48,7 +47,10 @@ def main(argv: Sequence[str], libexec: str) -> int:
         from container_engine.node.report import failed_start
 
         internal = failed_start.as_launch_error(error)
-        _answer(reply, f"F{EXIT_ENGINE}\n{failed_start.for_plugin(internal, -1, {}, {})}")
+        _answer(
+            reply,
+            f"F{EXIT_ENGINE}\n{failed_start.for_plugin(internal, -1, {}, NodePlan().secrets)}",
+        )
         return EXIT_ENGINE
     return 0
 
@@ -64,19 +66,22 @@ def _launch(
         from container_engine.node import node_name
 
         node = node_name.of_step(node)
-    plan: LaunchPlan = {}
+    plan = NodePlan()
     marks, recorded, target = trace.Marks(begun), -1, ""
     try:
-        plan = parse_plan(text)
-        recorded = trace.open_file(plan.get("settings", {}).get("trace_dir", ""), node)
+        plan = read_plan(text)
+        recorded = trace.open_file(plan.trace_dir, node)
         target = _target(plan, node)
+        marks.mark("prepare")
+        plan = checked(plan, libexec)
         ready = start(plan, node, descriptors, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
         from container_engine.node.report import failed_start, secret_values
 
         failure = failed_start.as_launch_error(error)
-        trace.write(recorded, plan, node, marks, secret_values.concealed(str(failure), plan, node))
-        raise failed_start.for_plugin(failure, recorded, node, plan) from None
+        said = secret_values.concealed(str(failure), plan.secrets, node)
+        trace.write(recorded, plan, node, marks, said)
+        raise failed_start.for_plugin(failure, recorded, node, plan.secrets) from None
     marks.mark("answer")
     _answer_ready(reply, ready, plan, node, recorded, saves=bool(target))
     try:  # noqa: SIM105  # importing contextlib would cost every start
@@ -92,7 +97,7 @@ def _launch(
 
 
 def _remember(
-    ready: ReadyContainer, text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str
+    ready: ReadyContainer, text: str, plan: NodePlan, node: Mapping[str, str], libexec: str
 ) -> None:
     """Let the next step with this plan join or start without Python, if that is possible."""
     if ready.joinable is not None:
@@ -105,26 +110,27 @@ def _remember(
         start_memo.remember(text, plan, node, libexec, ready.started)
 
 
-def _target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
+def _target(plan: NodePlan, node: Mapping[str, str]) -> str:
     """Return the path at which to save the container at its end, "" for none. Raise LaunchError."""
-    if SAVE not in plan.get("annotations", {}):
+    if plan.save is None:
         return ""
     from container_engine.node.start import saving
 
-    return saving.target(plan, node)
+    return saving.target(plan.save, plan.save_from, node)
 
 
 def _answer_ready(
     reply: socket,
     ready: ReadyContainer,
-    plan: LaunchPlan,
+    plan: NodePlan,
     node: Mapping[str, str],
     recorded: int,
     *,
     saves: bool,
 ) -> None:
     """Send what tasks need to join, in the order of spank_plugin/common/protocol.h."""
-    notices = _notices(ready.warnings, plan, node, recorded) if ready.warnings else ""
+    warnings = (*plan.notices, *ready.warnings)
+    notices = _notices(warnings, plan.secrets, node, recorded) if warnings else ""
     place = trace.open_directory(recorded)
     # this process has work left after its reply, and the end of the session waits for that
     launcher = os.pidfd_open(os.getpid())
@@ -132,7 +138,7 @@ def _answer_ready(
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     tasks = () if ready.tasks < 0 else (ready.tasks,)
     fds = (*ready.fds, *ends, *ready.unshared, *tasks, *others)
-    kept = "kept" if plan.get("kept") else ""  # other steps may be in the container
+    kept = "kept" if plan.kept else ""  # other steps may be in the container
     workdir = f"R{len(ready.unshared) or ''}{ready.workdir}"
     ask = "tasks" if tasks else ""
     texts = (workdir, notices, ready.printed, kept, "save" if saves else "", ask)
@@ -140,13 +146,13 @@ def _answer_ready(
 
 
 def _notices(
-    warnings: Sequence[str], plan: LaunchPlan, node: Mapping[str, str], recorded: int
+    warnings: Sequence[str], secrets: Secrets, node: Mapping[str, str], recorded: int
 ) -> str:
     """Return the warnings that no other node of the step has printed, without secrets."""
     from container_engine.node.report import once_per_step, secret_values
 
     unprinted = [line for line in warnings if once_per_step.claim_message(recorded, node, line)]
-    return secret_values.concealed("\n".join(unprinted), plan, node)[:_MAX_NOTICES]
+    return secret_values.concealed("\n".join(unprinted), secrets, node)[:_MAX_NOTICES]
 
 
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:

@@ -11,9 +11,9 @@ import os
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_image,
+    check_site_programs,
     resolve_devices,
     resolve_mounts,
-    site_programs,
 )
 from container_engine.node.container.description import Container, Paths, person_of_process
 from container_engine.node.container.guard import (
@@ -25,8 +25,8 @@ from container_engine.node.container.guard import (
     start_guard,
 )
 from container_engine.node.container.specification import encode, operations
-from container_engine.node.hook_conditions import may_apply
-from container_engine.node.plan_json import image_paths, resolve
+from container_engine.node.node_plan import may_apply
+from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
 from container_engine.node.start.ready_container import ReadyContainer, Started
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.kept.container import KeptOnNode
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 
 class NewContainer:
@@ -53,7 +53,7 @@ class NewContainer:
 
     def __init__(
         self,
-        plan: LaunchPlan,
+        plan: NodePlan,
         node: Mapping[str, str],
         libexec: str,
         marks: trace.Marks,
@@ -61,21 +61,22 @@ class NewContainer:
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         self._kept = kept
-        self._for_each = plan["settings"].get("scope") == "task"
+        self._for_each = plan.for_each
         self._printed = ""
 
     def decide(self) -> None:
         """Look at this node, and decide what the container is made of. Raise LaunchError."""
         plan, node, libexec, kept = self._plan, self._node, self._libexec, self._kept
-        programs = site_programs(plan["settings"])
+        programs = (plan.podman, plan.runtime)
+        check_site_programs(*programs)
         self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._for_each)
         if kept is not None:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
-        self._workdir = resolve(plan["workdir"], node, plan["workdir_from"])
-        self._edf = env.edf_settings(plan, node)
+        self._workdir = resolve(plan.workdir, node, plan.workdir_from)
+        self._edf = env.edf_settings(plan.env, node)
         self._rules = site_rules.of_node(libexec)
-        self._images = image_paths(plan)
+        self._images = plan.image_paths
         for path in self._images:
             site_rules.check(path, self._rules)
             check_image(path)
@@ -89,7 +90,7 @@ class NewContainer:
             if self._for_each:
                 self._hooks.check_each_task()
         site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
-        self._given = env.for_container(plan, self._settings)
+        self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
         self._container.begin = self._workdir
         self._container.directories = directories(plan, self._settings, node, self._person.home)
@@ -174,7 +175,6 @@ class NewContainer:
             self._container,
             self._given,
             self._person,
-            self._plan["settings"],
             () if hooks is None else hooks.operations(paths, has_rules=self._rules is not None),
             () if kept is None else kept.again(paths.server, paths.at("root")),
         )
@@ -185,9 +185,9 @@ class NewContainer:
         """Wait for the guard's report and return its descriptors."""
         hooks = self._hooks
         on_note = None if hooks is None else hooks.take_note
-        timeout_s = self._plan["settings"]["start_timeout_s"]
+        timeout_s = self._plan.start_timeout_s
         (self._marks.guard, printed), fds = await_report(control, timeout_s, on_note, self._explain)
-        if self._container.shows_entrypoint_output:
+        if self._plan.shows_entrypoint_output:
             from container_engine.node.report.guard_failure import without_id
 
             self._printed = without_id(printed)
@@ -198,8 +198,8 @@ class NewContainer:
 
         general = explain if self._hooks is None else self._hooks.oci.explain
         return (
-            of_entrypoint(report, self._plan["entrypoint"])
-            or of_workdir(report, self._plan["workdir_from"])
+            of_entrypoint(report, self._plan.entrypoint)
+            or of_workdir(report, self._plan.workdir_from)
             or general(report)
         )
 
@@ -211,14 +211,14 @@ class NewContainer:
         `found` is the environment of the container's first process.
         """
         plan, hooks, marks = self._plan, self._hooks, self._marks
-        marks.names = {"image": list(plan["image"]["env"]), "edf": list(self._edf)}
+        marks.names = {"image": list(plan.image_env), "edf": list(self._edf)}
         changes = self._of_tasks(found)
         if hooks is not None:
             marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
             if hooks.has_services:
                 marks.mark("services")
                 changes |= hooks.start_services(fds, self._workdir, changes)
-        if plan["startup"]:
+        if plan.startup:
             marks.mark("startup")
             place = (*fds[:2], self._workdir)
             changes |= _run_startup(plan, self._node, changes, place, self._libexec)
@@ -258,19 +258,21 @@ def _network_shown(container: Container, mounted: int) -> tuple[str, ...]:
     )
 
 
-def container_of(plan: LaunchPlan, node: Mapping[str, str], unmet: list[LaunchError]) -> Container:
+def container_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) -> Container:
     """Return the plan's container; add an error to `unmet` for each thing that the node lacks."""
     return Container(
         # being root inside is an option of the site; outside it is the same user
-        ids=(0, 0) if plan["settings"]["root_remap"] else (os.getuid(), os.getgid()),
-        writable=plan["writable"],
-        entrypoint=plan["entrypoint"],
-        workdir=plan["image"].get("workdir") or "/",
-        mounts=resolve_mounts(plan, node, unmet),
-        devices=resolve_devices(plan, node, unmet),
-        annotations=plan["annotations"],
-        unshared=plan["settings"].get("unshare", ()),
+        ids=(0, 0) if plan.root_remap else (os.getuid(), os.getgid()),
+        writable=plan.writable,
+        entrypoint=plan.entrypoint,
+        workdir=plan.image_workdir,
+        mounts=resolve_mounts(plan.mounts, node, unmet),
+        devices=resolve_devices(plan.devices, plan.allowed_devices, node, unmet),
+        annotations=plan.annotations,
+        unshared=plan.unshare,
         umask=_umask(node),
+        tmpfs_size=plan.tmpfs_size,
+        by_podman=plan.by_podman,
     )
 
 
@@ -287,7 +289,7 @@ def _umask(node: Mapping[str, str]) -> int:
 
 
 def directories(
-    plan: LaunchPlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
+    plan: NodePlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
 ) -> list[str]:
     """Return the directories that the container has for its tasks: homes, WORKDIR and /tmp.
 
@@ -295,12 +297,12 @@ def directories(
     look if the EDF names no other. An image's WORKDIR need not be in its layers, and images without
     a distribution have no /tmp.
     """
-    homes = [env.home_of_tasks(plan, edf, node, own), *([] if "HOME" in edf else [own])]
-    return [*homes, plan["image"].get("workdir") or "/", "/tmp"]
+    homes = [env.home_of_tasks(plan.image_env, edf, node, own), *([] if "HOME" in edf else [own])]
+    return [*homes, plan.image_workdir, "/tmp"]
 
 
 def _hooks(
-    plan: LaunchPlan,
+    plan: NodePlan,
     node: Mapping[str, str],
     edf: Mapping[str, str | None],
     libexec: str,
@@ -310,11 +312,10 @@ def _hooks(
 
     Raise one LaunchError for all `unmet` and all that hooks lack, which HooksOnNode makes.
     """
-    settings = plan["settings"]
-    others = bool(settings["hooks_dirs"] or settings.get("devices_if_there")) or any(
-        device["cdi"] for device in plan["devices"]
+    others = bool(plan.hooks_dirs or plan.devices_if_there) or any(
+        device["cdi"] for device in plan.devices
     )
-    may_be = any(may_apply(hook, node) for hook in plan.get("hooks", ()))
+    may_be = any(may_apply(hook, node) for hook in plan.hooks)
     if not (others or may_be or unmet):
         return None
     from container_engine.node.hooks.run import HooksOnNode
@@ -323,7 +324,7 @@ def _hooks(
 
 
 def _run_startup(
-    plan: LaunchPlan,
+    plan: NodePlan,
     node: Mapping[str, str],
     changes: Mapping[str, str | None],
     container: tuple[Sequence[int], int, str],

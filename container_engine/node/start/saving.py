@@ -10,15 +10,12 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
-from container_engine.node.container.description import SAVE
 from container_engine.node.node_name import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Mapping
-
-    from container_engine.node.plan_types import LaunchPlan
 
 _NODE = "%N"
 _SEE = "container-save"
@@ -29,14 +26,15 @@ _LONGEST = 8 * 1024
 _BESIDE = (".json", ".sha256")
 
 
-def target(plan: LaunchPlan, node: Mapping[str, str]) -> str:
-    """Return the path of the image to be made. Raise LaunchError if it cannot be written."""
-    path = plan["annotations"][SAVE]
+def target(path: str, where: str, node: Mapping[str, str]) -> str:
+    """Return the path of the image to be made, for which `where` asks.
+
+    Raise LaunchError if it cannot be written.
+    """
     try:
         return _checked(path, node)
     except ValueError as error:
         reason, hint = error.args
-        where = plan["annotations_from"].get(SAVE, "--container-save")
         raise LaunchError(reason, hint, _SEE, where=where) from None
 
 

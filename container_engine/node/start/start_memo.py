@@ -23,9 +23,8 @@ from container_engine.base.ownership import code_in_use
 from container_engine.base.private_files import memo_of, publish_private
 from container_engine.node import memo_directory, step_port
 from container_engine.node.container import environment as env
-from container_engine.node.container.description import HOSTS_FILES, PATH, SAVE
+from container_engine.node.container.description import HOSTS_FILES, PATH
 from container_engine.node.memo_fields import about_step, data, field, table
-from container_engine.node.plan_json import image_paths
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
 from container_engine.node.start import image_in_use, site_rules
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from container_engine.node.hooks.repeat import Repeatable
-    from container_engine.node.plan_types import Device, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import Device
     from container_engine.node.start.ready_container import Started
 
 MAGIC = b"container-engine start memo 3\n"
@@ -70,7 +70,7 @@ class _Conditions:
 
 
 def remember(
-    text: str, plan: LaunchPlan, node: Mapping[str, str], libexec: str, started: Started
+    text: str, plan: NodePlan, node: Mapping[str, str], libexec: str, started: Started
 ) -> None:
     """Write the memo of a start if the next one with this plan can do without Python.
 
@@ -123,30 +123,27 @@ def _decided_again(
     return {question[1:]: found for question, found in variables.asked.items()}, places.found
 
 
-def _is_plain(text: str, plan: LaunchPlan, node: Mapping[str, str]) -> bool:
+def _is_plain(text: str, plan: NodePlan, node: Mapping[str, str]) -> bool:
     """Check that a start with this plan depends only on what ce-node can check."""
-    settings = plan["settings"]
     return (
         os.geteuid() != 0
-        and settings.get("start") == "crun"
-        and not any(plan.get(key) for key in ("kept", "entrypoint", "startup"))
-        and not any(settings.get(key) for key in ("tracking_tool", "hooks_dirs"))
-        and "pid" not in settings.get("unshare", ())
-        and not any(plan["image"].get(key) for key in ("on_nodes", "passing"))
+        and not (plan.by_podman or plan.kept or plan.entrypoint or plan.startup)
+        and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
+        and "pid" not in plan.unshare
         and not any(sign in text for sign in _NOT_AGAIN)
         and not any(name in node for name in _OF_STEPS)
         and not any(is_of_kernel(str(device["name"])) for device in _plain_devices(plan))
-        and SAVE not in plan.get("annotations", {})
+        and plan.save is None
         and not any(
             _is_of_kernel(mount["source"], "/dev/") or _is_of_kernel(mount["target"])
-            for mount in plan["mounts"]
+            for mount in plan.mounts
         )
-        and not may_be_secret(trace.mount_texts(plan), plan, {})
+        and not may_be_secret(trace.mount_texts(plan.mounts), plan.secrets, {})
     )
 
 
-def _plain_devices(plan: LaunchPlan) -> list[Device]:
-    return [device for device in plan["devices"] if not device["cdi"]]
+def _plain_devices(plan: NodePlan) -> list[Device]:
+    return [device for device in plan.devices if not device["cdi"]]
 
 
 def _is_of_kernel(path: object, *more: str) -> bool:
@@ -157,20 +154,17 @@ def _is_of_kernel(path: object, *more: str) -> bool:
 # ---- what a start looks at --------------------------------------------------------------------
 
 
-def _aspects(plan: LaunchPlan, libexec: str) -> list[str]:
+def _aspects(plan: NodePlan, libexec: str) -> list[str]:
     """Return the questions (base/answers.py) about files that a start depends on."""
-    settings = plan["settings"]
-    mounts = [(mount["kind"], str(mount["source"])) for mount in plan["mounts"]]
+    mounts = [(mount["kind"], str(mount["source"])) for mount in plan.mounts]
     programs = [
-        path
-        for name in (settings.get("runtime") or "crun", settings.get("podman") or "podman")
-        for path in _found(name)
+        path for name in (plan.runtime or "crun", plan.podman or "podman") for path in _found(name)
     ]
     own = [
         f"{libexec}/{name}" for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-user")
     ]
     return [
-        *(f"f{path}" for path in image_paths(plan)),
+        *(f"f{path}" for path in plan.image_paths),
         *(f"f{source}" for kind, source in mounts if kind == "squashfs"),
         *(f"p{source}" for kind, source in mounts if kind == "bind"),
         *(f"d{device['name']}" for device in _plain_devices(plan)),
@@ -257,7 +251,7 @@ def name_of(prefix: str, node: Mapping[str, str], text: str) -> str:
 
 def _fields(
     text: str,
-    plan: LaunchPlan,
+    plan: NodePlan,
     prefix: str,
     conditions: _Conditions,
     started: Started,
@@ -267,10 +261,10 @@ def _fields(
         boot = file.read().strip()
     # supplementary groups, too, decide which files the user may read
     ids = " ".join(map(str, (os.geteuid(), os.getegid(), *os.getgroups())))
-    variables = {"image": [*plan["image"]["env"]], "edf": [entry["name"] for entry in plan["env"]]}
+    variables = {"image": [*plan.image_env], "edf": [entry["name"] for entry in plan.env]}
     if of_hooks is not None:
         variables["hooks"] = [*of_hooks]
-    uses = filter(None, map(image_in_use.record_of, image_paths(plan)))
+    uses = filter(None, map(image_in_use.record_of, plan.image_paths))
     yield from map(field, (__version__, prefix, os.uname().nodename, boot, ids))
     yield data(conditions.names)
     yield from table([word for pair in conditions.variables.items() for word in pair], 2)
@@ -278,7 +272,7 @@ def _fields(
     yield from table([word for pair in conditions.aspects.items() for word in pair], 2)
     yield from map(data, (started.specification, started.block, started.records))
     yield field(started.workdir)
-    yield field(str(round(plan["settings"]["start_timeout_s"] * 1000)))
+    yield field(str(round(plan.start_timeout_s * 1000)))
     yield from table([word for pair in uses for word in pair], 2)
     yield from table(conditions.ports)
     # that no further hook applies is among the variables

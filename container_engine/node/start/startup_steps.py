@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.plan_types import LaunchPlan
+    from container_engine.node.node_plan import NodePlan
 
 _MARK = "ce-startup-failed"
 # a shell sets these for itself; they are not changes by the steps
@@ -49,7 +49,7 @@ def script(lines: Sequence[str], output: int) -> str:
 
 
 def run(
-    plan: LaunchPlan,
+    plan: NodePlan,
     node: Mapping[str, str],
     join: Sequence[str],
     before: Mapping[str, str],
@@ -59,7 +59,7 @@ def run(
     `before` is the environment of the steps. Return their changes, None for removed variables.
     Raise LaunchError with the failing line and the end of the output.
     """
-    steps, timeout_s = plan["startup"], plan["settings"]["start_timeout_s"]
+    steps, timeout_s = plan.startup, plan.start_timeout_s
     lines = [resolve(step["line"], node, step["from"]) for step in steps]
     output, log = os.memfd_create("ce-startup-env"), os.memfd_create("ce-startup-log")
     os.set_inheritable(output, True)

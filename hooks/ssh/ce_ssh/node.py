@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.plan_types import HookUse, LaunchPlan
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
 
 _CONFIG = "/etc/ssh/ssh_config"
 # an ssh client before 7.3 would fail at the keyword Include
@@ -30,7 +31,7 @@ def files(prefix: str) -> tuple[str, ...]:
     return (f"{prefix}/libexec/container-engine/ssh/bin/dropbear",)
 
 
-def prepare(hook: HookUse, plan: LaunchPlan, node: Mapping[str, str], edits: HookEdits) -> None:
+def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the server and its clients. Raise LaunchError if the programs are not on this node."""
     del plan
     programs = f"{edits.libexec}/ssh"

@@ -13,7 +13,7 @@ from container_engine.edf.layer import Layer, WithOrigin
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.names import CONTAINER_SAVE
 from container_engine.edf.overlay import Overlay, apply
-from container_engine.node.container import description
+from container_engine.node import node_plan
 
 HOME = "/home/me"
 ENV = {"HOME": HOME, "TOKEN": "a,b=c", "EMPTY": ""}
@@ -62,8 +62,8 @@ def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) 
 
 
 def test_nodes_know_the_annotations_by_the_same_names() -> None:
-    assert description.SAVE == CONTAINER_SAVE
-    assert description.ENTRYPOINT_LOG == names.ENTRYPOINT_LOG
+    assert node_plan.SAVE == CONTAINER_SAVE
+    assert node_plan.ENTRYPOINT_LOG == names.ENTRYPOINT_LOG
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple, Self
 
 from container_engine.node.container.guard import memory_file
 from container_engine.node.kept import enter, recorded_join
+from container_engine.node.node_plan import node_plan
 from container_engine.node.start import launcher
 from tests.c_header import constants, in_order
-from tests.unit.node.plans import plan
+from tests.unit.node.plans import document
 
 PACKAGE = Path(launcher.__file__).parents[3]
 # Without the virtual environment, as the launcher is started.
@@ -169,7 +170,7 @@ class Stage:
         return made
 
     def _plan(self) -> dict[str, Any]:
-        found: dict[str, Any] = plan(
+        found: dict[str, Any] = document(
             version=2,
             engine="1.0",
             name="env",
@@ -245,14 +246,14 @@ class Stage:
 
     def remember(self) -> None:
         libexec = str(self.prefix / "libexec/container-engine")
-        given: Any = (self.text, self.plan, self.node, libexec, str(self.place), self.block)
-        recorded_join.remember(*given)
+        plan, place = node_plan(self.plan), str(self.place)
+        recorded_join.remember(self.text, plan, self.node, libexec, place, self.block)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run the stage as after a step that started the container and left what others need."""
         node = {**self.node, "SLURM_STEP_ID": "1"}
-        first = enter.enter(self.plan["kept"], self.plan, node)  # type: ignore[arg-type]
+        first = enter.enter(self.plan["kept"], node_plan(self.plan), node)
         first.records.note([str(self.image)])
         flock(first.lock, LOCK_SH)
         self.remember()

@@ -4,14 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from container_engine.node.container.description import Container, NodeMount
+from container_engine.node.node_plan import NodePlan, node_plan
 from container_engine.oci.runtime import HookFile
 
 
-def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope with all
-    """Return a small plan, changed by `values`."""
+def plan(**values: object) -> NodePlan:
+    """Return a small plan, changed by `values`, among which may be settings."""
+    return node_plan(document(**values))
+
+
+def document(**values: object) -> Any:  # noqa: ANN401  # of any shape
+    """Return a small plan as it arrives on a node, changed by `values`."""
     return {
         "version": 1,
         "image": {"path": "/i.sqsh", "env": {}, "entrypoint": [], "workdir": None},
+        "workdir": "/",
+        "workdir_from": "default",
+        "writable": True,
         "entrypoint": [],
         "mounts": [],
         "devices": [],
@@ -19,6 +28,9 @@ def plan(**values: object) -> Any:  # noqa: ANN401  # of any shape: nodes cope w
         "startup": [],
         "annotations": {},
         "settings": {
+            "start_timeout_s": 120.0,
+            "tmpfs_size": "50%",
+            "root_remap": False,
             "allowed_devices": ["*"],
             "cdi_dirs": [],
             "user_cdi_dir": "",
@@ -36,7 +48,7 @@ def entry(name: str, value: object) -> dict[str, object]:
     return {"name": name, "value": value, "from": "/e.toml:3"}
 
 
-def mount(source: object, target: object, *options: str, kind: str = "bind") -> dict[str, object]:
+def mount(source: object, target: object, *options: str, kind: str = "bind") -> Any:  # noqa: ANN401
     return {
         "kind": kind,
         "source": source,
@@ -46,7 +58,7 @@ def mount(source: object, target: object, *options: str, kind: str = "bind") -> 
     }
 
 
-def device(name: object, cdi: bool = False) -> dict[str, object]:
+def device(name: object, cdi: bool = False) -> Any:  # noqa: ANN401
     return {"name": name, "cdi": cdi, "from": "/e.toml:5"}
 
 
@@ -62,6 +74,8 @@ def container(
     devices: tuple[str, ...] = (),
     annotations: dict[str, str] | None = None,
     oci_hooks: Sequence[HookFile] = (),
+    tmpfs_size: str = "1g",
+    by_podman: bool = False,
 ) -> Container:
     return Container(
         ids=ids,
@@ -72,4 +86,6 @@ def container(
         devices=devices,
         annotations=annotations or {},
         oci_hooks=oci_hooks,
+        tmpfs_size=tmpfs_size,
+        by_podman=by_podman,
     )

@@ -12,6 +12,7 @@ from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import cdi, devices_if_there
 from container_engine.node.devices.cdi_file import VERSIONS, Directory
 from container_engine.node.hooks.devices_and_mounts import add_devices
+from container_engine.node.node_plan import node_plan
 
 
 class Node:
@@ -330,10 +331,8 @@ def test_a_users_own_file_is_not_somebody_elses(node: Node, what: str) -> None:
 
 
 def test_a_users_own_directory_counts_only_if_the_site_says_so() -> None:
-    settings = {"cdi_dirs": ["/etc/cdi"], "user_cdi_dir": ""}
-    assert [place.path for place in cdi.directories(settings, "/home/u")] == ["/etc/cdi"]
-    settings["user_cdi_dir"] = ".config/cdi"
-    users = cdi.directories(settings, "/home/u")[-1]
+    assert [place.path for place in cdi.directories(["/etc/cdi"], "", "/home/u")] == ["/etc/cdi"]
+    users = cdi.directories(["/etc/cdi"], ".config/cdi", "/home/u")[-1]
     assert (users.path, users.is_users) == ("/home/u/.config/cdi", True)
 
 
@@ -348,8 +347,7 @@ class Wish:
         edits = HookEdits("")
         hook: Any = {"name": "gpus", "cdi_if_there": [name]}
         add_devices(edits, hook, {})
-        plan: Any = {"settings": self.settings, "devices": [], "image": {"env": {}}}
-        devices_if_there.add(plan, {}, {}, edits)
+        devices_if_there.add(node_plan({"settings": self.settings}), {}, {}, edits)
         return edits
 
 

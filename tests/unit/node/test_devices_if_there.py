@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import devices_if_there
 from container_engine.node.hooks.run import HooksOnNode
+from container_engine.node.node_plan import NodePlan
 from tests.unit.node.plans import device, image, plan
 
 GPUS = ("nvidia.com/gpu=all",)
@@ -44,10 +44,8 @@ class Node:
         self.cdi.mkdir()
         (self.cdi / "nvidia.json").write_text(json.dumps(content))
 
-    def plan(self, wanted: tuple[str, ...], **values: object) -> Any:  # noqa: ANN401
-        the_plan = plan(**values)
-        settings = {"devices_if_there": list(wanted), "cdi_dirs": [str(self.cdi)]}
-        return {**the_plan, "settings": {**the_plan["settings"], **settings}}
+    def plan(self, wanted: tuple[str, ...], **values: object) -> NodePlan:
+        return plan(devices_if_there=list(wanted), cdi_dirs=[str(self.cdi)], **values)
 
     def edits(
         self,

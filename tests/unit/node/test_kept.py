@@ -21,8 +21,9 @@ from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import names_here, remove
 from container_engine.node.kept.enter import enter
 from container_engine.node.kept.records import ignored, made_of
-from container_engine.node.plan_json import parse_plan, to_json
-from container_engine.node.plan_types import KeptContainer, LaunchPlan
+from container_engine.node.node_plan import ImageFile, NodePlan, node_plan
+from container_engine.node.plan_json import to_json
+from container_engine.node.plan_types import KeptContainer
 
 
 @pytest.fixture
@@ -37,10 +38,11 @@ NODE = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2", "SLURMD_NODENAME": "n1"}
 
 def plan(
     directory: Path, mode: str = "auto", image: str = "/i.sqsh"
-) -> tuple[KeptContainer, LaunchPlan]:
+) -> tuple[KeptContainer, NodePlan]:
     wanted = KeptContainer(name="a", key="0" * 16, directory=str(directory))
     wanted["mode"] = mode  # type: ignore[typeddict-item]
-    return wanted, LaunchPlan(kept=wanted, image={"path": image}, settings={"start_timeout_s": 0.2})
+    images = [ImageFile(path=image, name="", digest="")]
+    return wanted, NodePlan(kept=wanted, images=images, start_timeout_s=0.2)
 
 
 def entered(
@@ -228,7 +230,7 @@ MADE = {
 def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
     asked: Mapping[str, object], lacks: Sequence[str]
 ) -> None:
-    assert list(ignored(made_of(parse_plan(to_json(MADE))), parse_plan(to_json(asked)))) == lacks
+    assert list(ignored(made_of(node_plan(MADE)), node_plan(asked))) == lacks
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
 )
 def test_a_step_that_joins_a_read_only_container_is_warned(made: str) -> None:
     asked = {"writable": True, "writable_from": "--container-writable"}
-    assert list(ignored(made, parse_plan(to_json(asked)))) == ["--container-writable (writable)"]
+    assert list(ignored(made, node_plan(asked))) == ["--container-writable (writable)"]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ def test_a_running_container_is_not_joined_for_namespaces_that_it_has_not(short:
     first = entered(short)
     flock(first.lock, LOCK_SH)
     wanted, want = plan(short)
-    want["settings"]["unshare"] = ["net"]
+    want = want.but(unshare=["net"])
     with (
         answering(place(short), Path("/i.sqsh")),
         pytest.raises(LaunchError, match="not in a separate network namespace"),

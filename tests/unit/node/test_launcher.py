@@ -15,7 +15,7 @@ from container_engine.node.container import guard
 from container_engine.node.container.description import person_of_process
 from container_engine.node.start import begin, launcher
 from tests.c_header import constants, in_order
-from tests.unit.node.plans import image, plan
+from tests.unit.node.plans import plan
 
 PACKAGE = Path(launcher.__file__).parents[3]
 # Without the virtual environment, as the launcher is started.
@@ -51,8 +51,8 @@ ALLOWED = {
             "container.guard",
             "container.podman",
             "container.specification",
-            "hook_conditions",
             "node_name",
+            "node_plan",
             "plan_json",
             "report",
             "report.trace",
@@ -122,7 +122,7 @@ DAMAGED = b"the plan that arrived on this node is damaged: "
     ("text", "words"),
     [
         (b'{"version": 7}', b"this node understands plans of versions 1 and 2, not 7: "),
-        (b'{"version": 1}', b"internal error of the launcher: "),
+        (b'{"version": 1}', DAMAGED + b"it lacks workdir, workdir_from, writable, entrypoint, "),
         *((text, DAMAGED) for text in (b"", b"{", b"[]", b"\xff", b"null")),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_plan_that_cannot_start_is_answered_with_code_and_words_and_no_traceba
 
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(LaunchError, match="different versions of the container engine"):
-        begin.start(plan(version=3), {}, guard.GuardDescriptors(-1), "/libexec")
+        begin.checked(plan(version=3), "/libexec")
 
 
 # ---- the guard's report ----------------------------------------------------------------------
@@ -208,12 +208,12 @@ def test_the_users_entries_are_the_hosts() -> None:
 
 def test_the_home_of_tasks_is_that_of_edf_image_job_or_user() -> None:
     job, own = {"HOME": "/job"}, "/own"
-    with_home = plan(image=image(HOME="/image"))
-    assert env.home_of_tasks(with_home, {"HOME": "/edf"}, job, own) == "/edf"
-    assert env.home_of_tasks(with_home, {"HOME": None}, job, own) == ""
-    assert env.home_of_tasks(with_home, {}, job, own) == "/image"
-    assert env.home_of_tasks(plan(), {}, job, own) == "/job"
-    assert env.home_of_tasks(plan(), {}, {}, own) == own
+    image = {"HOME": "/image"}
+    assert env.home_of_tasks(image, {"HOME": "/edf"}, job, own) == "/edf"
+    assert env.home_of_tasks(image, {"HOME": None}, job, own) == ""
+    assert env.home_of_tasks(image, {}, job, own) == "/image"
+    assert env.home_of_tasks({}, {}, job, own) == "/job"
+    assert env.home_of_tasks({}, {}, {}, own) == own
 
 
 def test_tasks_get_the_users_home_where_nobody_names_one() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.base.errors import LaunchError
-from container_engine.node.plan_json import parse_json, parse_plan, resolve, to_json
+from container_engine.node.node_plan import read_plan
+from container_engine.node.plan_json import parse_json, resolve, to_json
 from tests.unit.node.plans import variable
 
 JSON = st.recursive(
@@ -122,7 +123,7 @@ def test_a_variable_that_slurm_sets_for_each_task_is_named_as_such(name: str) ->
 @pytest.mark.parametrize("text", ["", "[", "[1]", '"x"', "null", "[" * 100_000])
 def test_json_that_is_not_a_plan_is_refused_as_damaged(text: str) -> None:
     with pytest.raises(LaunchError, match="the plan that arrived on this node is damaged: "):
-        parse_plan(text)
+        read_plan(text)
 
 
 def test_parts_are_joined_and_words_nest() -> None:

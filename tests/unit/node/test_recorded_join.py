@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Callable
 from fcntl import LOCK_EX, flock
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from container_engine.node.kept import recorded_join
+from container_engine.node.node_plan import node_plan
 from container_engine.node.start.site_rules import _RULES
 from tests.recorded import Answer, rewrite
 from tests.unit.node.join_stage import Stage
@@ -478,8 +478,8 @@ def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[
         for name in ("image", "made", "files"):
             shutil.copy(stage.place / name, directory)
         directory.chmod(0o700)
-        given: Any = (stage.text, stage.plan, stage.node, "/p/l/e", str(directory), stage.block)
-        recorded_join.remember(*given)
+        given = (node_plan(stage.plan), stage.node, "/p/l/e", str(directory), stage.block)
+        recorded_join.remember(stage.text, *given)
         assert sorted(os.listdir(directory)) == ["answers", "files", "image", "made"]
         assert os.listdir(directory / "answers") == []
     finally:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import LaunchError
-from container_engine.node.plan_types import LaunchPlan
 from container_engine.node.start.saving import target
 
 
 def wanted(path: Path | str, **node: str) -> str:
-    plan = LaunchPlan(annotations={"com.ce.container_save": str(path)}, annotations_from={})
-    return target(plan, {"SLURMD_NODENAME": "n7", "SLURM_STEP_NUM_NODES": "1", **node})
+    usual = {"SLURMD_NODENAME": "n7", "SLURM_STEP_NUM_NODES": "1"}
+    return target(str(path), "--container-save", {**usual, **node})
 
 
 def test_several_nodes_have_an_image_each(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from container_engine.base.answers import state
-from container_engine.node.container.description import SAVE
 from container_engine.node.container.environment import LAUNCHERS
+from container_engine.node.node_plan import SAVE, node_plan
 from container_engine.node.start import start_memo
 from container_engine.node.start.site_rules import _RULES
 from tests.memo_file import rewrite
@@ -685,7 +685,8 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
 
     def is_plain() -> bool:
         # in the form in which the plan arrives
-        return start_memo._is_plain(json.dumps(plan, separators=(",", ":")), plan, starts.node)
+        text = json.dumps(plan, separators=(",", ":"))
+        return start_memo._is_plain(text, node_plan(plan), starts.node)
 
     assert is_plain()
     for key, value in change.items():
@@ -697,9 +698,9 @@ def test_a_batch_script_or_an_mpi_server_is_not_remembered(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    plan: Any = starts.plan
+    plan = node_plan(starts.plan)
     for name in ("CE_BATCH_SCRIPT", "CE_PMIX_DIR"):
-        assert not start_memo._is_plain(json.dumps(plan), plan, {**starts.node, name: "/x"})
+        assert not start_memo._is_plain(starts.text, plan, {**starts.node, name: "/x"})
 
 
 def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -> None:
@@ -724,11 +725,11 @@ def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -
 def test_a_start_by_root_is_not_remembered(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan: Any = starts.plan
+    plan = node_plan(starts.plan)
     found = []
     for uid in (1000, 0):
         monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
-        found.append(start_memo._is_plain(json.dumps(plan), plan, starts.node))
+        found.append(start_memo._is_plain(starts.text, plan, starts.node))
     assert found == [True, False]
 
 

@@ -5,13 +5,13 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.base.secrecy import TOKENS, Secrecy
+from container_engine.node.node_plan import NodePlan, Secrets
 from container_engine.node.report import once_per_step, secret_values, trace
 from tests.unit.node.plans import plan
 
@@ -201,16 +201,16 @@ def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Pat
 @given(text=st.from_regex(TOKENS), before=st.text())
 def test_a_token_is_hidden_whatever_stands_around_it(text: str, before: str) -> None:
     whole = f"{before} {text}"
-    assert secret_values.concealed(whole, plan(), NODE) == Secrecy(()).text(whole)
+    assert secret_values.concealed(whole, Secrets(), NODE) == Secrecy(()).text(whole)
 
 
 @pytest.mark.parametrize("word", ["KEY", "*APIKEY", "API?KEY*", "A[PQ]I*", "key"])
 @pytest.mark.parametrize("name", ["MY_KEY", "MYAPIKEY", "API_KEY_OF_MINE", "API", "OTHER"])
 def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: str) -> None:
-    the_plan = plan()
-    the_plan["settings"]["secret_variables"] = [word]
     known = Secrecy((word,)).knowing([(name, "of the host")])
-    said = secret_values.concealed("it is of the host", the_plan, {name: "of the host"})
+    said = secret_values.concealed(
+        "it is of the host", Secrets(patterns=(word,)), {name: "of the host"}
+    )
     assert said == known.text("it is of the host")
 
 
@@ -230,9 +230,8 @@ def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: st
     ],
 )
 def test_settings_and_logins_are_hidden_as_everywhere(text: str) -> None:
-    the_plan = plan()
-    the_plan["settings"]["secret_variables"] = ["TOKEN"]
-    assert secret_values.concealed(text, the_plan, NODE) == Secrecy(("TOKEN",)).text(text)
+    words = ("TOKEN",)
+    assert secret_values.concealed(text, Secrets(patterns=words), NODE) == Secrecy(words).text(text)
 
 
 def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
@@ -241,10 +240,9 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
     mounts = [
         {"kind": "bind", "source": "/of the host", "target": "/x", "options": [], "from": "e:1"}
     ]
-    the_plan = plan(env=entries, mounts=mounts)
-    the_plan["settings"]["secret_variables"] = ["TOKEN", "KEY"]
+    the_plan = plan(env=entries, mounts=mounts, secret_variables=["TOKEN", "KEY"])
     text = "startup[0]: 'login of the file; export A_TOKEN=literal': exit code 1: of the host"
-    said = secret_values.concealed(text, the_plan, node)
+    said = secret_values.concealed(text, the_plan.secrets, node)
     assert said == ("startup[0]: 'login (hidden); export A_TOKEN=(hidden)': exit code 1: (hidden)")
     fd = trace.open_file(str(tmp_path), node)
     trace.write(fd, the_plan, node, marks(), said)
@@ -269,14 +267,12 @@ def test_nodes_that_say_different_things_are_not_alike() -> None:
     assert once_per_step.alike("no /a", node) != once_per_step.alike("no /b", node)
 
 
-def tracking(tmp_path: Path, script: str) -> Any:  # noqa: ANN401
+def tracking(tmp_path: Path, script: str) -> NodePlan:
     """Return a plan whose tracking program is this shell script."""
     program = tmp_path / "track"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    the_plan = plan()
-    the_plan["settings"]["tracking_tool"] = [str(program), "an argument"]
-    return the_plan
+    return plan(tracking_tool=[str(program), "an argument"])
 
 
 def test_the_first_node_gives_its_record_to_the_sites_program(tmp_path: Path) -> None:
@@ -304,6 +300,5 @@ def test_a_tracking_program_that_fails_or_hangs_costs_little_time(
 
 
 def test_a_tracking_program_that_is_missing_costs_nothing(tmp_path: Path) -> None:
-    the_plan = tracking(tmp_path, "")
-    the_plan["settings"]["tracking_tool"] = [str(tmp_path / "none")]
+    the_plan = plan(tracking_tool=[str(tmp_path / "none")])
     trace.write(-1, the_plan, {**NODE, "SLURM_NODEID": "0"}, marks())

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def on_node(**parts: object) -> list[LaunchError]:
     unmet: list[LaunchError] = []
     the_plan = plan(**parts)
-    resolve_mounts(the_plan, {}, unmet)
-    resolve_devices(the_plan, {}, unmet)
+    resolve_mounts(the_plan.mounts, {}, unmet)
+    resolve_devices(the_plan.devices, the_plan.allowed_devices, {}, unmet)
     return unmet
 
 

@@ -10,11 +10,12 @@ import pytest
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import (
     check_image,
+    check_site_programs,
     resolve_devices,
     resolve_mounts,
-    site_programs,
 )
-from tests.unit.node.plans import device, mount, plan, variable
+from container_engine.node.plan_types import Mount
+from tests.unit.node.plans import device, mount, variable
 
 
 def superblock(used: int) -> bytes:
@@ -81,9 +82,9 @@ def test_the_kernels_reason_is_reported_for_images(tmp_path: Path) -> None:
 # ---- mounts ----------------------------------------------------------------------------------
 
 
-def mounts_refusal(*mounts: dict[str, object]) -> str:
+def mounts_refusal(*mounts: Mount) -> str:
     unmet: list[LaunchError] = []
-    resolve_mounts(plan(mounts=list(mounts)), {}, unmet)
+    resolve_mounts(mounts, {}, unmet)
     return "\n".join(map(str, unmet))
 
 
@@ -93,10 +94,10 @@ def test_a_source_that_may_be_missing_is_left_out(tmp_path: Path) -> None:
         mount(f"{tmp_path}/none", "/x", "nofail"),
         mount(str(tmp_path), "/y", "nofail"),
     ]
-    assert [bind.target for bind in resolve_mounts(plan(mounts=given), {}, unmet)] == ["/y"]
+    assert [bind.target for bind in resolve_mounts(given, {}, unmet)] == ["/y"]
     assert unmet == []
     given = [mount(str(tmp_path), "/proc", "nofail")]
-    resolve_mounts(plan(mounts=given), {}, unmet)
+    resolve_mounts(given, {}, unmet)
     assert len(unmet) == 1
 
 
@@ -105,8 +106,9 @@ def test_a_source_that_a_comma_has_torn_gets_a_hint(tmp_path: Path, origin: str)
     (tmp_path / "run,1").mkdir()
     unmet: list[LaunchError] = []
     for name in ("run", "ru"):
-        torn = {**mount(f"{tmp_path}/{name}", "/x"), "from": origin}
-        resolve_mounts(plan(mounts=[torn]), {}, unmet)
+        torn = mount(f"{tmp_path}/{name}", "/x")
+        torn["from"] = origin
+        resolve_mounts([torn], {}, unmet)
     hint = r"on the command line a comma separates mounts: one inside a path is written '\,'"
     assert [one.hint for one in unmet] == [hint if origin != "e.toml:3" else None, None]
 
@@ -114,9 +116,7 @@ def test_a_source_that_a_comma_has_torn_gets_a_hint(tmp_path: Path, origin: str)
 def test_mounts_become_literal(tmp_path: Path) -> None:
     source, target = [variable("TOP"), "/x"], ["/m/", variable("N")]
     (tmp_path / "x").mkdir()
-    [bind] = resolve_mounts(
-        plan(mounts=[mount(source, target, "ro")]), {"TOP": str(tmp_path), "N": "7"}, []
-    )
+    [bind] = resolve_mounts([mount(source, target, "ro")], {"TOP": str(tmp_path), "N": "7"}, [])
     assert (bind.kind, bind.source, bind.target, list(bind.options)) == (
         "bind",
         f"{tmp_path}/x",
@@ -154,7 +154,7 @@ def test_where_hooks_put_their_files_nothing_is_mounted(target: str) -> None:
 
 
 def test_a_tmpfs_has_no_source() -> None:
-    [bind] = resolve_mounts(plan(mounts=[mount("", "/t", kind="tmpfs")]), {}, [])
+    [bind] = resolve_mounts([mount("", "/t", kind="tmpfs")], {}, [])
     assert bind.target == "/t"
 
 
@@ -167,7 +167,7 @@ def test_a_tmpfs_has_no_source() -> None:
 )
 def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None:
     unmet: list[LaunchError] = []
-    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, unmet)
+    resolve_mounts([mount("/usr", [variable("T")])], {"T": target}, unmet)
     assert [(error.see, str(error).endswith("cannot be replaced")) for error in unmet] == [
         ("mount-destination", True)
     ]
@@ -182,7 +182,7 @@ def test_a_deferred_destination_may_not_replace_the_systems(target: str) -> None
 )
 def test_a_deferred_destination_may_not_be_longer_than_a_path(target: str, why: str) -> None:
     unmet: list[LaunchError] = []
-    resolve_mounts(plan(mounts=[mount("/usr", [variable("T")])]), {"T": target}, unmet)
+    resolve_mounts([mount("/usr", [variable("T")])], {"T": target}, unmet)
     assert [(error.see, error.reason) for error in unmet] == [("mount-destination", why)]
 
 
@@ -195,12 +195,12 @@ def test_in_the_kernels_file_systems_a_destination_must_be_there(target: str) ->
 def test_a_destination_in_the_kernels_file_systems_may_be_there_or_on_another_mount() -> None:
     unmet: list[LaunchError] = []
     targets = ("/sys/fs", "/sys/fs/new", "/proc/cpuinfo")
-    resolve_mounts(plan(mounts=[mount("/usr", target) for target in targets]), {}, unmet)
+    resolve_mounts([mount("/usr", target) for target in targets], {}, unmet)
     assert unmet == []
 
 
 def test_a_destination_cannot_leave_the_root() -> None:
-    [bind] = resolve_mounts(plan(mounts=[mount("/usr", "/../../x/../y")]), {}, [])
+    [bind] = resolve_mounts([mount("/usr", "/../../x/../y")], {}, [])
     assert bind.target == "/y"
 
 
@@ -209,7 +209,7 @@ def test_a_destination_cannot_leave_the_root() -> None:
 
 def test_devices_are_looked_at_and_cdi_names_are_not_paths() -> None:
     names = resolve_devices(
-        plan(devices=[device("/dev/null"), device("nvidia.com/gpu=all", cdi=True)]), {}, []
+        [device("/dev/null"), device("nvidia.com/gpu=all", cdi=True)], ["*"], {}, []
     )
     assert names == ["/dev/null"]
 
@@ -218,7 +218,7 @@ def test_a_file_that_is_not_a_device_is_refused_with_all_others(tmp_path: Path) 
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     unmet: list[LaunchError] = []
-    resolve_devices(plan(devices=[device(str(fifo)), device("/dev/none")]), {}, unmet)
+    resolve_devices([device(str(fifo)), device("/dev/none")], ["*"], {}, unmet)
     assert list(map(str, unmet)) == [
         f"/e.toml:5: device '{fifo}': is not a device",
         "/e.toml:5: device '/dev/none': does not exist",
@@ -228,21 +228,19 @@ def test_a_file_that_is_not_a_device_is_refused_with_all_others(tmp_path: Path) 
 def test_a_device_with_a_colon_that_only_the_node_knows_is_refused_there() -> None:
     deferred = device(["/dev/", variable("D")])
     unmet: list[LaunchError] = []
-    assert resolve_devices(plan(devices=[deferred]), {"D": "a:b"}, unmet) == []
+    assert resolve_devices([deferred], ["*"], {"D": "a:b"}, unmet) == []
     assert "'/dev/a:b': Podman does not accept a device with a colon" in str(unmet[0])
 
 
 def test_a_deferred_device_is_the_nodes() -> None:
-    names = resolve_devices(plan(devices=[device(["/dev/", variable("D")])]), {"D": "null"}, [])
+    names = resolve_devices([device(["/dev/", variable("D")])], ["*"], {"D": "null"}, [])
     assert names == ["/dev/null"]
 
 
 def test_a_deferred_device_cannot_leave_the_directory_that_the_site_offers() -> None:
-    offered = {"allowed_devices": ["/dev/shm/*"]}
     deferred = device(["/dev/shm/", variable("D")])
     unmet: list[LaunchError] = []
-    wanted = plan(devices=[deferred], settings=offered)
-    assert resolve_devices(wanted, {"D": "../null"}, unmet) == []
+    assert resolve_devices([deferred], ["/dev/shm/*"], {"D": "../null"}, unmet) == []
     assert [(str(lack), lack.see) for lack in unmet] == [
         (
             "/e.toml:5: device '/dev/shm/../null': this site does not offer it",
@@ -252,7 +250,7 @@ def test_a_deferred_device_cannot_leave_the_directory_that_the_site_offers() -> 
 
 
 def test_a_program_of_the_site_that_this_node_lacks_starts_nothing() -> None:
-    assert site_programs({}) == ("", "")
-    assert site_programs({"podman": "/bin/sh", "runtime": ""}) == ("/bin/sh", "")
+    check_site_programs("", "")
+    check_site_programs("/bin/sh", "")
     with pytest.raises(LaunchError, match="runtime of the site: '/etc/passwd' is not a program"):
-        site_programs({"podman": "/bin/sh", "runtime": "/etc/passwd"})
+        check_site_programs("/bin/sh", "/etc/passwd")

@@ -38,8 +38,8 @@ def tasks(
         image=image(**(of_image or {})),
         entrypoint=["/entry"] if entrypoint else [],
     )
-    settings = edf_settings(the_plan, host)
-    given_env = for_container(the_plan, settings)
+    settings = edf_settings(the_plan.env, host)
+    given_env = for_container(the_plan.image_env, settings)
     found = {**given_env, "TERM": "xterm", "container": "podman", "HOSTNAME": "n", "HOME": "/"}
     return apply(host, for_tasks(the_plan, settings, given_env, {**found, **(hooks or {})}))
 
@@ -62,14 +62,13 @@ def test_an_entrypoint_has_the_last_word() -> None:
 
 def test_what_an_entrypoint_unsets_is_gone_in_the_tasks() -> None:
     the_plan = plan(image=image(PLUGIN="image", KEPT="image"), entrypoint=["/entry"])
-    settings = edf_settings(the_plan, HOST)
-    given_env = {**for_container(the_plan, settings), "not.a-shells": "x"}
+    settings = edf_settings(the_plan.env, HOST)
+    given_env = {**for_container(the_plan.image_env, settings), "not.a-shells": "x"}
     changes = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
     assert apply({"PLUGIN": "host"}, changes) == {"KEPT": "image"}
     assert "not.a-shells" not in changes
     # Without an entrypoint, nothing can have removed the variable that is missing.
-    the_plan["entrypoint"] = []
-    without = for_tasks(the_plan, settings, given_env, {"KEPT": "image"})
+    without = for_tasks(the_plan.but(entrypoint=[]), settings, given_env, {"KEPT": "image"})
     assert without["PLUGIN"] == "image"
 
 
@@ -160,7 +159,7 @@ def test_a_value_that_the_node_cannot_make_names_its_line() -> None:
 
 def test_nothing_is_removed_from_the_container_that_it_never_had() -> None:
     the_plan = plan(env=[entry("A", None), entry("B", "b")], image=image(A="1", C="2"))
-    assert for_container(the_plan, edf_settings(the_plan, {})) == {"B": "b", "C": "2"}
+    assert for_container(the_plan.image_env, edf_settings(the_plan.env, {})) == {"B": "b", "C": "2"}
 
 
 # ---- formats ---------------------------------------------------------------------------------

@@ -12,21 +12,20 @@ from hypothesis import strategies as st
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount, Paths, Person
 from container_engine.node.container.specification import encode, operations
+from container_engine.node.node_plan import node_plan
 from tests.unit.node.plans import container
 
 if TYPE_CHECKING:
     from container_engine.node.container.description import Operation
-    from container_engine.node.plan_types import Settings
 
 PATHS = Paths("/s", "/libexec")
 ME = Person(1000, 1001, "me:*:1000:1001::/home/me:/bin/sh", "us:x:1001:", "/home/me")
-PODMAN: Settings = {"tmpfs_size": "50%", "start": "podman"}
-CRUN: Settings = {"tmpfs_size": "50%", "start": "crun"}
 WORDS = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
 
 def steps(*mounts: NodeMount, person: Person = ME, secret: str = "") -> list[Operation]:
-    return operations(PATHS, ["/i.sqsh"], container(*mounts), {"TOKEN": secret}, person, PODMAN)
+    made = container(*mounts, by_podman=True)
+    return operations(PATHS, ["/i.sqsh"], made, {"TOKEN": secret}, person)
 
 
 def names(*mounts: NodeMount) -> list[str]:
@@ -47,7 +46,7 @@ def test_a_start_has_its_order() -> None:
 def test_what_replaces_a_file_of_names_is_written_before_the_container_is_made() -> None:
     paths = Paths("/s", "/libexec")
     paths.lacking = ["/etc/hosts", "/etc/resolv.conf"]
-    whole = operations(paths, ["/i.sqsh"], container(), {}, ME, CRUN)
+    whole = operations(paths, ["/i.sqsh"], container(), {}, ME)
     made = [arguments for name, arguments in whole if name == "file"]
     assert ["/s/hosts", "127.0.0.1 localhost\n::1 localhost\n"] in made
     assert ["/s/resolv.conf", ""] in made
@@ -56,23 +55,24 @@ def test_what_replaces_a_file_of_names_is_written_before_the_container_is_made()
 
 def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     more: Operation = ("more", ["/libexec/inject"])
-    whole = operations(PATHS, ["/i.sqsh"], container(), {}, ME, CRUN, [more])
+    whole = operations(PATHS, ["/i.sqsh"], container(), {}, ME, [more])
     order = [name for name, _arguments in whole]
     assert order[-3:] == ["file", "crun", "container"]
     assert order.index("more") < order.index("root-place")
     assert order.index("overlay") < order.index("more")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"tmpfs_size": "1g", "start": "podman"}, {"tmpfs_size": "1g"}]
-)
-def test_podman_creates_the_container_where_the_plan_says_so_or_nothing(settings: Settings) -> None:
-    assert operations(PATHS, ["/i.sqsh"], container(), {}, ME, settings)[-2][0] == "podman"
+@pytest.mark.parametrize("settings", [{"start": "podman"}, {}])
+def test_podman_creates_the_container_where_the_plan_says_so_or_nothing(
+    settings: dict[str, str],
+) -> None:
+    made = container(by_podman=node_plan({"settings": settings}).by_podman)
+    assert operations(PATHS, ["/i.sqsh"], made, {}, ME)[-2][0] == "podman"
 
 
 def test_podman_creates_it_where_a_hook_changes_its_configuration() -> None:
     hooked = container(oci_hooks=[{"stages": ["precreate"]}])
-    assert operations(PATHS, ["/i.sqsh"], hooked, {}, ME, CRUN)[-2][0] == "podman"
+    assert operations(PATHS, ["/i.sqsh"], hooked, {}, ME)[-2][0] == "podman"
 
 
 def test_the_image_is_served_and_overlaid() -> None:
@@ -81,7 +81,7 @@ def test_the_image_is_served_and_overlaid() -> None:
 
 
 def test_each_image_is_served_and_lies_above_the_one_before() -> None:
-    whole = operations(PATHS, ["/i.sqsh", "/a.sqsh", "/b.sqsh"], container(), {}, ME, CRUN)
+    whole = operations(PATHS, ["/i.sqsh", "/a.sqsh", "/b.sqsh"], container(), {}, ME)
     places = ["/s/image", "/s/image1", "/s/image2"]
     assert [list(arguments)[1:] for name, arguments in whole if name == "fuse"] == [
         [image, place]
@@ -129,7 +129,7 @@ def test_the_directories_of_tasks_are_made_unless_a_mount_hides_them() -> None:
     made = container(NodeMount("bind", "/x", "/data", ()), NodeMount("tmpfs", "", "/tmp", ()))
     made.directories = ["/home/me", "/no/such", "relative", "", "/data", "/data/me", "/no/such"]
     made.directories += ["/dev/null", "/", "/proc/x", "/database"]
-    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME, CRUN)
+    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME)
     found = [list(arguments) for name, arguments in whole if name == "root-dir"]
     wanted = ("/home/me", "/no/such", "/", "/database")
     assert found == [["/s/root", path] for path in wanted]
@@ -143,7 +143,7 @@ def test_each_destination_gets_a_place_of_the_kind_of_its_source() -> None:
         NodeMount("squashfs", "/a.sqsh", "/srv/x", ()),
         devices=("/dev/fuse", "/etc/hosts:/opt/device"),
     )
-    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME, CRUN)
+    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME)
     found = {a[1]: a[2] for name, a in whole if name == "root-place"}
     assert found == {
         **dict.fromkeys(("/dev", "/sys", "/mnt/t"), "/"),
@@ -167,7 +167,7 @@ def test_no_value_of_the_environment_is_on_podmans_command_line() -> None:
 
 def test_root_of_a_single_user_tells_apt_so_and_nobody_else_does() -> None:
     assert of("root-setting") == []
-    root = operations(PATHS, "/i.sqsh", container(ids=(0, 0)), {}, ME, CRUN)
+    root = operations(PATHS, "/i.sqsh", container(ids=(0, 0)), {}, ME)
     found = [list(arguments) for step, arguments in root if step == "root-setting"]
     assert found == [
         ["/s/root", "/etc/apt/apt.conf.d/99container-engine", 'APT::Sandbox::User "root";\n']
@@ -205,9 +205,8 @@ def test_a_nul_makes_no_further_operation() -> None:
 
 def of_site(way: str, podman: str, runtime: str) -> dict[str, list[str]]:
     """Return the operations by name on a site with these programs; files by their path."""
-    settings: Settings = {"tmpfs_size": "50%", "start": way}  # type: ignore[typeddict-item]
     paths = Paths("/s", "/libexec", podman, runtime)
-    made = operations(paths, ["/i.sqsh"], container(), {}, ME, settings)
+    made = operations(paths, ["/i.sqsh"], container(by_podman=way == "podman"), {}, ME)
     return {a[0] if name == "file" else name: list(a) for name, a in made}
 
 

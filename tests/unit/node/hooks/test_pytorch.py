@@ -6,6 +6,8 @@ from container_engine.node import step_port
 from container_engine.node.container import environment
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks import code_pytorch
+from container_engine.node.node_plan import NodePlan
+from container_engine.node.plan_types import HookUse
 
 STEP = {
     "SLURM_JOB_ID": "17",
@@ -18,8 +20,8 @@ STEP = {
 
 
 def edits(step: dict[str, str], name: str = "pytorch", port: str = "") -> HookEdits:
-    made = HookEdits("/libexec")
-    code_pytorch.prepare({"name": name, "parameters": {"master_port": port}}, {}, step, made)
+    made, hook = HookEdits("/libexec"), HookUse(name=name, parameters={"master_port": port})
+    code_pytorch.prepare(hook, NodePlan(), step, made)
     return made
 
 

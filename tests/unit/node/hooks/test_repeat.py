@@ -27,7 +27,7 @@ def _judged(
     variables: Mapping[str, str] | None = None,
 ) -> Repeatable | None:
     a_plan = plan(hooks=hooks, image=image(**(variables or {})))
-    return repeatable(a_plan, node or {}, edits or _edits(), edf or {}, of_image)
+    return repeatable(a_plan.hooks, node or {}, edits or _edits(), edf or {}, of_image)
 
 
 def _edits(**values: object) -> HookEdits:
