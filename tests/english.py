@@ -1,7 +1,7 @@
 """`python -m tests.english`: find texts that a native writer would put otherwise.
 
 Comments and docstrings everywhere, in the engine also the strings, of which messages consist, and
-the pages of the documentation.
+the pages of the documentation, where sentences have at most 28 words.
 Part of `make lint`. Ruff's D401 checks the mood of functions' docstrings; here are the habits that
 it does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
@@ -19,6 +19,8 @@ Reader = Callable[[str], Iterator[tuple[int, str]]]
 Habits = Mapping[re.Pattern[str], str]
 
 ROOT = Path(__file__).parents[1]
+# beside those in docs
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "hooks/README.md")
 HABITS = {
     re.compile(r"\bshall\b"): "write 'must', or say what happens",
     re.compile(r"\bis no [a-z]+ that\b"): "write 'is not a … that'",
@@ -50,6 +52,11 @@ OF_MESSAGES = {
 }
 CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")
+# A colon or a semicolon ends a sentence, too; a span of code is one word.
+MOST_WORDS = 28
+SENTENCE = re.compile(r"(?<=[.!?:;])[)\"*_]*\s+")
+BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.) ?)|(?<!\\)\|")
+LINK = re.compile(r"\]\([^)]*\)")
 QUOTED = re.compile(r'"[^"\n]*"')
 C_COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 
@@ -103,6 +110,29 @@ def messages_of_markdown(source: str) -> Iterator[tuple[int, str]]:
     yield from _found(OF_MESSAGES, 1, prose)
 
 
+def long_sentences(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and advice for sentences of a page that have too many words."""
+    text = LINK.sub(lambda found: "]" + "\n" * found[0].count("\n"), CODE.sub(_one_word, source))
+    at = 0
+    for end in [*(found.end() for found in BLOCK.finditer(text)), len(text)]:
+        start = at
+        for sentence in SENTENCE.split(text[at:end]):
+            words = [word for word in sentence.split() if re.search(r"\w", word)]
+            if len(words) > MOST_WORDS:
+                line = text.count("\n", 0, text.index(sentence, start)) + 1
+                begins = " ".join(words[:4])
+                yield (
+                    line,
+                    f"'{begins} …' has {len(words)} words, more than {MOST_WORDS}: divide it",
+                )
+        at = end
+
+
+def _one_word(code: re.Match[str]) -> str:
+    """Return a word in place of a span of code, with its newlines; nothing for a block."""
+    return ("" if code[0].lstrip().startswith("```") else "code") + "\n" * code[0].count("\n")
+
+
 def of_c(source: str) -> Iterator[tuple[int, str]]:
     """Yield line numbers and advice for a C source."""
     for found in C_COMMENT.finditer(source):
@@ -133,9 +163,9 @@ def _readers(name: str) -> list[Reader]:
     """Return what reads a file: comments everywhere, texts for users where the engine has them."""
     suffix = Path(name).suffix
     if suffix == ".md":
-        is_page = name.startswith("docs/") or name in ("README.md", "hooks/README.md")
+        is_page = name.startswith("docs/") or name in PAGES
         is_record = name.startswith(("docs/design/", "docs/benchmarks"))
-        return [messages_of_markdown] if is_page and not is_record else []
+        return [messages_of_markdown, long_sentences] if is_page and not is_record else []
     comments: dict[str, Reader] = {".py": of_python, ".c": of_c, ".h": of_c}
     texts: dict[str, Reader] = {
         ".py": messages_of_python,

@@ -50,6 +50,24 @@ def test_a_comment_of_c_does_not_begin_as_a_clause(begins: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        (f"{'word ' * 28}.", []),
+        (f"# Title\n\nShort. {'word ' * 28}\nend.\n", [3]),
+        (f"{'word ' * 20}: {'word ' * 20}; {'word ' * 20}", []),
+        (
+            f"{'word ' * 20}\n\n{'word ' * 20}\n- {'word ' * 20}\n| {'word ' * 20} | {'w ' * 20} |",
+            [],
+        ),
+        (f"a\nb\n| c | {'word ' * 29} |", [3]),
+        (f"```sh\n{'word ' * 40}\n```\n`{'word ' * 40}` [a](b c d) {'word ' * 26}", []),
+    ],
+)
+def test_a_long_sentence_of_a_page_is_found(page: str, found: list[int]) -> None:
+    assert [line for line, _advice in english.long_sentences(page)] == found
+
+
+@pytest.mark.parametrize(
     ("message", "found"),
     [
         ("the image store is below SCRATCH", []),
