@@ -1,5 +1,5 @@
 /*
- * Environment variables by which the plugin hands a task over to ce-join (programs/exec.c). No other program
+ * Environment variables by which the plugin hands a task over to ce-join (programs/enter.c). No other program
  * reads them.
  */
 #ifndef CE_CE_JOIN_H

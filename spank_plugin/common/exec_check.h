@@ -1,7 +1,7 @@
 /* Checks whether the kernel can execute a program: whether its interpreter or loader exists, and whether it
  * is for the node's processor. */
-#ifndef CE_EXEC_CHECK_H
-#define CE_EXEC_CHECK_H
+#ifndef CE_ENTER_CHECK_H
+#define CE_ENTER_CHECK_H
 
 #include <stddef.h>
 

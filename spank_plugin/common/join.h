@@ -1,6 +1,6 @@
 /*
  * Entering a running container: namespaces, environment, working directory, command. Used by the plugin in
- * every task and by ce-exec (`ce run`). All of it runs as the user, in a single-threaded process; it neither
+ * every task and by ce-enter (`ce run`). All of it runs as the user, in a single-threaded process; it neither
  * needs nor keeps a privilege.
  */
 #ifndef CE_JOIN_H

@@ -6,7 +6,7 @@
  *
  *   plugin to ce-node, ce-node to the launcher    arguments            enum ce_launcher_arg
  *   ce-node and the launcher to ce-guard          arguments            enum ce_guard_arg
- *   Python to ce-exec                             arguments            enum ce_exec_arg
+ *   Python to ce-enter                             arguments            enum ce_enter_arg
  *   guard to ce-node, the launcher and tasks      a report             enum ce_report_kind, ce_reported_fd
  *   guard to ce-node and the launcher             a running container  enum ce_container_fd
  *   ce-node and the launcher to the plugin        the answer           enum ce_answer_kind, _text and _fd
@@ -57,13 +57,13 @@ enum ce_guard_arg {
 /* what an address of a socket has room for, after the NUL that makes a name abstract */
 #define CE_HOLDER_SIZE 107
 
-/* The arguments of ce-exec, after the program's name. */
-enum ce_exec_arg {
-	CE_EXEC_NAMESPACES, /* descriptors with a comma between them: the user namespace, then any others */
-	CE_EXEC_MOUNT_NS,
-	CE_EXEC_ENVIRONMENT, /* records (join.h) */
-	CE_EXEC_WORKDIR,
-	CE_EXEC_COMMAND /* and its own arguments */
+/* The arguments of ce-enter, after the program's name. */
+enum ce_enter_arg {
+	CE_ENTER_NAMESPACES, /* descriptors with a comma between them: the user namespace, then any others */
+	CE_ENTER_MOUNT_NS,
+	CE_ENTER_ENVIRONMENT, /* records (join.h) */
+	CE_ENTER_WORKDIR,
+	CE_ENTER_COMMAND /* and its own arguments */
 };
 
 /* ---- the guard's reports ----------------------------------------------------------------------- */

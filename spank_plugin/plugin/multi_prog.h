@@ -1,6 +1,6 @@
 /*
  * The programs of --multi-prog. srun sends the text of their file as argv[1] of the step, and slurmstepd
- * makes the tasks' commands from it before it calls any plugin. So srun puts ce-join (exec.c) before each
+ * makes the tasks' commands from it before it calls any plugin. So srun puts ce-join (enter.c) before each
  * program: with it, a task joins after its prologs, and on a node that does not load the plugin it reports
  * that and ends.
  */

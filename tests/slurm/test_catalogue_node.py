@@ -202,7 +202,7 @@ def test_a_program_of_many_on_a_node_whose_slurm_does_not_load_the_plugin(
     with plugins_on(cluster, n2, shared, "# nothing\n"):
         done = cluster.srun(*srun)
         with mounted_on(
-            n2, not_a_program, str(cluster.prefix / "libexec/container-engine/ce-exec")
+            n2, not_a_program, str(cluster.prefix / "libexec/container-engine/ce-enter")
         ):
             bare = cluster.srun(*srun)
     assert done.stdout == bare.stdout == "n1\nn1\n"

@@ -202,8 +202,8 @@ def entering(
     for fd in (*namespaces, mount_ns, records):
         os.set_inheritable(fd, True)
     entered = ",".join(map(str, namespaces))
-    # in the order of enum ce_exec_arg (spank_plugin/common/protocol.h)
-    return [f"{libexec}/ce-exec", entered, str(mount_ns), str(records), workdir]
+    # in the order of enum ce_enter_arg (spank_plugin/common/protocol.h)
+    return [f"{libexec}/ce-enter", entered, str(mount_ns), str(records), workdir]
 
 
 def memory_file(name: str, content: bytes) -> int:

@@ -137,12 +137,12 @@ class Process:
     def program(self) -> int:
         """Return the ID of the program's process.
 
-        If the container has its own PID namespace, it is a child of ce-exec, which stays outside
+        If the container has its own PID namespace, it is a child of ce-enter, which stays outside
         (spank_plugin/common/pid_namespace.h).
         """
         try:
             with open(f"/proc/{self.pid}/comm", encoding="ascii") as file:
-                stands_for_it = file.read() == "ce-exec\n"
+                stands_for_it = file.read() == "ce-enter\n"
             with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as file:
                 children = file.read().split()
         except OSError:

@@ -256,7 +256,7 @@ def _opened(task: Task, name: str) -> int:
 def become(task: Task, argv: Sequence[str], libexec: str) -> NoReturn:
     """Replace this process with the command, in the task's namespaces and environment.
 
-    Raise UserError if the task has ended, CeError if ce-exec cannot be started.
+    Raise UserError if the task has ended, CeError if ce-enter cannot be started.
     """
     try:
         entered = [_opened(task, name) for name in ("ns/user", *unshared(task))]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = (
     *("plan", "plan-anew", "node", "launcher", "inject", "describe_image", "epilog"),
-    *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-exec", "ce-join", "ce-prolog"),
+    *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-join", "ce-prolog"),
     *("ce-user", "ce-reaper", "task-prolog"),
 )
 _TIMEOUT_S = 20

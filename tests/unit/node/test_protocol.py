@@ -104,13 +104,13 @@ def test_a_command_is_run_in_a_container_by_words_in_order() -> None:
     user, network, mounts, records = fds = [_named("x") for _ in range(4)]
     program, *words = guard.entering("/libexec", (user, network), mounts, records, "/work")
     wanted = {
-        "CE_EXEC_NAMESPACES": f"{user},{network}",
-        "CE_EXEC_MOUNT_NS": str(mounts),
-        "CE_EXEC_ENVIRONMENT": str(records),
-        "CE_EXEC_WORKDIR": "/work",
+        "CE_ENTER_NAMESPACES": f"{user},{network}",
+        "CE_ENTER_MOUNT_NS": str(mounts),
+        "CE_ENTER_ENVIRONMENT": str(records),
+        "CE_ENTER_WORKDIR": "/work",
     }
-    assert C["CE_EXEC_COMMAND"] == len(wanted)
-    assert (program, words) == ("/libexec/ce-exec", in_order(wanted, C))
+    assert C["CE_ENTER_COMMAND"] == len(wanted)
+    assert (program, words) == ("/libexec/ce-enter", in_order(wanted, C))
     assert all(map(os.get_inheritable, fds))
     for fd in fds:
         os.close(fd)

@@ -1,8 +1,8 @@
 /*
- * ce-exec: `ce run` becomes this program, which joins the container and becomes the command, so that
+ * ce-enter: `ce run` becomes this program, which joins the container and becomes the command, so that
  * terminal, signals and exit code are the command's own.
  *
- * ce-exec …               its arguments are those of enum ce_exec_arg
+ * ce-enter …               its arguments are those of enum ce_enter_arg
  * ce-join [ARG…]          the same for a Slurm task that has run its prologs (join_after_prolog.h)
  * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
@@ -205,21 +205,21 @@ int main(int argc, char **argv)
 	struct ce_error err = CE_ERROR_INIT;
 	struct ce_container container = CE_CONTAINER_INIT;
 
-	if (argc <= 1 + CE_EXEC_COMMAND) {
-		fprintf(stderr, "ce: error: ce-exec is started by `ce run`\n");
+	if (argc <= 1 + CE_ENTER_COMMAND) {
+		fprintf(stderr, "ce: error: ce-enter is started by `ce run`\n");
 		return CE_EXIT_ENGINE;
 	}
 	char **args = argv + 1;
-	int is_bad = take_namespaces(args[CE_EXEC_NAMESPACES], &container) < 0;
+	int is_bad = take_namespaces(args[CE_ENTER_NAMESPACES], &container) < 0;
 
-	container.mount_ns = ce_descriptor(args[CE_EXEC_MOUNT_NS]);
-	container.environment = ce_descriptor(args[CE_EXEC_ENVIRONMENT]);
-	container.workdir = args[CE_EXEC_WORKDIR];
+	container.mount_ns = ce_descriptor(args[CE_ENTER_MOUNT_NS]);
+	container.environment = ce_descriptor(args[CE_ENTER_ENVIRONMENT]);
+	container.workdir = args[CE_ENTER_WORKDIR];
 	if (is_bad || container.mount_ns < 0 || container.environment < 0) {
-		fprintf(stderr, "ce: error: ce-exec: bad descriptors\n");
+		fprintf(stderr, "ce: error: ce-enter: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}
-	become(&container, argc - 1 - CE_EXEC_COMMAND, args + CE_EXEC_COMMAND, &err);
+	become(&container, argc - 1 - CE_ENTER_COMMAND, args + CE_ENTER_COMMAND, &err);
 	ce_say_here("error", ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }
