@@ -14,15 +14,19 @@ sys.path.insert(0, str(ROOT))
 
 from container_engine.base.model import Model  # noqa: E402
 from container_engine.edf.deferred_text import Text, Variable  # noqa: E402 - found through sys.path
-from container_engine.edf.model import Origin  # noqa: E402
+from container_engine.edf.model import Device, Mount, Origin  # noqa: E402
 from container_engine.plan import model  # noqa: E402
-from container_engine.plan.model import LaunchPlan  # noqa: E402
 
+# the document itself and its settings become the fields of a NodePlan
+_PARTS = (
+    *(model.Image, Mount, Device, model.EnvEntry, model.StartupLine, model.HookUse),
+    model.KeptContainer,
+)
 TARGET = ROOT / "container_engine/node/plan_types.py"
-_HEAD = '''"""The launch plan's types, for the type checker alone: never imported by a launch.
+_HEAD = '''"""Types of a plan's parts, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `make generated`. All keys are optional here: a
-launch must also be able to report a damaged plan.
+Generated from plan/model.py by `make generated`. All keys are optional here: an
+older engine may have made the plan.
 """
 
 # ruff: noqa: E501
@@ -36,11 +40,12 @@ from typing import Literal, TypedDict
 
 
 def render() -> str:
-    """Return the module's text: a TypedDict for each model of the plan, parts first."""
+    """Return the module's text: a TypedDict for each part of the plan, its own parts first."""
     done: dict[str, str] = {}
     _add(Variable, done)
     done["Text"] = "Text = str | Sequence[str | Variable]\n"
-    _add(LaunchPlan, done)
+    for kind in _PARTS:
+        _add(kind, done)
     return _HEAD + "\n" + "\n".join(done.values()).rstrip("\n") + "\n"
 
 

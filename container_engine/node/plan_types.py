@@ -1,7 +1,7 @@
-"""The launch plan's types, for the type checker alone: never imported by a launch.
+"""Types of a plan's parts, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `make generated`. All keys are optional here: a
-launch must also be able to report a damaged plan.
+Generated from plan/model.py by `make generated`. All keys are optional here: an
+older engine may have made the plan.
 """
 
 # ruff: noqa: E501
@@ -172,47 +172,3 @@ class KeptContainer(TypedDict, total=False):
     key: str
     mode: Literal['auto', 'create', 'exec', 'no_exec']
     directory: str
-
-
-class Settings(TypedDict, total=False):
-    devices_if_there: Sequence[str]
-    start_timeout_s: float
-    tmpfs_size: str
-    hooks_dirs: Sequence[str]
-    podman: str
-    runtime: str
-    trace_dir: str
-    tracking_tool: Sequence[str]
-    cdi_dirs: Sequence[str]
-    user_cdi_dir: str
-    allowed_devices: Sequence[str]
-    root_remap: bool
-    unshare: Sequence[Literal['net', 'ipc', 'uts', 'pid']]
-    scope: Literal['step', 'task']
-    start: Literal['crun', 'podman']
-    secret_variables: Sequence[str]
-    batch_script: Literal['host', 'inside']
-
-
-class LaunchPlan(TypedDict, total=False):
-    version: Literal[1, 2]
-    engine: str
-    name: str
-    files: Sequence[str]
-    image: Image
-    workdir: Text
-    workdir_from: str
-    writable: bool
-    writable_from: str
-    entrypoint: Sequence[str]
-    entrypoint_from: str
-    mounts: Sequence[Mount]
-    devices: Sequence[Device]
-    env: Sequence[EnvEntry]
-    annotations: Mapping[str, str]
-    annotations_from: Mapping[str, str]
-    startup: Sequence[StartupLine]
-    hooks: Sequence[HookUse]
-    kept: KeptContainer | None
-    settings: Settings
-    settings_from: Mapping[str, str]

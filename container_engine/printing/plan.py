@@ -12,13 +12,13 @@ from container_engine.base.secrecy import Secrecy
 from container_engine.base.text_layout import with_origins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from container_engine.node.plan_types import (
         EnvEntry,
         HookUse,
         Image,
-        LaunchPlan,
         Mount,
         Part,
         Text,
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 _USUAL = Secrecy()
 
 
-def show(plan: LaunchPlan, secrecy: Secrecy = _USUAL, columns: int | None = None) -> str:
+def show(plan: Mapping[str, Any], secrecy: Secrecy = _USUAL, columns: int | None = None) -> str:
     """Return several lines, each "label  what  # from where", wrapped to `columns`."""
-    image, settings = plan["image"], plan["settings"]
+    image: Image = plan["image"]
+    settings = plan["settings"]
     rows = [
         ("environment", plan["name"], ", ".join(plan["files"])),
         ("image", image["path"], image["from"]),
