@@ -33,6 +33,8 @@ else:
 SAVE = "com.ce.container_save"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
+# Version 2 marks plans that an engine older than it would execute only in part.
+PLAN_VERSIONS = (1, 2)
 DAMAGED = "the plan that arrived on this node is damaged"
 # what every engine has written into its plans, and what it has written about their images
 _ALWAYS = (
@@ -43,12 +45,12 @@ _ALWAYS = (
 _ALWAYS_OF_IMAGE = ("path", "env")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True)
 class Frozen:
     """A frozen dataclass without `dataclasses`, whose import would cost each start 8 ms."""
 
-    def __init__(self, **values: Any) -> None:  # noqa: ANN401  # the type checker has the fields
-        self.__dict__.update(values)
+    def __init__(self, *values: Any, **named: Any) -> None:  # noqa: ANN401  # mypy has the fields
+        self.__dict__.update(zip(type(self).__annotations__, values, strict=False), **named)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} is fixed")

@@ -279,7 +279,7 @@ def test_a_user_whose_programs_have_many_descriptors_on_their_way(
 def test_a_node_with_another_version_of_the_engine(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    module = cluster.module("node/start/begin.py")
+    module = cluster.module("node/node_plan.py")
     other = provoked.shared / "node.py"
     other.write_text(
         module.read_text().replace("PLAN_VERSIONS = (1, 2)", "PLAN_VERSIONS = (98, 99)")

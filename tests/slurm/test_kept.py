@@ -68,6 +68,14 @@ def test_a_step_joins_one_that_runs_and_may_outlive_it(cluster: Cluster, shared:
     assert_nothing_kept()
 
 
+def test_a_kept_container_may_mount_the_content_of_a_file(cluster: Cluster) -> None:
+    edf = cluster.edf(f'mounts = ["{cluster.image("busybox")}:/opt/tools:sqsh"]\n')
+    step = f"srun --environment={edf} --container-name=s"
+    done = job(cluster, f"{step} touch /new\n{step} ls /opt/tools/bin/busybox /new\n")
+    assert (done.returncode, done.stdout) == (0, "/new\n/opt/tools/bin/busybox\n"), done.stderr
+    assert_nothing_kept()
+
+
 def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
     cluster: Cluster, shared: Path
 ) -> None:

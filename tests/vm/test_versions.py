@@ -18,7 +18,7 @@ _NEWER = {_VERSION: ('__version__ = "', '__version__ = "9.')}
 _OTHER_PLAN = {
     **_NEWER,
     "container_engine/plan/model.py": ("VERSION: Literal[1] = 1", "VERSION: Literal[2] = 2"),
-    "container_engine/node/start/begin.py": ("PLAN_VERSIONS = (1, 2)", "PLAN_VERSIONS = (2, 3)"),
+    "container_engine/node/node_plan.py": ("PLAN_VERSIONS = (1, 2)", "PLAN_VERSIONS = (2, 3)"),
 }
 
 

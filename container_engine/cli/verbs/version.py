@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
-from container_engine.node.start.begin import PLAN_VERSIONS
+from container_engine.node.node_plan import PLAN_VERSIONS
 from container_engine.printing import output
 
 if TYPE_CHECKING:

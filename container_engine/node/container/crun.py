@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.container.description import (
-        Container,
         NodeMount,
         Operation,
+        Parts,
         Paths,
         Person,
     )
@@ -52,7 +52,7 @@ _CONTAINERENV = ".containerenv"
 
 
 def creation(
-    paths: Paths, container: Container, environment: Mapping[str, str], person: Person
+    paths: Paths, container: Parts, environment: Mapping[str, str], person: Person
 ) -> tuple[list[Operation], Operation]:
     """Return the guard's operations that prepare the creation of a container, and its creation."""
     bundle = paths.at("bundle")
@@ -81,7 +81,7 @@ def _state(paths: Paths) -> str:
 
 
 def _configuration(
-    paths: Paths, container: Container, environment: Mapping[str, str], person: Person
+    paths: Paths, container: Parts, environment: Mapping[str, str], person: Person
 ) -> Spec:
     uid, gid = container.uid, container.gid
     return {
@@ -124,7 +124,7 @@ def _capabilities(uid: int) -> dict[str, list[str]]:
     return dict.fromkeys(sets, _CAPABILITIES)
 
 
-def _hooks(container: Container) -> dict[str, list[Hook]]:
+def _hooks(container: Parts) -> dict[str, list[Hook]]:
     """Return the OCI hooks of each stage, in their order."""
     hooks: dict[str, list[Hook]] = {}
     for definition in container.oci_hooks:
@@ -133,7 +133,7 @@ def _hooks(container: Container) -> dict[str, list[Hook]]:
     return hooks
 
 
-def _mounts(paths: Paths, container: Container) -> list[Mount]:
+def _mounts(paths: Paths, container: Parts) -> list[Mount]:
     """Return all mounts, parents before children; of several on one path, only the last."""
     given = [
         _mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=64m"),
@@ -155,7 +155,7 @@ def _mounts(paths: Paths, container: Container) -> list[Mount]:
     return sorted(last.values(), key=lambda mount: mount["destination"].count("/"))
 
 
-def _system(container: Container) -> list[Mount]:
+def _system(container: Parts) -> list[Mount]:
     """Return the mounts of /sys: the node's, or one that shows the container's own network."""
     flags = ("nosuid", "noexec", "nodev", "ro")
     if "net" not in container.unshared:
@@ -166,7 +166,7 @@ def _system(container: Container) -> list[Mount]:
     ]
 
 
-def _shared_memory(container: Container) -> list[Mount]:
+def _shared_memory(container: Parts) -> list[Mount]:
     """Return the mounts of shared memory and message queues, the node's or the container's own."""
     if "ipc" not in container.unshared:
         flags = ("rprivate", "nosuid", "noexec", "nodev", "rw")
@@ -177,7 +177,7 @@ def _shared_memory(container: Container) -> list[Mount]:
     ]
 
 
-def _processes(container: Container) -> list[Mount]:
+def _processes(container: Parts) -> list[Mount]:
     """Return the mount of the container's own /proc if PIDs are unshared.
 
     Otherwise system_mounts has a mount of the host's.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 
+from container_engine.node.node_plan import Frozen
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,14 +92,13 @@ class Paths:
         return {path: self.at(path.rpartition("/")[2]) for path in self.lacking}
 
 
-class NodeMount:
+class NodeMount(Frozen):
     """A mount of the container as this node makes it, all its strings literal."""
 
-    def __init__(self, kind: str, source: str, target: str, options: Sequence[str]) -> None:
-        self.kind = kind
-        self.source = source
-        self.target = target
-        self.options = options
+    kind: str
+    source: str
+    target: str
+    options: Sequence[str]
 
     @property
     def flags(self) -> list[str]:
@@ -120,21 +121,18 @@ class NodeMount:
         return "bind" not in self.options or "rbind" in self.options
 
 
-class Person:
+class Person(Frozen):
     """The user on this host: IDs, lines for the container's /etc/passwd and /etc/group, home.
 
     `home` is that of the user database, `host` this host's name.
     """
 
-    def __init__(
-        self, uid: int, gid: int, passwd: str, group: str, home: str, host: str = ""
-    ) -> None:
-        self.uid = uid
-        self.gid = gid
-        self.passwd = passwd
-        self.group = group
-        self.home = home
-        self.host = host
+    uid: int
+    gid: int
+    passwd: str
+    group: str
+    home: str
+    host: str = ""
 
 
 def person_of_process() -> Person:
@@ -162,56 +160,39 @@ def _group_name(gid: int, otherwise: str) -> str:
         return otherwise
 
 
-class Container:
-    """The parts of one container, with everything that only the node knows filled in."""
+class Parts(Frozen):
+    """What one container is made of, with everything that only the node knows filled in."""
 
-    def __init__(  # noqa: PLR0913  # the parts of a container
-        self,
-        *,
-        ids: tuple[int, int],
-        writable: bool,
-        entrypoint: Sequence[str],
-        workdir: str,
-        mounts: Sequence[NodeMount],
-        devices: Sequence[str],
-        annotations: Mapping[str, str],
-        oci_hooks: Sequence[HookFile] = (),
-        unshared: Sequence[str] = (),
-        directories: Sequence[str] = (),
-        begin: str = "/",
-        umask: int = 0o022,
-        tmpfs_size: str = "50%",
-        by_podman: bool = True,
-    ) -> None:
-        self.uid, self.gid = ids
-        self.writable = writable
-        self.entrypoint = entrypoint
-        # where the image wants its entrypoint to start, and where tasks start
-        self.workdir = workdir
-        self.begin = begin
-        self.mounts = mounts
-        self.devices = devices
-        self.annotations = annotations
-        # the user's, for the entrypoint
-        self.umask = umask
-        # the limit of what the session and the container may write to memory
-        self.tmpfs_size = tmpfs_size
-        self.by_podman = by_podman
-        # "net", "ipc", "uts", "pid": namespaces of its own
-        self.unshared = unshared
-        # paths at which tasks expect a directory: HOME, the image's WORKDIR
-        self.directories = directories
-        # definitions as in oci-hooks(5), of hooks that apply, in the order in which they run
-        self.oci_hooks = oci_hooks
+    uid: int
+    gid: int
+    writable: bool
+    entrypoint: Sequence[str]
+    # where the image wants its entrypoint to start; `begin` is where tasks start
+    workdir: str
+    mounts: Sequence[NodeMount]
+    devices: Sequence[str]
+    annotations: Mapping[str, str]
+    # definitions as in oci-hooks(5), of hooks that apply, in the order in which they run
+    oci_hooks: Sequence[HookFile] = ()
+    # "net", "ipc", "uts", "pid": namespaces of its own
+    unshared: Sequence[str] = ()
+    # paths at which tasks expect a directory: HOME, the image's WORKDIR
+    directories: Sequence[str] = ()
+    begin: str = "/"
+    # the user's, for the entrypoint
+    umask: int = 0o022
+    # the limit of what the session and the container may write to memory
+    tmpfs_size: str = "50%"
+    by_podman: bool = True
 
 
-def command(container: Container) -> list[str]:
+def command(container: Parts) -> list[str]:
     """Return the command line of the container's first process."""
     before = [_ENTRY_PATH, container.workdir] if _is_prepared(container) else []
     return [*before, *container.entrypoint, INIT_PATH]
 
 
-def _is_prepared(container: Container) -> bool:
+def _is_prepared(container: Parts) -> bool:
     """Return whether the entrypoint needs what ce-init does as `.ce-entry`.
 
     That is a working directory, which the runtime would make where a mount hides it, and for root
@@ -220,7 +201,7 @@ def _is_prepared(container: Container) -> bool:
     return bool(container.entrypoint) and (container.uid == 0 or container.workdir != "/")
 
 
-def system_mounts(paths: Paths, container: Container) -> list[NodeMount]:
+def system_mounts(paths: Paths, container: Parts) -> list[NodeMount]:
     """Return mounts of terminals, the init, and the host's /proc unless PIDs are unshared."""
     entry = NodeMount("bind", paths.init, _ENTRY_PATH, ("ro",))
     host = NodeMount("bind", paths.at("proc"), "/proc", ("rslave",))
@@ -232,7 +213,7 @@ def system_mounts(paths: Paths, container: Container) -> list[NodeMount]:
     ]
 
 
-def names(paths: Paths, container: Container) -> list[NodeMount]:
+def names(paths: Paths, container: Parts) -> list[NodeMount]:
     """Return mounts of the files that name hosts, unless the user or a hook mounts others there."""
     sources = {
         **{path: path for path in HOSTS_FILES},
@@ -252,7 +233,7 @@ def names(paths: Paths, container: Container) -> list[NodeMount]:
     ]
 
 
-def annotations_of(container: Container, paths: Paths) -> Mapping[str, str]:
+def annotations_of(container: Parts, paths: Paths) -> Mapping[str, str]:
     """Return the annotations; with OCI hooks, one names the file for their stderr.
 
     The guard reports its content.

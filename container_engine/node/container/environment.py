@@ -117,16 +117,17 @@ def for_tasks(
     if plan.entrypoint:
         changes.update(_removed(given, found))
     if _OF_HOOK in found:
-        changes.update(_of_container(plan, changes))
+        users = {entry["name"] for entry in plan.env}
+        changes.update(_of_container(users, changes))
     return without_slurms(changes) | _turned_off(plan.annotations)
 
 
-def _of_container(plan: NodePlan, changes: Mapping[str, str | None]) -> dict[str, str]:
+def _of_container(users: set[str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """Return what tells ce-host which values are not the user's, and stay in this container.
 
-    /root is never the user's home on the host. Raise LaunchError.
+    `users` are the names of the user's variables; /root is never the user's home on the host. Raise
+    LaunchError.
     """
-    users = {entry["name"] for entry in plan.env}
     found = {
         f"{OF_CONTAINER}{name}": value
         for name, value in changes.items()

@@ -24,14 +24,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.container.description import Container, Operation, Paths, Person
+    from container_engine.node.container.description import Operation, Parts, Paths, Person
 
 
 _HOOKS = "hooks.d"
 
 
 def creation(
-    paths: Paths, container: Container, environment: Mapping[str, str], person: Person
+    paths: Paths, container: Parts, environment: Mapping[str, str], person: Person
 ) -> tuple[list[Operation], Operation]:
     """Return the guard's operations that prepare the creation of a container, and its creation."""
     programs = program_environment(paths, person.uid, person.gid)
@@ -48,7 +48,7 @@ def creation(
     ], ("podman", arguments(paths, container))
 
 
-def arguments(paths: Paths, container: Container) -> list[str]:
+def arguments(paths: Paths, container: Parts) -> list[str]:
     """Return the whole command line, Podman first."""
     return [
         paths.podman,
@@ -87,7 +87,7 @@ def _engine() -> list[str]:
     ]
 
 
-def _isolation(container: Container) -> list[str]:
+def _isolation(container: Parts) -> list[str]:
     uid, gid = container.uid, container.gid
     return [
         "--detach",
@@ -180,7 +180,7 @@ def program_environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
 
 def configuration(
     paths: Paths,
-    container: Container,
+    container: Parts,
     container_environment: Mapping[str, str],
 ) -> str:
     """Return the session's containers.conf."""

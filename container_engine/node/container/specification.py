@@ -22,11 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from container_engine.node.container.description import Container, Operation, Paths, Person
+    from container_engine.node.container.description import Operation, Parts, Paths, Person
 
-    Creator = Callable[
-        [Paths, Container, Mapping[str, str], Person], tuple[list[Operation], Operation]
-    ]
+    Creator = Callable[[Paths, Parts, Mapping[str, str], Person], tuple[list[Operation], Operation]]
 
 
 # crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard/guard_bind.c)
@@ -37,7 +35,7 @@ _APT_FILE = "/etc/apt/apt.conf.d/99container-engine"
 def operations(  # all that a container is made of
     paths: Paths,
     images: Sequence[str],
-    container: Container,
+    container: Parts,
     container_environment: Mapping[str, str],
     person: Person,
     hooks: Sequence[Operation] = (),
@@ -49,7 +47,8 @@ def operations(  # all that a container is made of
     the operations that serve and mount them, because another step's guard has already done so.
     """
     roots = [paths.at(f"image{number or ''}") for number in range(len(images))]
-    served, flagged, container.mounts = _prepared_mounts(paths, container.mounts)
+    served, flagged, mounts = _prepared_mounts(paths, container.mounts)
+    container = container.but(mounts=mounts)
     create = _creator(container)
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
@@ -78,7 +77,7 @@ def operations(  # all that a container is made of
     ]
 
 
-def _each(paths: Paths, container: Container) -> list[Operation]:
+def _each(paths: Paths, container: Parts) -> list[Operation]:
     """Return the operations after which all others are carried out for each task's container."""
     if paths.own == paths.session:
         return []
@@ -89,7 +88,7 @@ def _written(paths: Paths) -> list[str]:
     return [f"{paths.written}/changes", f"{paths.written}/work"]
 
 
-def _creator(container: Container) -> Creator:
+def _creator(container: Parts) -> Creator:
     """Return what creates the container: crun itself, or Podman where that is wanted or needed."""
     # only Podman runs precreate hooks, which change the configuration that it makes
     if container.by_podman or any("precreate" in hook["stages"] for hook in container.oci_hooks):
@@ -141,7 +140,7 @@ def _person(paths: Paths, person: Person) -> tuple[list[Operation], list[Operati
     return files, entries
 
 
-def _places(paths: Paths, container: Container) -> list[Operation]:
+def _places(paths: Paths, container: Parts) -> list[Operation]:
     """Return the operations that make the container's mount points and directories in the image.
 
     The runtime would not follow an image's symlink whose target is missing. What is below another
@@ -180,7 +179,7 @@ def _is_below(path: str, others: Collection[str]) -> bool:
     return False
 
 
-def _root(paths: Paths, container: Container) -> list[Operation]:
+def _root(paths: Paths, container: Parts) -> list[Operation]:
     """Return a setting for apt-get if it runs as root of a container that has no other user.
 
     For downloads it would become the user `_apt`, and give up because it cannot.

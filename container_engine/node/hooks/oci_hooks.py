@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from container_engine.node.container.description import Container, Operation, Paths
+    from container_engine.node.container.description import Operation, Parts, Paths
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.plan_types import OciHook
     from container_engine.oci import cdi, runtime
@@ -105,14 +105,14 @@ class OciHooks:
         self._after = [hook for hook in self.hooks if hook.stage == _AFTER]
         self._state: State = {}
 
-    def join(self, container: Container, paths: Paths) -> None:
-        """Give the container the hooks that apply to it, in the order in which they run."""
+    def definitions(self, container: Parts, paths: Paths) -> list[HookFile]:
+        """Return the hooks that apply to the container, in the order in which they run."""
         if not self.hooks:
-            return
+            return []
         from container_engine.node.hooks.oci_conditions import applies
 
         command = [*container.entrypoint, INIT_PATH][0]
-        container.oci_hooks = [
+        found = [
             hook.definition(number, paths.at(HOOKS_STDERR))
             for number, hook in enumerate(self.hooks)
             if hook.stage != _AFTER
@@ -121,7 +121,8 @@ class OciHooks:
         if self._after:
             keep = ["sh", "-c", _KEEP_STATE, "sh", paths.at(_STATE_FILE)]
             ours: runtime.Hook = {"path": "/bin/sh", "args": keep}
-            container.oci_hooks.append(_definition(ours, "createRuntime"))
+            found.append(_definition(ours, "createRuntime"))
+        return found
 
     def last_operations(self, paths: Paths) -> list[Operation]:
         """Return the operations that send the container's state to the launcher, if it needs it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from container_engine.base.answers import is_of_kernel
 from container_engine.node.hooks.node_fields import BEGIN
-from container_engine.node.node_plan import may_apply
+from container_engine.node.node_plan import Frozen, may_apply
 from container_engine.node.pattern import questions_of
 from container_engine.node.plan_json import to_json
 
@@ -26,7 +26,7 @@ _OF_STEP = frozenset(["group", "variable", "mpi"])
 _OF_VARIABLES = frozenset(["", "pytorch"])
 
 
-class Repeatable:
+class Repeatable(Frozen):
     """Conditions under which hooks do the same again.
 
     `asked` are the questions about files of the node (base/answers.py). `names` are the variables
@@ -34,8 +34,9 @@ class Repeatable:
     each step (step_port.py), "" for none.
     """
 
-    def __init__(self, asked: Sequence[str], names: Sequence[str] | None, port: str) -> None:
-        self.asked, self.names, self.port = asked, names, port
+    asked: Sequence[str]
+    names: Sequence[str] | None
+    port: str
 
 
 def repeatable(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.container.description import Container, NodeMount, Operation, Paths
+    from container_engine.node.container.description import NodeMount, Operation, Parts, Paths
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.inside.programs import Place
     from container_engine.node.node_plan import NodePlan
@@ -37,9 +37,9 @@ _OF_NODE = ("precreate", "poststop")
 class HooksOnNode:
     """The hooks of one launch. The launcher calls the methods in the order of this class.
 
-    `decisions` are those on libraries, as from choose.Decision.described, if they are to be
-    explained. `oci` are the OCI hooks. `attended` is a descriptor that becomes readable once
-    everything after the guard's end is done, -1 for none.
+    `settings` are the variables of EDF and hooks. `decisions` are those on libraries, as from
+    choose.Decision.described, if they are to be explained. `oci` are the OCI hooks. `attended` is a
+    descriptor that becomes readable once everything after the guard's end is done, -1 for none.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class HooksOnNode:
 
             refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.hooks)
         self.oci = OciHooks(plan.hooks_dirs, self._edits.oci_hooks)
-        self._settings = self._edits.settings(edf, plan.image_env, node)
+        self.settings = self._edits.settings(edf, plan.image_env, node)
         self._noted: dict[str, str | None] = {}
         # the questions about files on which a recorded result depends, None if none is recorded
         self._asked: Sequence[str] | None = ()
@@ -82,17 +82,19 @@ class HooksOnNode:
         """Lines for the user."""
         return self._edits.warnings
 
-    def join(self, container: Container, paths: Paths) -> dict[str, str | None]:
-        """Add devices, mounts and OCI hooks. Return the variables of EDF and hooks.
+    def join(self, container: Parts, paths: Paths) -> Parts:
+        """Return the container with devices, mounts and OCI hooks.
 
         If an EDF and a hook mount on the same target, the EDF's mount wins. Raise LaunchError if
         two hooks do.
         """
-        edits = self._edits
-        container.devices = [*container.devices, *_new(edits.devices, container.devices)]
-        self._join_mounts(container)
-        self.oci.join(container, paths)
-        return self._settings
+        mounts = self._joined_mounts(container.mounts)
+        self._binds = [(mount.source, mount.target) for mount in mounts if mount.kind == "bind"]
+        return container.but(
+            devices=[*container.devices, *_new(self._edits.devices, container.devices)],
+            mounts=mounts,
+            oci_hooks=self.oci.definitions(container, paths),
+        )
 
     def check_each_task(self) -> None:
         """Raise LaunchError for services and OCI hooks that need one container for all tasks."""
@@ -105,9 +107,9 @@ class HooksOnNode:
                 see="scope-task",
             )
 
-    def _join_mounts(self, container: Container) -> None:
+    def _joined_mounts(self, mounts: Sequence[NodeMount]) -> list[NodeMount]:
         edits = self._edits
-        taken = {mount.target: mount for mount in container.mounts}
+        taken = {mount.target: mount for mount in mounts}
         by_target: dict[str, NodeMount] = {}
         for mount in edits.mounts:
             if edits.brought.get(mount.target, mount.source) != mount.source:
@@ -125,8 +127,7 @@ class HooksOnNode:
                     f" '{mount.source}'",
                     see="hook-clash",
                 )
-        container.mounts = [*by_target.values(), *container.mounts]
-        self._binds = [(b.source, b.target) for b in container.mounts if b.kind == "bind"]
+        return [*by_target.values(), *mounts]
 
     def operations(self, paths: Paths, *, has_rules: bool = False) -> list[Operation]:
         """Return the guard's operations between mounting the image and creating the container.
@@ -159,15 +160,15 @@ class HooksOnNode:
     def _request(self, paths: Paths, place: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
         images = self._plan.image_paths if place else []
-        search = self._settings.get("LD_LIBRARY_PATH")
-        if search is None and "LD_LIBRARY_PATH" not in self._settings:
+        search = self.settings.get("LD_LIBRARY_PATH")
+        if search is None and "LD_LIBRARY_PATH" not in self.settings:
             image = self._plan.image_env
             search = (image if "LD_LIBRARY_PATH" in image else self._node).get("LD_LIBRARY_PATH")
         return {
             "session": paths.own,
             "root": paths.at("root"),
             "library_path": search or "",
-            "path": self._settings.get("PATH") or self._plan.image_env.get("PATH", ""),
+            "path": self.settings.get("PATH") or self._plan.image_env.get("PATH", ""),
             "binds": self._binds,
             "mounted": [mount.target for mount in self._edits.mounts],
             "brought": list(self._edits.brought),

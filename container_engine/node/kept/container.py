@@ -50,7 +50,9 @@ class KeptOnNode:
 
 
 class Running(KeptOnNode):
-    """A container that runs, as another step's guard has handed it over; `lock` is shared.
+    """A container that runs, as another step's guard has handed it over.
+
+    `lock` is shared; it is -1 for a container that ends with another step, which admits no more.
 
     `guards_ns` is the user namespace of that guard, `environment` the environment of the
     container's first process.
@@ -70,9 +72,8 @@ class Running(KeptOnNode):
 
     @property
     def passed(self) -> list[int]:
-        devices = [device for _image, device in self._images]
-        roots = [self._root] if self._root >= 0 else []
-        return [self.lock, *self._container, *devices, *roots]
+        found = (self.lock, *self._container, *(device for _image, device in self._images))
+        return [fd for fd in (*found, self._root) if fd >= 0]
 
     @property
     def images(self) -> list[str]:
@@ -105,8 +106,9 @@ class Running(KeptOnNode):
         checks the tasks' working directory.
         """
         mount_ns = str(self._container[1])
+        keep = [self.operation()] if self.lock >= 0 else []
         return [
-            self.operation(),
+            *keep,
             *self._served(server),
             *(("bind-inside", [mount_ns, path]) for path in mounted),
             ("root-inside", [mount_ns, workdir, *directories]),

@@ -15,27 +15,12 @@ from container_engine.node.node_name import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from container_engine.node.container.description import Operation
     from container_engine.node.plan_types import KeptContainer
 
 
-class OfStep(Running):
-    """The container of another step, which ends with that step; this step admits no others."""
-
-    @property
-    def passed(self) -> list[int]:
-        return [fd for fd in super().passed if fd >= 0]
-
-    def operations(
-        self, server: str, mounted: Sequence[str], workdir: str, directories: Sequence[str]
-    ) -> list[Operation]:
-        _keep, *others = super().operations(server, mounted, workdir, directories)
-        return others
-
-
-def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
+def enter(wanted: KeptContainer, node: Mapping[str, str]) -> Running:
     """Return the container of the step JOB.STEP. Raise LaunchError if it cannot be joined."""
     job, _dot, step = wanted["name"].partition(".")
     if wanted["mode"] not in ("auto", "exec"):
@@ -51,4 +36,4 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> OfStep:
         raise refusal(error.reason, error.hint or "", wanted) from None
     except OSError as error:
         raise refusal(f"it has ended: {error.strerror}", "", wanted) from None
-    return OfStep(KeptOnNode(wanted, "", -1, ""), fds, ())
+    return Running(KeptOnNode(wanted, "", -1, ""), fds, ())

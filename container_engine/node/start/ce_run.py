@@ -10,7 +10,7 @@ from container_engine.base import reaper
 from container_engine.base.errors import UserError
 from container_engine.node.container.guard import GuardDescriptors, entering
 from container_engine.node.inside import programs
-from container_engine.node.start.begin import checked, start
+from container_engine.node.start.container import checked, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

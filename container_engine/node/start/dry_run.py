@@ -13,7 +13,7 @@ from container_engine.node.container.specification import encode, operations
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.plan_json import to_json
 from container_engine.node.report.guard_failure import explain
-from container_engine.node.start.new_container import container_of, directories
+from container_engine.node.start.container import directories, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
     images = plan.image_paths
     for path in images:
         check_image(path)
-    container = container_of(plan, node, unmet)
+    container = parts_of(plan, node, unmet)
     hooks = HooksOnNode(plan, node, edf, libexec, unmet, explain=True)
-    settings = hooks.join(container, paths)
     person = person_of_process()
-    container.directories = directories(plan, settings, node, person.home)
+    places = directories(plan, hooks.settings, node, person.home)
+    container = hooks.join(container, paths).but(directories=places)
     steps = operations(
         paths,
         images,
         container,
-        env.for_container(plan.image_env, settings),
+        env.for_container(plan.image_env, hooks.settings),
         person,
         hooks.operations(paths),
     )

@@ -15,14 +15,14 @@ from container_engine.node.container import environment as env
 from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, read_all, rights
 from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.node.report import trace
-from container_engine.node.start.begin import checked, start
+from container_engine.node.start.container import checked, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.node_plan import Secrets
-    from container_engine.node.start.ready_container import ReadyContainer
+    from container_engine.node.start.container import Container
 
 _MAX_NOTICES = 4 * 1024
 
@@ -97,7 +97,7 @@ def _launch(
 
 
 def _remember(
-    ready: ReadyContainer, text: str, plan: NodePlan, node: Mapping[str, str], libexec: str
+    ready: Container, text: str, plan: NodePlan, node: Mapping[str, str], libexec: str
 ) -> None:
     """Let the next step with this plan join or start without Python, if that is possible."""
     if ready.joinable is not None:
@@ -121,7 +121,7 @@ def _target(plan: NodePlan, node: Mapping[str, str]) -> str:
 
 def _answer_ready(
     reply: socket,
-    ready: ReadyContainer,
+    ready: Container,
     plan: NodePlan,
     node: Mapping[str, str],
     recorded: int,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.plan_types import Device
-    from container_engine.node.start.ready_container import Started
+    from container_engine.node.start.container import Started
 
 MAGIC = b"container-engine start memo 3\n"
 # the most memos of one user, and the most bytes of one, which contains the whole plan

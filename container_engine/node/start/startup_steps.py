@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import StartupLine
 
 _MARK = "ce-startup-failed"
 # a shell sets these for itself; they are not changes by the steps
@@ -49,17 +49,17 @@ def script(lines: Sequence[str], output: int) -> str:
 
 
 def run(
-    plan: NodePlan,
+    steps: Sequence[StartupLine],
+    timeout_s: float,
     node: Mapping[str, str],
     join: Sequence[str],
     before: Mapping[str, str],
 ) -> dict[str, str | None]:
-    """Run the plan's steps in a shell; the command line `join` before it enters the container.
+    """Run the steps of a plan in a shell; the command line `join` before it enters the container.
 
     `before` is the environment of the steps. Return their changes, None for removed variables.
     Raise LaunchError with the failing line and the end of the output.
     """
-    steps, timeout_s = plan.startup, plan.start_timeout_s
     lines = [resolve(step["line"], node, step["from"]) for step in steps]
     output, log = os.memfd_create("ce-startup-env"), os.memfd_create("ce-startup-log")
     os.set_inheritable(output, True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from container_engine.node.container.description import Container, NodeMount
+from container_engine.node.container.description import NodeMount, Parts
 from container_engine.node.node_plan import NodePlan, node_plan
 from container_engine.oci.runtime import HookFile
 
@@ -76,9 +76,10 @@ def container(
     oci_hooks: Sequence[HookFile] = (),
     tmpfs_size: str = "1g",
     by_podman: bool = False,
-) -> Container:
-    return Container(
-        ids=ids,
+) -> Parts:
+    return Parts(
+        uid=ids[0],
+        gid=ids[1],
         writable=writable,
         entrypoint=entrypoint,
         workdir="/",

@@ -13,7 +13,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container import guard
 from container_engine.node.container.description import person_of_process
-from container_engine.node.start import begin, launcher
+from container_engine.node.start import container, launcher
 from tests.c_header import constants, in_order
 from tests.unit.node.plans import plan
 
@@ -57,11 +57,9 @@ ALLOWED = {
             "report",
             "report.trace",
             "start",
-            "start.begin",
+            "start.container",
             "start.image_in_use",
             "start.launcher",
-            "start.new_container",
-            "start.ready_container",
             "start.site_rules",
         )
     ),
@@ -136,7 +134,7 @@ def test_a_plan_that_cannot_start_is_answered_with_code_and_words_and_no_traceba
 
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(LaunchError, match="different versions of the container engine"):
-        begin.checked(plan(version=3), "/libexec")
+        container.checked(plan(version=3), "/libexec")
 
 
 # ---- the guard's report ----------------------------------------------------------------------

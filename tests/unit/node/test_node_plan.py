@@ -6,7 +6,7 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.node_plan import NodePlan, node_plan
-from container_engine.node.start.begin import checked
+from container_engine.node.start.container import checked
 from tests.unit.node.plans import document, plan
 
 

@@ -90,8 +90,7 @@ def test_failures_of_other_kinds_keep_their_message(site: Site) -> None:
 
 def definitions(hooks: OciHooks) -> list[dict[str, Any]]:
     whole = container(annotations={"a": "b"})
-    hooks.join(whole, Paths("/s", "/libexec"))
-    return [dict(hook) for hook in whole.oci_hooks]
+    return [dict(hook) for hook in hooks.definitions(whole, Paths("/s", "/libexec"))]
 
 
 def test_a_hook_gets_the_state_and_its_arguments_whatever_is_in_them(
@@ -147,9 +146,7 @@ def test_the_state_is_kept_and_noted_where_a_hook_needs_it_afterwards(
     assert site.hooks().last_operations(session) == []
     site.write("poststop")
     hooks = site.hooks()
-    whole = container()
-    hooks.join(whole, session)
-    [definition] = whole.oci_hooks
+    [definition] = hooks.definitions(container(), session)
     keep = definition["hook"]
     state = '{"ociVersion": "1.0", "id": "abc"}'
     subprocess.run(keep["args"], executable=keep["path"], input=state, text=True, check=True)

@@ -13,7 +13,7 @@ import pytest
 from container_engine.base.errors import LaunchError
 from container_engine.node.container import guard
 from container_engine.node.start import launcher, saving
-from container_engine.node.start.ready_container import ReadyContainer
+from container_engine.node.start.container import Container
 from tests.bench import worker
 from tests.c_header import constants, in_order
 from tests.unit.node.join_stage import PYTHON
@@ -40,10 +40,16 @@ def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
     tmp_path: Path, own: tuple[str, ...], of_tasks: bool, traced: bool
 ) -> None:
     places = ("user", "mount", "environment", "guard")
-    ready = ReadyContainer([*map(_named, places)], [*map(_named, own)], "/work", lambda: None)
-    ready.printed, ready.attended = "printed", _named("attended")
-    ready.tasks = _named("tasks") if of_tasks else -1
-    ready.warnings = ["careful"]
+    ready = Container(
+        fds=[*map(_named, places)],
+        unshared=[*map(_named, own)],
+        workdir="/work",
+        go_on=lambda: None,
+        printed="printed",
+        attended=_named("attended"),
+        tasks=_named("tasks") if of_tasks else -1,
+        warnings=["careful"],
+    )
     recorded = os.open(tmp_path / "n1.json", os.O_WRONLY | os.O_CREAT) if traced else -1
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:

@@ -14,7 +14,7 @@ from container_engine.base.errors import LaunchError, UserError
 from container_engine.node.container.description import INIT_NAME
 from container_engine.node.inside import tasks
 from container_engine.node.kept import of_step
-from container_engine.node.kept.container import KeptOnNode
+from container_engine.node.kept.container import KeptOnNode, Running
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces")
 
@@ -101,7 +101,7 @@ def test_the_container_of_a_step_is_joined_and_nothing_else(start: Start, mode: 
 def test_a_step_that_joins_another_ones_container_keeps_it_for_nobody() -> None:
     names = ("ns/user", "ns/user", "ns/mnt", "environ", "mountinfo")
     fds = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
-    joined = of_step.OfStep(KeptOnNode(_wanted("auto"), "", -1, ""), fds, ())
+    joined = Running(KeptOnNode(_wanted("auto"), "", -1, ""), fds, ())
     assert joined.passed == fds[1:]
     steps = joined.operations("/ce-image", ["/pmix"], "/w", ["/home/me"])
     assert steps == [

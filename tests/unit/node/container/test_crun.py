@@ -11,8 +11,8 @@ from container_engine.node.container import crun
 from container_engine.node.container.description import (
     INIT_PATH,
     PATH,
-    Container,
     NodeMount,
+    Parts,
     Paths,
     Person,
 )
@@ -26,7 +26,7 @@ ME = Person(1000, 1001, "", "", "/home/me", "nid001")
 TEXT = st.text(st.characters(blacklist_characters="\0", codec="utf-8"))
 
 
-def configuration(given_container: Container, env: dict[str, str] | None = None) -> dict[str, Any]:
+def configuration(given_container: Parts, env: dict[str, str] | None = None) -> dict[str, Any]:
     prepare, _create = crun.creation(PATHS, given_container, env or {}, ME)
     [text] = [text for _name, (path, *rest) in prepare for text in rest if path.endswith(".json")]
     found: dict[str, Any] = json.loads(text)

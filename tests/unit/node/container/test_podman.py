@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from container_engine.node.container import podman
 from container_engine.node.container.description import (
     INIT_PATH,
-    Container,
     NodeMount,
+    Parts,
     Paths,
     Person,
 )
@@ -28,7 +28,7 @@ ME = Person(1000, 1001, "", "", "/home/me")
 PRINTABLE = st.text(st.characters(blacklist_characters="\0\r", codec="utf-8"), min_size=1)
 
 
-def arguments(given_container: Container) -> list[str]:
+def arguments(given_container: Parts) -> list[str]:
     return podman.arguments(PATHS, given_container)
 
 
@@ -169,7 +169,7 @@ def test_a_tmpfs_has_size_and_mode_in_podmans_words() -> None:
 # ---- the configuration ------------------------------------------------------------------------
 
 
-def configuration(given_container: Container, env: dict[str, str]) -> dict[str, dict[str, object]]:
+def configuration(given_container: Parts, env: dict[str, str]) -> dict[str, dict[str, object]]:
     return tomllib.loads(podman.configuration(PATHS, given_container, env))
 
 

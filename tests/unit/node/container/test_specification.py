@@ -127,9 +127,9 @@ def test_the_user_gets_entries() -> None:
 
 def test_the_directories_of_tasks_are_made_unless_a_mount_hides_them() -> None:
     made = container(NodeMount("bind", "/x", "/data", ()), NodeMount("tmpfs", "", "/tmp", ()))
-    made.directories = ["/home/me", "/no/such", "relative", "", "/data", "/data/me", "/no/such"]
-    made.directories += ["/dev/null", "/", "/proc/x", "/database"]
-    whole = operations(PATHS, ["/i.sqsh"], made, {}, ME)
+    directories = ["/home/me", "/no/such", "relative", "", "/data", "/data/me", "/no/such"]
+    directories += ["/dev/null", "/", "/proc/x", "/database"]
+    whole = operations(PATHS, ["/i.sqsh"], made.but(directories=directories), {}, ME)
     found = [list(arguments) for name, arguments in whole if name == "root-dir"]
     wanted = ("/home/me", "/no/such", "/", "/database")
     assert found == [["/s/root", path] for path in wanted]

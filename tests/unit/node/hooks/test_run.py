@@ -34,15 +34,16 @@ def on_node(
 
 
 def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # noqa: ANN401
-    return on_node(*hooks, **rest).join(container(), PATHS)
+    return on_node(*hooks, **rest).settings
 
 
 # ---- devices ---------------------------------------------------------------------------------
 
 
 def test_a_device_that_the_node_has_is_given_to_the_container() -> None:
-    whole = container(devices=("/dev/null",))
-    on_node(hook(devices=[device("/dev/nul*"), device("/dev/zero")])).join(whole, PATHS)
+    whole = on_node(hook(devices=[device("/dev/nul*"), device("/dev/zero")])).join(
+        container(devices=("/dev/null",)), PATHS
+    )
     assert whole.devices == ["/dev/null", "/dev/zero"]
 
 
@@ -151,8 +152,9 @@ def test_a_list_without_end_is_cut_and_says_so() -> None:
 
 
 def test_an_optional_device_may_be_missing() -> None:
-    whole = container()
-    on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(whole, PATHS)
+    whole = on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(
+        container(), PATHS
+    )
     assert whole.devices == []
 
 
@@ -180,8 +182,7 @@ def test_the_check_for_a_variable_looks_at_the_step() -> None:
 
 
 def mounts(*hooks: dict[str, Any], edf: tuple[NodeMount, ...] = ()) -> list[tuple[str, str]]:
-    whole = container(*edf)
-    on_node(*hooks).join(whole, PATHS)
+    whole = on_node(*hooks).join(container(*edf), PATHS)
     return [(bind.source, bind.target) for bind in whole.mounts]
 
 
@@ -204,9 +205,8 @@ def test_a_missing_mount_source_is_named_unless_it_is_optional(tmp_path: Path) -
 
 
 def test_the_mount_of_the_environment_file_counts_where_both_want_one(tmp_path: Path) -> None:
-    whole = container(NodeMount("bind", "/mine", "/opt/x", ()))
     hooks = on_node(hook(mounts=[mount(str(tmp_path), "/opt/x")]))
-    hooks.join(whole, PATHS)
+    whole = hooks.join(container(NodeMount("bind", "/mine", "/opt/x", ())), PATHS)
     assert [(bind.source, bind.target) for bind in whole.mounts] == [("/mine", "/opt/x")]
     assert hooks.warnings == [
         f"hook mount '{tmp_path}' is left out: the environment file mounts '/mine' on '/opt/x'"
@@ -255,8 +255,7 @@ def test_the_directories_of_a_later_hook_come_first_and_none_comes_twice() -> No
 
 def test_only_hooks_change_slurms_variables() -> None:
     hooks = on_node(hook(env={"SLURM_CONF": "/x", "A": "1"}))
-    given = hooks.join(container(), PATHS)
-    changes = environment.for_tasks(plan(), given, {}, {})
+    changes = environment.for_tasks(plan(), hooks.settings, {}, {})
     assert "SLURM_CONF" not in changes
     assert hooks.for_tasks() == {"SLURM_CONF": "/x"}
 
@@ -275,8 +274,7 @@ def test_what_is_optional_may_need_words_that_a_step_does_not_have(tmp_path: Pat
     (tmp_path / "7").mkdir()
     of_job = [mount(f"{tmp_path}/{{node.job}}", "/x", optional=True)]
     assert mounts(hook(mounts=of_job)) == []
-    whole = container()
-    on_node(hook(mounts=of_job), node={"SLURM_JOB_ID": "7"}).join(whole, PATHS)
+    whole = on_node(hook(mounts=of_job), node={"SLURM_JOB_ID": "7"}).join(container(), PATHS)
     assert [bind.source for bind in whole.mounts] == [f"{tmp_path}/7"]
 
 
@@ -333,8 +331,7 @@ def test_oci_hooks_of_hooks_go_to_the_container() -> None:
         "env": ["X=1"],
         "timeout": None,
     }
-    whole = container()
-    on_node(hook(hooks=[first])).join(whole, PATHS)
+    whole = on_node(hook(hooks=[first])).join(container(), PATHS)
     assert [definition["stages"] for definition in whole.oci_hooks] == [["createContainer"]]
     assert on_node(hook(hooks=[second])).oci.last_operations(PATHS)[0][0] == "more"
 

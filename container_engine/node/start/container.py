@@ -1,13 +1,15 @@
-"""Start the container that a plan describes.
+"""Make a container for the tasks of a step: a new one, or one that another step of the job runs.
 
-NewContainer checks what the node has and lacks, applies the hooks, has the guard carry out a
-specification, and makes the tasks' environment from the guard's report.
+Start checks what the node has and lacks, applies the hooks, has the guard carry out a
+specification, and makes the tasks' environment from the guard's report. `joined` has the guard
+enter what runs, and makes the environment of what is recorded.
 """
 
 from __future__ import annotations
 
 import os
 
+from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_image,
@@ -15,7 +17,7 @@ from container_engine.node.container.checks import (
     resolve_devices,
     resolve_mounts,
 )
-from container_engine.node.container.description import Container, Paths, person_of_process
+from container_engine.node.container.description import Parts, Paths, person_of_process
 from container_engine.node.container.guard import (
     await_report,
     entering,
@@ -25,27 +27,119 @@ from container_engine.node.container.guard import (
     start_guard,
 )
 from container_engine.node.container.specification import encode, operations
-from container_engine.node.node_plan import may_apply
+from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, may_apply
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
-from container_engine.node.start.ready_container import ReadyContainer, Started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from container_engine.base.errors import LaunchError
     from container_engine.node.container.description import Operation
     from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
-    from container_engine.node.kept.container import KeptOnNode
+    from container_engine.node.kept.container import KeptOnNode, Running
     from container_engine.node.node_plan import NodePlan
 
 
-class NewContainer:
+class Container(Frozen):
+    """A container for tasks to join. The descriptors belong to the caller.
+
+    `fds` are the user namespace, the mount namespace, the records of the tasks' environment
+    (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
+    left; `unshared` are other namespaces of the container's own. `go_on` lets the session outlive
+    this process; it raises LaunchError if the session has already ended.
+    """
+
+    fds: Sequence[int]
+    unshared: Sequence[int]
+    workdir: str
+    go_on: Callable[[], None]
+    # lines for the user
+    warnings: Sequence[str] = ()
+    # the entrypoint's output if it is to be shown
+    printed: str = ""
+    # the socket at which each task asks for a container of its own; -1: all share this one
+    tasks: int = -1
+    # a descriptor that is readable once the work after the session's end is done; -1: no work
+    attended: int = -1
+    # if other steps may join: the container's directory, its first process's environment
+    joinable: tuple[str, bytes] | None = None
+    # if the next step may start without Python
+    started: Started | None = None
+
+
+class Started(Frozen):
+    """A start that worked, for its memo (start_memo.py).
+
+    `workdir` is the tasks' working directory, `specification` is what the guard was given. `block`
+    is the environment of the container's first process, `records` are the changes to the tasks'
+    environment. `hooks` returns the conditions under which hooks do the same again, and whether
+    they can. `again` decides once more, with the given variables of the step, for a first process
+    with the given environment; it returns specification, records and what `hooks` returns, or
+    raises LaunchError.
+    """
+
+    workdir: str
+    specification: bytes
+    again: Callable[[Mapping[str, str], bytes], tuple[bytes, bytes, Repeatable | None]]
+    block: bytes
+    records: bytes
+    hooks: Callable[[], Repeatable | None]
+
+
+def checked(plan: NodePlan, libexec: str) -> NodePlan:
+    """Return the plan with what the node's image says. Raise LaunchError for a wrong plan."""
+    if plan.version not in PLAN_VERSIONS:
+        known = " and ".join(map(str, PLAN_VERSIONS))
+        raise LaunchError(
+            f"this node understands plans of versions {known}, not {plan.version!r}:"
+            " submit host and node have different versions of the container engine",
+            see="engine-versions",
+        )
+    if plan.lacks:
+        raise LaunchError(f"it lacks {', '.join(plan.lacks)}", see="plan-damaged", where=DAMAGED)
+    if plan.on_nodes:
+        from container_engine.node.start import complete_plan
+
+        return complete_plan.with_image(plan, libexec)
+    return plan
+
+
+def start(
+    plan: NodePlan,
+    node: Mapping[str, str],
+    descriptors: GuardDescriptors,
+    libexec: str,
+    marks: trace.Marks | None = None,
+) -> Container:
+    """Start the container of a `checked` plan and wait until its first process runs.
+
+    If it is a kept one that runs, join it. `node` is the environment of the step on this node.
+    Raise LaunchError.
+    """
+    marks = marks or trace.Marks(0)
+    kept = None
+    if wanted := plan.kept:
+        from container_engine.node.kept.container import Running
+        from container_engine.node.kept.enter import enter
+
+        kept = enter(wanted, plan, node)
+        if isinstance(kept, Running) and wanted["mode"] != "no_exec":
+            return joined(kept, plan, node, descriptors, libexec, marks)
+    begun = Start(plan, node, libexec, marks, kept)
+    begun.decide()
+    try:
+        return begun.start(descriptors)
+    except LaunchError:
+        begun.abandon()
+        raise
+
+
+class Start:
     """A start in progress: the plan, this node's data, and the results so far.
 
     The caller calls `decide`, then `start`, and after a LaunchError of that `abandon`.
@@ -81,21 +175,21 @@ class NewContainer:
             site_rules.check(path, self._rules)
             check_image(path)
         unmet: list[LaunchError] = []
-        self._container = container_of(plan, node, unmet)
-        self._planned = self._container.mounts
+        parts = parts_of(plan, node, unmet)
+        self._planned = parts.mounts
         self._hooks = _hooks(plan, node, self._edf, libexec, unmet)
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
-            self._settings = self._hooks.join(self._container, self._paths)
+            parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
             if self._for_each:
                 self._hooks.check_each_task()
-        site_rules.check_mounts(self._planned, self._container.mounts, self._rules)
+        site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
-        self._container.begin = self._workdir
-        self._container.directories = directories(plan, self._settings, node, self._person.home)
+        places = directories(plan, self._settings, node, self._person.home)
+        self._parts = parts.but(begin=self._workdir, directories=places)
 
-    def start(self, descriptors: GuardDescriptors) -> ReadyContainer:
+    def start(self, descriptors: GuardDescriptors) -> Container:
         """Start the container and wait until its first process runs. Raise LaunchError."""
         encoded = encode(self._operations())
         for path in self._images:
@@ -105,7 +199,7 @@ class NewContainer:
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
         tasks = unshared.pop() if self._for_each else -1
         site_rules.check_places(self._planned, mounted, self._rules)
-        shown = _network_shown(self._container, mounted)
+        shown = _network_shown(self._parts, mounted)
         os.close(mounted)
         self._marks.mark("environment")
         block = read_all(found)
@@ -118,23 +212,34 @@ class NewContainer:
         def last() -> None:
             go_on(control, [] if end is None else [end.fileno()])
 
-        fds = (user_ns, mount_ns, memory_file("ce-env", records), guard)
-        made = ReadyContainer(fds, unshared, self._workdir, last)
-        made.printed, made.tasks, made.warnings = self._printed, tasks, shown
-        if hooks is not None:
-            made.warnings, made.attended = (*shown, *hooks.warnings), hooks.attended
-        if kept is not None:
-            made.joinable = kept.directory, block
-        elif self._rules is None and not shown:
-            decided = (self._workdir, encoded, self._decide_again)
-            made.started = Started(*decided, block, records, self._repeatable)
-        return made
+        started = None
+        if kept is None and self._rules is None and not shown:
+            started = Started(
+                workdir=self._workdir,
+                specification=encoded,
+                again=self._decide_again,
+                block=block,
+                records=records,
+                hooks=self._repeatable,
+            )
+        return Container(
+            fds=(user_ns, mount_ns, memory_file("ce-env", records), guard),
+            unshared=unshared,
+            workdir=self._workdir,
+            go_on=last,
+            warnings=shown if hooks is None else (*shown, *hooks.warnings),
+            printed=self._printed,
+            tasks=tasks,
+            attended=-1 if hooks is None else hooks.attended,
+            joinable=None if kept is None else (kept.directory, block),
+            started=started,
+        )
 
     def _start_guard(self, descriptors: GuardDescriptors, encoded: bytes) -> socket:
         kept = self._kept
         if kept is None:
             return start_guard(self._libexec, descriptors, encoded)
-        mounts = self._container.mounts
+        mounts = self._parts.mounts
         kept.records.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
         whole = encode([kept.operation()]) + encoded
         control = start_guard(self._libexec, descriptors, whole, kept.guards_ns, kept.passed)
@@ -148,7 +253,7 @@ class NewContainer:
 
         Raise LaunchError.
         """
-        again = NewContainer(self._plan, node, self._libexec, trace.Marks(0))
+        again = Start(self._plan, node, self._libexec, trace.Marks(0))
         again.decide()
         specification = encode(again._operations())
         records = again._records(again._of_tasks(env.parse_block(block)))
@@ -172,7 +277,7 @@ class NewContainer:
         steps = operations(
             paths,
             self._images,
-            self._container,
+            self._parts,
             self._given,
             self._person,
             () if hooks is None else hooks.operations(paths, has_rules=self._rules is not None),
@@ -237,7 +342,7 @@ class NewContainer:
         return env.encode_records(changes, {} if self._hooks is None else self._hooks.per_task)
 
 
-def _network_shown(container: Container, mounted: int) -> tuple[str, ...]:
+def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
     """Return a warning if a container with a network of its own has the node's /sys.
 
     The kernel refuses a new sysfs where the node's is covered in part, and crun then takes the
@@ -258,11 +363,12 @@ def _network_shown(container: Container, mounted: int) -> tuple[str, ...]:
     )
 
 
-def container_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) -> Container:
+def parts_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) -> Parts:
     """Return the plan's container; add an error to `unmet` for each thing that the node lacks."""
-    return Container(
+    return Parts(
         # being root inside is an option of the site; outside it is the same user
-        ids=(0, 0) if plan.root_remap else (os.getuid(), os.getgid()),
+        uid=0 if plan.root_remap else os.getuid(),
+        gid=0 if plan.root_remap else os.getgid(),
         writable=plan.writable,
         entrypoint=plan.entrypoint,
         workdir=plan.image_workdir,
@@ -336,8 +442,70 @@ def _run_startup(
     entered, mount_ns, workdir = container
     records = memory_file("ce-env", env.encode_records(changes))
     join = entering(libexec, entered, mount_ns, records, workdir)
-    made = startup_steps.run(plan, node, join, env.apply(node, changes))
+    made = startup_steps.run(
+        plan.startup, plan.start_timeout_s, node, join, env.apply(node, changes)
+    )
     for fd in (*entered, mount_ns):
         os.set_inheritable(fd, False)
     os.close(records)
     return env.without_slurms(made)
+
+
+def joined(
+    running: Running,
+    plan: NodePlan,
+    node: Mapping[str, str],
+    descriptors: GuardDescriptors,
+    libexec: str,
+    marks: trace.Marks,
+) -> Container:
+    """Return the running container for this step's tasks, and close `running`.
+
+    Raise LaunchError.
+    """
+    rules = site_rules.of_node(libexec)
+    for path in plan.image_paths:
+        site_rules.check(path, rules)
+    marks.mark("namespaces")
+    mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
+    workdir = resolve(plan.workdir, node, plan.workdir_from)
+    block = env.parse_block(running.environment)
+    changes = env.for_joined(plan, env.edf_settings(plan.env, node), block, workdir)
+    changes |= env.missing_home(changes, node, person_of_process().home)
+    # the first step has made the image's directories
+    home = env.apply(node, changes).get("HOME", "")
+    directories = [home] if home.startswith("/") else []
+    steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
+    control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
+    running.close()
+    explained = _explainer(plan.workdir_from)
+    (marks.guard, _printed), handed = await_report(control, plan.start_timeout_s, None, explained)
+    user_ns, mount_ns, found, guard, table, *unshared = handed
+    os.close(table)
+    marks.mark("environment")
+    os.close(found)
+    records = memory_file("ce-env", env.encode_records(changes, per_task))
+    return Container(
+        fds=(user_ns, mount_ns, records, guard),
+        unshared=unshared,
+        workdir=workdir,
+        go_on=lambda: go_on(control, []),
+        warnings=running.warnings,
+        joinable=None if running.warnings else (running.directory, running.environment),
+    )
+
+
+def _explainer(workdir_from: str) -> Callable[[str], LaunchError]:
+    def explained(report: str) -> LaunchError:
+        from container_engine.node.report.guard_failure import explain, of_workdir
+
+        return of_workdir(report, workdir_from) or explain(report)
+
+    return explained
+
+
+def _pmix_of_step(node: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:
+    """Return the directories of this step's PMIx server, and what each task's variables copy."""
+    from container_engine.node.hooks import code_pmix
+
+    return [node["CE_PMIX_DIR"], *code_pmix.of_clients(node)], code_pmix.PER_TASK
