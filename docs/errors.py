@@ -1,7 +1,7 @@
 """`make generated`: update the pages of errors and the plugin's help.h from the catalogue.
 
-The head of a page comes from container_engine/faults/catalogue.py; the rest is written by hand and
-kept. A code without a page gets a page with a head only.
+The head of a page comes from container_engine/faults/catalogue.py and docs/error_examples.toml; the
+rest is written by hand and kept. A code without a page gets a page with a head only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +22,9 @@ DIRECTORY = ROOT / "docs/guide/errors"
 INDEX = ROOT / "docs/guide/errors.md"
 PLUGIN = ROOT / "spank_plugin"
 HEADER = PLUGIN / "common/help.h"
+EXAMPLES: dict[str, dict[str, str]] = tomllib.loads(
+    (ROOT / "docs/error_examples.toml").read_text(encoding="utf-8")
+)
 END = "<!-- the lines above are made by docs/errors.py -->\n"
 
 
@@ -32,8 +36,17 @@ def head(code: str) -> str:
         f"# {code}\n\n"
         f"{_sentence(fault.what)}\n\n"
         f"**Who can fix it:** {fault.who}. **Exit code of a launch:** {fault.code}{meaning}.\n\n"
-        f"**What to do:** {remedy}\n\n{END}"
+        f"**What to do:** {remedy}\n\n{_example(code)}{END}"
     )
+
+
+def _example(code: str) -> str:
+    """Return the table of what a user wrote, sees and should write; "" for faults of others."""
+    found = EXAMPLES.get(code)
+    if found is None:
+        return ""
+    row = f"| `{found['wrote']}` | `{found['see']}` | {found['write']} |"
+    return f"| you wrote | you see | write |\n|---|---|---|\n{row}\n\n"
 
 
 def index() -> str:

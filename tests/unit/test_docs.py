@@ -15,6 +15,7 @@ from container_engine.plan.site_entries import sitewide
 from container_engine.site.load import load as load_site
 from container_engine.site.model import SiteConfig
 from container_engine.submit.site_offer import catalog
+from docs import errors
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -126,16 +127,18 @@ TROUBLES = ROOT / "docs" / "guide" / "troubleshooting.md"
 # A message that is quoted in the first cell of a table's row.
 QUOTED = re.compile(r"`([^`]+)`")
 # A plain word. OF_OTHERS are messages of registries, Slurm and the kernel, which our
-# sources lack, and one that is compared with a provoked one below (SAID).
+# sources lack, and two that are compared with a provoked one below (SAID).
 PLAIN = re.compile(r"[a-z]{2,}(?:-[a-z]+)*")
 OF_OTHERS = {
     *("unauthorized", "no such host", "permission denied", "'X': … manifest unknown"),
+    *("manifest unknown", "'/home/bob/train.sqsh': permission denied"),
     *(
         "srun: unrecognized option '--environment=…'",
         "task 0 launch failed: Plugin initialization failed",
         "Failed to load plugin …/container_engine.so. Aborting",
         "Something is wrong with the boot of the nodes",
         "expected a string, found the integer 1",
+        'expected true or false, found the string "yes"',
     ),
 }
 
@@ -143,7 +146,8 @@ OF_OTHERS = {
 def messages() -> list[str]:
     tables = TROUBLES.read_text(encoding="utf-8").partition("\n## No message")[0]
     cells = re.findall(r"^\| (`.*?) \| ", tables, re.MULTILINE)
-    return [message for cell in cells for message in QUOTED.findall(cell)]
+    quoted = [message for cell in cells for message in QUOTED.findall(cell)]
+    return [*quoted, *(example["see"] for example in errors.EXAMPLES.values())]
 
 
 # What the engine fills in: a field of Python's strings; a conversion or a macro of C's.

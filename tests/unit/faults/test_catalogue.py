@@ -11,7 +11,7 @@ import pytest
 from container_engine.cli.verbs.help import codes
 from container_engine.faults.catalogue import EITHER, FAULTS, SITE, US, YOU
 from container_engine.tools.help.pages import TOPICS
-from docs.errors import DIRECTORY, END, INDEX, body, pages
+from docs.errors import DIRECTORY, END, EXAMPLES, INDEX, body, pages
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "container_engine"
@@ -53,6 +53,11 @@ def test_each_code_has_a_page_with_more_than_its_head_and_each_page_a_code() -> 
     for code in FAULTS:
         assert len(body(code).split()) >= 5, code
     assert END not in INDEX.read_text(encoding="utf-8")
+
+
+def test_each_error_that_a_user_can_make_has_an_example() -> None:
+    assert list(EXAMPLES) == [code for code, fault in FAULTS.items() if fault.who == YOU]
+    assert {tuple(example) for example in EXAMPLES.values()} == {("wrote", "see", "write")}
 
 
 def test_each_topic_of_help_has_a_page_and_each_page_is_listed() -> None:
