@@ -1,6 +1,6 @@
-"""Name the node's directory for this user's memos, which make later starts faster.
+"""Name the node's directory for this user's recorded answers, which make later starts faster.
 
-A memo is valid for one node and one boot only, so the home would be the wrong place: hundreds of
+An answer is valid for one node and one boot only, so the home would be the wrong place: hundreds of
 nodes would write to its file server at once, and quotas limit the number of files. /var/tmp is the
 node's even for jobs that have a /tmp of their own. If another user has made the directory first,
 nothing is remembered.
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 
-# must match spank_plugin/node/start_memo.h
+# must match spank_plugin/node/start_answer.h
 _TEMPORARY = "/var/tmp"
 
 
 def place(kind: str) -> str:
-    """Return the directory for one kind of memos, such as "starts"."""
+    """Return the directory for one kind of answers, such as "starts"."""
     return f"{_TEMPORARY}/ce-memos-{os.geteuid()}/{kind}"

@@ -335,3 +335,24 @@ int ce_send(int socket, const void *data, size_t size, const int *fds, size_t co
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -1 : 0;
 }
+
+int ce_open_own(int at, const char *path, uid_t uid, mode_t others)
+{
+	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat found;
+
+	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != uid || (found.st_mode & others) != 0)
+		return -1;
+	return ce_release_fd(&fd);
+}
+
+char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size)
+{
+	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	struct stat found;
+
+	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
+	    (found.st_mode & 077) != 0)
+		return NULL;
+	return ce_read_all(fd, limit, size);
+}

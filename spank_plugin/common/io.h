@@ -136,4 +136,13 @@ ssize_t ce_look(int socket, int flags, void *data, size_t size);
 /* Send one packet with `count` descriptors (at most CE_MAX_FDS). Return 0, or -1 with errno. */
 int ce_send(int socket, const void *data, size_t size, const int *fds, size_t count);
 
+/* Open a directory, relative to the descriptor `at`. Return -1 unless it belongs to `uid`, is not a symlink
+ * and has none of the mode bits `others`. */
+int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
+
+/* Return the content of a regular file, relative to the descriptor `at`, on the heap with a NUL after it; the
+ * caller frees it. Return NULL if it cannot be read, is a symlink, does not belong to `uid`, has any mode
+ * bits for group or others, or is longer than `limit`. */
+char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size);
+
 #endif

@@ -1,14 +1,7 @@
-#define _GNU_SOURCE
 #include "memo_file.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#include "io.h"
-
-enum { OTHERS = 077 };
 
 uint32_t ce_crc(uint32_t before, const void *data, size_t size)
 {
@@ -38,25 +31,4 @@ int ce_open_fields(const char *text, size_t size, const char *magic, struct ce_f
 	const char *written = ce_take(fields);
 	snprintf(now, sizeof now, "%08x", ce_crc(0, fields->next, (size_t)(fields->end - fields->next)));
 	return strcmp(written, now) == 0 && !fields->bad ? 0 : -1;
-}
-
-int ce_open_own(int at, const char *path, uid_t uid, mode_t others)
-{
-	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat found;
-
-	if (fd < 0 || fstat(fd, &found) < 0 || found.st_uid != uid || (found.st_mode & others) != 0)
-		return -1;
-	return ce_release_fd(&fd);
-}
-
-char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size)
-{
-	CE_AUTO_FD fd = openat(at, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	struct stat found;
-
-	if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_uid != uid ||
-	    (found.st_mode & OTHERS) != 0)
-		return NULL;
-	return ce_read_all(fd, limit, size);
 }

@@ -18,7 +18,7 @@ int ce_join_read(struct ce_fields result, struct ce_join_answer *join)
 	join->block = ce_take_bytes(&result, &join->block_size);
 	join->records = ce_take_bytes(&result, &join->records_size);
 	join->workdir = ce_take(&result);
-	ce_step_read(&result, &join->step);
+	ce_trace_read(&result, &join->trace);
 	return !result.bad && result.next == result.end ? 0 : -1;
 }
 

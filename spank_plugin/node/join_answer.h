@@ -5,7 +5,7 @@
  *
  * Its request is the container's directory, a newline and the plan. The fields of its result: number of
  * images and the path of each, the environment of the container's first process, the records of the tasks'
- * environment, working directory, and the fields of step_memo.h.
+ * environment, working directory, and the fields of step_trace.h.
  */
 #ifndef CE_JOIN_ANSWER_H
 #define CE_JOIN_ANSWER_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "common/fields.h"
-#include "step_memo.h"
+#include "step_trace.h"
 
 enum { CE_KEPT_KEY = 16 };
 
@@ -30,7 +30,7 @@ struct ce_join_answer {
 	const char *records; /* see common/join.h */
 	size_t records_size;
 	const char *workdir;
-	struct ce_step_memo step;
+	struct ce_trace_parts trace;
 };
 
 /* Parse the value of CE_CARRY_KEPT, into which wanted->directory then points. Return 0, or -1 if it has

@@ -1,13 +1,13 @@
 /*
- * ce-node: begins a start on a node. Ordinarily it then becomes the launcher, which is Python. Where an
- * earlier step with the same plan has left a memo of what the launcher found out, it answers the plugin
- * itself, in two cases:
+ * ce-node: begins a start on a node. Ordinarily it then becomes the launcher, which is Python. Where the
+ * launcher of an earlier step with the same plan has left a recorded answer (common/answers.h) that is still
+ * right, it answers the plugin itself, in two cases:
  *
  *  - A step joins a running container of its job (join_answer.h). What only this step and this moment can
  * tell is checked here: the owner of the container's directory, its lock, its door, its images, the site's
  * rules.
- *  - A step starts a container of its own (start_memo.h), and nothing that the launcher looked at has
- * changed. The guard makes its namespaces meanwhile, also where Python starts.
+ *  - A step starts a container of its own (start_answer.h). The guard makes its namespaces meanwhile, also
+ * where Python starts.
  *
  * Its arguments are those of enum ce_launcher_arg, up to the time at which it was started.
  *
@@ -27,7 +27,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/answers.h"
@@ -42,7 +41,7 @@
 #include "join_answer.h"
 #include "reply.h"
 #include "site_rules.h"
-#include "start_memo.h"
+#include "start_answer.h"
 #include "step_trace.h"
 
 #define NODE_NAME "SLURMD_NODENAME" /* set by the plugin, from the environment of the first task */
@@ -55,11 +54,10 @@ struct start {
 	const char *prefix, *node;
 	struct ce_step_env env;
 	char directory[PATH_MAX]; /* of the container */
-	char *memo_text;	  /* on the heap, as are the answer, the plan and the environment */
-	char *plan, *environment;
+	char *plan, *environment; /* on the heap, as is the answer */
 	struct ce_answer answer;
 	struct ce_join_answer joining; /* its result */
-	struct ce_start_memo own; /* for a container of the step's own; in memo_text, too */
+	struct ce_start_answer own;    /* its result, for a container of the step's own */
 	struct ce_visit visit;
 	struct ce_step_trace trace;
 	struct ce_moments moments;
@@ -146,8 +144,16 @@ static const char *variable(const void *env, const char *name)
 	return ce_step_variable(env, name);
 }
 
-/* Find the answer for joining that an earlier step with this plan has left. Return 0, or -1 if there is none
- * that is still right. */
+/* Find the answer to a request that an earlier step has left in a directory, -1 for none. Return 0, or -1 if
+ * there is none that is still right. */
+static int find_answer(struct start *start, int directory, const char *words)
+{
+	const struct ce_query query = { start->prefix, 0, words, strlen(words), variable, &start->env };
+
+	return directory >= 0 ? ce_answer_find(directory, &query, &start->answer) : -1;
+}
+
+/* Find the answer for joining that an earlier step with this plan has left. Return as find_answer does. */
 static int find_join(struct start *start)
 {
 	char place[PATH_MAX + 16];
@@ -155,13 +161,10 @@ static int find_join(struct start *start)
 
 	snprintf(place, sizeof place, "%s/answers", start->directory);
 	CE_AUTO_FD directory = ce_open_own(AT_FDCWD, place, geteuid(), OTHERS);
-	if (directory < 0 || asprintf(&words, "%s\n%s", start->directory, start->plan) < 0)
+	if (asprintf(&words, "%s\n%s", start->directory, start->plan) < 0 ||
+	    find_answer(start, directory, words) < 0)
 		return -1;
-	const struct ce_query query = { start->prefix, 0, words, strlen(words), variable, &start->env };
-	if (ce_answer_find(directory, &query, &start->answer) < 0 ||
-	    ce_join_read(start->answer.result, &start->joining) < 0)
-		return -1;
-	return ce_step_suits(&start->joining.step, &start->env) ? 0 : -1;
+	return ce_join_read(start->answer.result, &start->joining);
 }
 
 static int read_environment(struct start *start)
@@ -185,8 +188,8 @@ static int has_name(const struct start *start)
 	return start->node != NULL && *start->node != '\0' && strchr(start->node, '/') == NULL;
 }
 
-/* Return 0 if an earlier step has left a memo with which this one can join the container that `kept` names,
- * and the site has no rule that only Python judges; else -1. */
+/* Return 0 if an earlier step has left an answer with which this one can join the container that `kept`
+ * names, and the site has no rule that only Python judges; else -1. */
 static int prepare(struct start *start, const char *kept)
 {
 	struct ce_wanted wanted;
@@ -437,7 +440,7 @@ static int join(struct start *start, const char *kept)
 	const struct ce_join_answer *joining = &start->joining;
 
 	if (prepare(start, kept) < 0 || take_over_container(start) < 0 ||
-	    ce_step_trace_open(&start->trace, &joining->step, &start->env, start->node) < 0)
+	    ce_step_trace_open(&start->trace, &joining->trace, &start->env, start->node) < 0)
 		return -1;
 	start->moments.namespaces = ce_now_ns();
 	const struct ce_ready ready = { joining->workdir, joining->records, joining->records_size, 1,
@@ -448,33 +451,25 @@ static int join(struct start *start, const char *kept)
 
 /* ---- a container of its own -------------------------------------------------------------------- */
 
-/* Read the memo that an earlier step has left for a start by this plan. Return 0, or -1 if there is none or
- * it may no longer be right. */
-static int find_own_memo(struct start *start)
+/* Find the answer that an earlier step has left for a start by this plan. Return as find_answer does. */
+static int find_own(struct start *start)
 {
-	char name[CE_START_NAME];
-	struct utsname host;
-	size_t size = 0;
-	const struct ce_start_wanted wanted = { start->prefix, start->plan, host.nodename, &start->env };
 	CE_AUTO_FD directory = ce_own_starts(CE_MEMOS, geteuid());
 
-	if (directory < 0 || uname(&host) < 0)
+	if (find_answer(start, directory, start->plan) < 0 ||
+	    ce_start_read(&start->answer, &start->own) < 0)
 		return -1;
-	ce_start_name(&wanted, name);
-	start->memo_text = ce_read_own(directory, name, geteuid(), CE_START_MOST, &size);
-	if (start->memo_text == NULL || ce_start_read(start->memo_text, size, &start->own) < 0)
-		return -1;
-	return ce_start_suits(&start->own, &wanted) ? ce_start_enter_port(&start->own, &start->env) : -1;
+	return ce_start_enter_port(&start->own, &start->env);
 }
 
-/* Return 0 if an earlier step has left a memo with which this one can start its container, and the site has
- * no rule that only Python judges; else -1. Root's starts are never remembered. */
+/* Return 0 if an earlier step has left an answer with which this one can start its container, and the site
+ * has no rule that only Python judges; else -1. Root's starts are never repeated. */
 static int prepare_own(struct start *start)
 {
-	if (geteuid() == 0 || !has_name(start) || read_plan(start) < 0 || find_own_memo(start) < 0 ||
+	if (geteuid() == 0 || !has_name(start) || read_plan(start) < 0 || find_own(start) < 0 ||
 	    ce_site_may_rule(start->prefix))
 		return -1;
-	return ce_step_trace_open(&start->trace, &start->own.step, &start->env, start->node);
+	return ce_step_trace_open(&start->trace, &start->own.trace, &start->env, start->node);
 }
 
 /* Send the specification to the guard that was started early. Return 0, or -1 on failure. A guard that has
@@ -497,20 +492,20 @@ static int specify(struct start *start)
  * does. */
 static int start_again(struct start *start)
 {
-	const struct ce_start_memo *memo = &start->own;
+	const struct ce_start_answer *own = &start->own;
 
 	if (start->early.pid <= 0 || prepare_own(start) < 0)
 		return -1;
 	start->moments.namespaces = ce_now_ns();
-	if (specify(start) < 0 || ce_start_note_images(memo, &start->env) < 0)
+	if (specify(start) < 0 || ce_start_note_images(own, &start->env) < 0)
 		return -1;
-	const struct ce_ready ready = { memo->workdir, memo->records, memo->records_size, 0,
+	const struct ce_ready ready = { own->workdir, own->records, own->records_size, 0,
 					start->trace.file, start->trace.directory };
-	struct ce_report *report = await(start, memo->timeout_ms);
+	struct ce_report *report = await(start, own->timeout_ms);
 	if (report == NULL)
 		return -1;
 	start->moments.guard = report->text + 1;
-	if (has_environment(report->fds[CE_REPORTED_ENVIRONMENT], memo->block, memo->block_size))
+	if (has_environment(report->fds[CE_REPORTED_ENVIRONMENT], own->block, own->block_size))
 		return answer(start, report, &ready);
 	ce_close_all(report->fds);
 	return -1;
@@ -536,7 +531,6 @@ static void undo(struct start *start)
 	ce_door_close(&start->visit);
 	ce_step_trace_close(&start->trace);
 	ce_close_fd(&start->lock);
-	free(start->memo_text);
 	free(start->answer.text);
 	free(start->plan);
 	free(start->environment);

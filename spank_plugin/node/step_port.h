@@ -1,9 +1,9 @@
-/* The port of a step, which differs in each one, in what a memo of another step has
+/* The port of a step, which differs in each one, in what the answer of another step has
  * (container_engine/node/step_port.py). */
 #ifndef CE_STEP_PORT_H
 #define CE_STEP_PORT_H
 
-#include "step_memo.h"
+#include "step_env.h"
 
 /* All ports have as many digits, so that one can replace another. */
 enum { CE_PORT_FIRST = 20000, CE_PORT_COUNT = 10000, CE_PORT_STEPS_APART = 16, CE_PORT_DIGITS = 5 };

@@ -13,12 +13,67 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "common/memo_file.h"
 #include "common/planner_output.h"
 
 /* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start
  * is left to Python. */
 enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
+
+/* ---- what an answer has of it ------------------------------------------------------------------ */
+
+void ce_trace_read(struct ce_fields *fields, struct ce_trace_parts *parts)
+{
+	parts->directory = ce_take(fields);
+	parts->begin = ce_take(fields);
+	parts->of_plan = ce_take(fields);
+	parts->mounts = ce_take(fields);
+	parts->stems = ce_take_table(fields, 1);
+}
+
+/* Return whether the name in `entry` contains the text, whatever the case of its letters. */
+static int is_named(const char *entry, size_t length, const char *stem)
+{
+	size_t wanted = strlen(stem);
+
+	for (size_t i = 0; i + wanted <= length; i++) {
+		size_t same = 0;
+		while (same < wanted && toupper((unsigned char)entry[i + same]) == (unsigned char)stem[same])
+			same++;
+		if (same == wanted)
+			return 1;
+	}
+	return 0;
+}
+
+/* Return whether a variable may be a secret: by its name, or because its name has other letters than ASCII's,
+ * whose capital forms are not known here. */
+static int may_be_secret(struct ce_fields stems, const char *entry, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if ((unsigned char)entry[i] >= 0x80)
+			return 1;
+	}
+	for (long long left = ce_take_number(&stems); left > 0; left--) {
+		if (is_named(entry, length, ce_take(&stems)))
+			return 1;
+	}
+	return 0;
+}
+
+/* Return whether the trace's text about mounts contains the value of a variable that may be a secret. */
+static int shows_secret(const struct ce_trace_parts *parts, const struct ce_step_env *env)
+{
+	const char *entry;
+
+	for (size_t at = 0; (entry = ce_step_next(env, &at)) != NULL;) {
+		size_t length = strcspn(entry, "=");
+		const char *value = entry + length + (entry[length] == '=');
+		if (strlen(value) > 1 && strstr(parts->mounts, value) != NULL &&
+		    may_be_secret(parts->stems, entry, length))
+			return 1;
+	}
+	return 0;
+}
 
 /* ---- its file ---------------------------------------------------------------------------------- */
 
@@ -69,7 +124,7 @@ static const char *value_of(const struct ce_step_env *env, const char *name)
 	return value != NULL ? value : "";
 }
 
-static char *make_line(const struct ce_step_memo *memo, const struct ce_step_env *env)
+static char *make_line(const struct ce_trace_parts *parts, const struct ce_step_env *env)
 {
 	struct utsname host;
 	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
@@ -85,26 +140,28 @@ static char *make_line(const struct ce_step_memo *memo, const struct ce_step_env
 	if (asprintf(&line,
 		     "%s\"job\":\"%s\",\"step\":\"%s\",\"array\":\"%s%s%s\",\"host\":\"%s\",\"nodes\":\"%s\","
 		     "\"tasks\":\"%s\",%s",
-		     memo->trace_begin, job, step, is_array ? array : "", is_array ? "_" : "",
-		     is_array ? task : "", host.nodename, nodes, tasks, memo->trace_plan) < 0)
+		     parts->begin, job, step, is_array ? array : "", is_array ? "_" : "",
+		     is_array ? task : "", host.nodename, nodes, tasks, parts->of_plan) < 0)
 		return NULL;
 	return line;
 }
 
-int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo,
+int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_trace_parts *parts,
 		       const struct ce_step_env *env, const char *node)
 {
 	char path[PATH_MAX];
 	const char *job = value_of(env, "SLURM_JOB_ID"), *step = value_of(env, "SLURM_STEP_ID");
 
 	*trace = (struct ce_step_trace){ -1, -1, NULL };
-	if (memo->traces[0] == '\0')
+	if (parts->directory[0] == '\0')
 		return 0;
-	int length = snprintf(path, sizeof path, "%s/%s.%s", memo->traces, job, step);
-	if (length < 0 || (size_t)length >= sizeof path || strchr(step, '/') != NULL || *step == '\0' ||
-	    (strcmp(value_of(env, "SLURM_NODEID"), "0") == 0 && has_too_many(memo->traces)))
+	if (shows_secret(parts, env))
 		return -1;
-	trace->line = make_line(memo, env);
+	int length = snprintf(path, sizeof path, "%s/%s.%s", parts->directory, job, step);
+	if (length < 0 || (size_t)length >= sizeof path || strchr(step, '/') != NULL || *step == '\0' ||
+	    (strcmp(value_of(env, "SLURM_NODEID"), "0") == 0 && has_too_many(parts->directory)))
+		return -1;
+	trace->line = make_line(parts, env);
 	return trace->line != NULL ? open_file(trace, path, node) : -1;
 }
 

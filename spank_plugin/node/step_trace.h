@@ -5,7 +5,17 @@
 
 #include <stdint.h>
 
-#include "step_memo.h"
+#include "common/fields.h"
+#include "step_env.h"
+
+/* The fields of an answer about the trace of its steps: directory of the traces, the beginning of the line,
+ * the part of it that the plan decides, the texts of the mounts in it, number of parts of names by which a
+ * variable is secret and each of them. */
+struct ce_trace_parts {
+	const char *directory; /* "" for none */
+	const char *begin, *of_plan, *mounts;
+	struct ce_fields stems; /* number, then parts of secret variables' names, in capital letters */
+};
 
 /* Moments of a start, in nanoseconds since 1970. */
 struct ce_moments {
@@ -19,10 +29,13 @@ struct ce_step_trace {
 	char *line; /* on the heap: all but the phases */
 };
 
-/* Make the trace's file, if the memo has a directory for traces. `node` is Slurm's name for this node. Return
- * 0, or -1 if anything is doubtful, also if so many traces are there that old ones have to be removed. Call
- * ce_step_trace_close in either case. */
-int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_step_memo *memo,
+/* Take the fields about the trace, into whose text *parts then points. */
+void ce_trace_read(struct ce_fields *fields, struct ce_trace_parts *parts);
+
+/* Make the trace's file, if the answer has a directory for traces. `node` is Slurm's name for this node.
+ * Return 0, or -1 if anything is doubtful: also if the line would show a secret of the step, or if so many
+ * traces are there that old ones have to be removed. Call ce_step_trace_close in either case. */
+int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_trace_parts *parts,
 		       const struct ce_step_env *env, const char *node);
 
 /* Append the line. A full disk loses the trace, not the step. */

@@ -38,7 +38,6 @@
 
 #include "common/become_user.h"
 #include "common/io.h"
-#include "common/memo_file.h"
 #include "common/remove_tree.h"
 #include "common/standard_streams.h"
 

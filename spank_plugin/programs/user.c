@@ -2,7 +2,7 @@
  * ce-user: prints what this node's sources of users say of the user that runs it, for ce-node, which is
  * static and cannot ask LDAP or SSSD itself: "=", login name, GECOS field, home and shell, then "=" and the
  * name of the primary group, each on a line; "-" in place of one that is not known. A recorded answer has
- * this text as a witness (container_engine/node/start/start_memo.py writes the same).
+ * this text as a witness (container_engine/node/start/recorded_start.py writes the same).
  *
  * Runs as the user, with an empty environment. Exit code: 0, or 1 if the text cannot be written.
  */

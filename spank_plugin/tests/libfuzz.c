@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/answers.h"
+#include "answer_text.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "guard/guard_door.h"
@@ -23,9 +23,8 @@
 #include "image/squash.h"
 #include "image/squash_walk.h"
 #include "node/door.h"
-#include "memo_text.h"
 #include "node/join_answer.h"
-#include "node/start_memo.h"
+#include "node/start_answer.h"
 #include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
 #include "start/plan_memo.h"
@@ -223,16 +222,33 @@ static const char *step_variable(const void *env, const char *name)
 	return ce_step_variable(env, name);
 }
 
-/* Read a recorded answer, whose result is that for joining a container. Before what follows the request the
- * input has the value of CE_CARRY_KEPT and an environment, each up to a form feed. The checksum is right: it
- * must not be what protects the reader. */
+/* Read all bytes of what a result has, if it is one. */
+static void read_result(const struct ce_answer *answer, const struct ce_step_env *env)
+{
+	struct ce_join_answer join;
+	struct ce_start_answer start;
+
+	if (ce_join_read(answer->result, &join) == 0) {
+		for (size_t i = 0; i < join.records_size; i++)
+			looked_at += (size_t)join.records[i];
+		looked_at += strlen(join.workdir) + strlen(join.trace.of_plan);
+		looked_at += (size_t)ce_join_knows(&join, "/i.sqsh");
+	}
+	if (ce_start_read(answer, &start) == 0) {
+		for (size_t i = 0; i < start.specification_size; i++)
+			looked_at += (size_t)start.specification[i];
+		looked_at += strlen(start.workdir) + (size_t)ce_start_enter_port(&start, env);
+	}
+}
+
+/* Read a recorded answer, whose result is that for joining or starting a container. Before what follows the
+ * request the input has the value of CE_CARRY_KEPT and an environment, each up to a form feed. The checksum
+ * is right: it must not be what protects the reader. */
 static void read_answer_of_step(char *text, size_t size)
 {
 	struct ce_wanted wanted;
-	struct ce_join_answer join;
-	char *environment = strchr(text, '\f'), *fields = NULL;
+	char *environment = strchr(text, '\f');
 	char *rest = environment != NULL ? strchr(environment + 1, '\f') : NULL;
-	size_t whole_size = 0, fields_size = 0;
 
 	if (rest == NULL)
 		return;
@@ -241,49 +257,11 @@ static void read_answer_of_step(char *text, size_t size)
 		looked_at += strlen(wanted.directory) + strlen(wanted.key);
 	const struct ce_step_env env = { environment, (size_t)(rest - environment) };
 	const struct ce_query query = { "/p", 0, "x", 1, step_variable, &env };
-	CE_AUTO_FREE char *whole = ce_answer_request(&query, &whole_size);
-	FILE *stream = open_memstream(&fields, &fields_size);
-	if (whole == NULL || stream == NULL)
-		abort();
-	fprintf(stream, "%zu%c", whole_size, 0);
-	fwrite(whole, 1, whole_size, stream);
-	fputc(0, stream);
-	fwrite(rest, 1, size - (size_t)(rest - text), stream);
-	fclose(stream);
-	struct ce_answer answer = { 0 };
-	answer.text = memo_text("container-engine answer 1\n", fields, fields_size, &size);
-	free(fields);
-	if (ce_answer_check(&query, whole, whole_size, size, &answer) == 0 &&
-	    ce_join_read(answer.result, &join) == 0) {
-		for (size_t i = 0; i < join.records_size; i++)
-			looked_at += (size_t)join.records[i];
-		looked_at += strlen(join.workdir) + strlen(join.step.trace_plan);
-		looked_at += (size_t)ce_join_knows(&join, "/i.sqsh");
-		looked_at += (size_t)ce_step_suits(&join.step, &env);
-	}
+	size_t left = size - (size_t)(rest - text);
+	struct ce_answer answer = { .text = answer_text(&query, rest, left, &size) };
+	if (answer_check(&query, size, &answer) == 0)
+		read_result(&answer, &env);
 	free(answer.text);
-}
-
-/* Read the memo of a step that starts a container, with a checksum that is right: the checksum must not be
- * what protects the reader. Before the memo the input has an environment, up to a form feed. */
-static void read_start_memo(char *text, size_t size)
-{
-	struct ce_start_memo memo;
-	char *rest = strchr(text, '\f');
-
-	if (rest == NULL)
-		return;
-	*rest++ = '\0';
-	char *whole = memo_text("container-engine start memo 2\n", rest, size - (size_t)(rest - text), &size);
-	const struct ce_step_env env = { text, strlen(text) + 1 };
-	const struct ce_start_wanted wanted = { "/p", "{}", "h", &env };
-	if (ce_start_read(whole, size, &memo) == 0) {
-		for (size_t i = 0; i < memo.specification_size; i++)
-			looked_at += (size_t)memo.specification[i];
-		looked_at += strlen(memo.workdir) + (size_t)ce_start_suits(&memo, &wanted);
-		looked_at += (size_t)ce_step_suits(&memo.step, &env);
-	}
-	free(whole);
 }
 
 /* Read packets of a guard at its door. Each begins with a letter for the number of its descriptors, and ends
@@ -316,7 +294,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
 							   read_answer, read_image, read_memo,
-							   read_answer_of_step, read_door, read_start_memo };
+							   read_answer_of_step, read_door };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

@@ -328,7 +328,7 @@ def test_a_memo_that_is_not_what_it_was_is_not_used(node: Node, damage: str) -> 
         memo.write_bytes(text[:-100] + bytes([text[-100] ^ 1]) + text[-99:])
     elif damage == "larger":
         with memo.open("ab") as file:
-            file.truncate(2 << 20)
+            file.truncate(5 << 20)
     elif damage == "mode":
         memo.chmod(0o644)
     elif damage == "link":

@@ -68,7 +68,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("devices",),
         ("libraries",),
         ("inside",),
-        ("container", "memo_fields"),
+        ("container",),
         ("report",),
         ("node_plan",),
         ("plan_json",),

@@ -31,8 +31,8 @@ _SEE = {SOURCE: "mount-source-missing", DEVICE: "device-missing"}
 _OF_SITE = "site: "
 
 
-# Images that this process has found complete, with their state at that time. When start_memo.py
-# has a start decided a second time, no image is opened on a file server again.
+# Images that this process has found complete, with their state at that time: when a start is
+# decided a second time (recorded_start.py), no image is opened on a file server again.
 _whole: dict[str, tuple[int, ...]] = {}
 
 

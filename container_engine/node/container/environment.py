@@ -24,8 +24,6 @@ _HOME_OF_ROOT = "/root"
 _SHELLS_OWN = frozenset(["PWD", "OLDPWD", "SHLVL", "_"])
 # The image need not have the host's locales, and perl and R would warn in every task.
 _HOST_LOCALE = ("LANG", "LANGUAGE", "LC_ALL")
-# the step's variables on which `of_launchers` depends; must match spank_plugin/node/start_memo.c
-LAUNCHERS = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
 
 # What ce-host reads; must match spank_plugin/common/held.h. The hook `slurm` sets CE_HOST_PATH.
 OF_CONTAINER, OF_JOB, _OF_HOOK = "CE_OF_CONTAINER_", "CE_OF_JOB_", "CE_HOST_PATH"
@@ -162,9 +160,9 @@ def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:
     Without them it calls Slurm's srun, which images lack, and waits forever. Values that the user
     has chosen stay; "slurm" is replaced, since Slurm itself may have set it.
     """
-    steps, launchers = LAUNCHERS[:2], LAUNCHERS[2:]
-    if any(node.get(name) != "1" for name in steps):
+    if any(node.get(name) != "1" for name in ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")):
         return {}
+    launchers = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
     return {name: "fork" for name in launchers if node.get(name, "slurm") == "slurm"}
 
 

@@ -15,7 +15,6 @@ from container_engine.base import answers
 from container_engine.base.private_files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
-from container_engine.node.memo_fields import about_step
 from container_engine.node.node_plan import applies
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
@@ -107,7 +106,7 @@ def _result(plan: NodePlan, images: list[str], block: bytes) -> bytes:
             answers.table(images),
             *map(answers.data, (block, records)),
             answers.field(workdir),
-            *about_step(plan, (), {}),
+            trace.fields(plan, {}),
         )
     )
 

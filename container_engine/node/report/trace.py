@@ -263,6 +263,21 @@ def mount_texts(planned: Sequence[Mount]) -> str:
     return "\n".join(text for mount in _written_mounts(planned) for text in mount.values())
 
 
+def fields(plan: NodePlan, variables: Mapping[str, Sequence[str]]) -> bytes:
+    """Return the fields of an answer about traces (spank_plugin/node/step_trace.h).
+
+    `variables` are the names of the tasks' variables by their origin. Raise ValueError for a NUL.
+    """
+    from container_engine.base.answers import field, table
+    from container_engine.node.report.secret_values import secret_stems
+
+    # no hook with conditions applies in the steps that the answer is for
+    lines = (of_engine(plan.engine), {**of_plan(plan, {}), "variables": variables})
+    begin, of_the_plan = (to_json(values)[1:-1] + "," for values in lines)
+    texts = (place(plan.trace_dir), "{" + begin, of_the_plan, mount_texts(plan.mounts))
+    return b"".join(map(field, texts)) + table(secret_stems(plan.secrets))
+
+
 def directory_of(fd: int) -> str:
     """Return the directory of this step's traces, or "" if there is none."""
     return os.path.dirname(os.readlink(f"/proc/self/fd/{fd}")) if fd >= 0 else ""

@@ -73,7 +73,7 @@ class Container(Frozen):
 
 
 class Started(Frozen):
-    """A start that worked, for its memo (start_memo.py).
+    """A start that worked, for its answer (recorded_start.py).
 
     `workdir` is the tasks' working directory, `specification` is what the guard was given. `block`
     is the environment of the container's first process, `records` are the changes to the tasks'
@@ -385,8 +385,8 @@ def parts_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) 
 def _umask(node: Mapping[str, str]) -> int:
     """Return this process's umask, the user's.
 
-    In a step it comes from SLURM_UMASK (spank_plugin/plugin/launcher.c): for the memo of a start
-    (start_memo.py), that variable is asked for.
+    In a step it comes from SLURM_UMASK (spank_plugin/plugin/launcher.c): for the answer of a start
+    (recorded_start.py), that variable is asked for.
     """
     node.get("SLURM_UMASK")
     mask = os.umask(0o077)

@@ -105,9 +105,9 @@ def _remember(
 
         recorded_join.remember(text, plan, node, libexec, *ready.joinable)
     if ready.started is not None:
-        from container_engine.node.start import start_memo
+        from container_engine.node.start import recorded_start
 
-        start_memo.remember(text, plan, node, libexec, ready.started)
+        recorded_start.remember(text, plan, node, libexec, ready.started)
 
 
 def _target(plan: NodePlan, node: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-/* Asking ce-user who the user is; tests/unit/node/test_start_memo.py has it with a node's real sources. */
+/* Asking ce-user who the user is; tests/unit/node/test_recorded_start.py has it with a node's real
+ * sources. */
 #define _GNU_SOURCE
 #include "common/user_names.h"
 

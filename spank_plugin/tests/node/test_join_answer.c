@@ -20,7 +20,7 @@
 static const char fields[] = "1\0/i.sqsh\0"
 			     "4\0A=1\0\0"
 			     "6\0B=1\0C\0\0"
-			     "/work\0002\0CE_PMIX_DIR\0X=a*\0/t\0{\"version\":1,\0"
+			     "/work\0/t\0{\"version\":1,\0"
 			     "\"environment\":\"e\",\"variables\":{},\0/data\0"
 			     "2\0TOKEN\0KEY";
 
@@ -51,7 +51,7 @@ TEST("an answer for joining is read as it was written")
 	CHECK_INT(join.block_size, 4);
 	CHECK_INT(join.records_size, 6);
 	CHECK_TEXT(join.workdir, "/work");
-	CHECK_TEXT(join.step.traces, "/t");
+	CHECK_TEXT(join.trace.directory, "/t");
 	CHECK(ce_join_knows(&join, "/i.sqsh"));
 	CHECK(!ce_join_knows(&join, "/work"));
 }
@@ -65,28 +65,6 @@ TEST("an answer for joining is refused if it lacks its end or has more")
 		CHECK_INT(reads(fields, size, &join), -1);
 	memcpy(longer, fields, sizeof fields);
 	CHECK_INT(reads(longer, sizeof longer, &join), -1);
-}
-
-static int suits(const char *entries, size_t size)
-{
-	struct ce_join_answer join;
-	const struct ce_step_env env = { entries, size };
-
-	CHECK_INT(reads(fields, sizeof fields, &join), 0);
-	return ce_step_suits(&join.step, &env);
-}
-#define SUITS(entries) suits(entries, sizeof entries)
-
-TEST("the variables of a step decide whether an answer for joining is for it")
-{
-	CHECK(SUITS("SLURM_JOB_ID=7\0X_=a\0"));
-	CHECK(SUITS("MY_TOKEN=other\0TOKEN=\0"));
-	CHECK(!SUITS("CE_PMIX_DIR=/p\0"));
-	CHECK(!SUITS("CE_BATCH_SCRIPT=/s\0"));
-	CHECK(!SUITS("X=b\0"));
-	CHECK(!SUITS("my_token=data\0"));
-	CHECK(!SUITS("n\xc3\xa4me=data\0"));
-	CHECK(!SUITS("CE_PMIX_DIR\0"));
 }
 
 TEST("of two variables with one name the later one is used")
@@ -166,11 +144,11 @@ TEST("the trace of a step that joins is one line")
 	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, NULL };
 
 	CHECK_INT(reads(fields, sizeof fields, &join), 0);
-	join.step.traces = test_directory();
-	CHECK_INT(ce_step_trace_open(&trace, &join.step, &env, "n1"), 0);
+	join.trace.directory = test_directory();
+	CHECK_INT(ce_step_trace_open(&trace, &join.trace, &env, "n1"), 0);
 	ce_step_trace_write(&trace, &env, &moments);
 	ce_step_trace_close(&trace);
-	FILE *file = fopen(test_path(join.step.traces, "7.2/n1.json"), "re");
+	FILE *file = fopen(test_path(join.trace.directory, "7.2/n1.json"), "re");
 	CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
 	fclose(file);
 	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
@@ -178,6 +156,6 @@ TEST("the trace of a step that joins is one line")
 			     "\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
 	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
 	/* the trace of an earlier step with this number, which only the launcher removes */
-	CHECK_INT(ce_step_trace_open(&trace, &join.step, &env, "n1"), -1);
+	CHECK_INT(ce_step_trace_open(&trace, &join.trace, &env, "n1"), -1);
 	ce_step_trace_close(&trace);
 }

@@ -8,20 +8,27 @@
 
 #include "harness.h"
 
-static struct ce_step_memo memo = { .trace_begin = "{", .trace_plan = "" };
+static const char stems[] = "2\0TOKEN\0KEY", mounts[] = "/data";
+static struct ce_trace_parts parts = { NULL, "{", "", mounts, { stems, stems + sizeof stems, 0 } };
 
-static int opens(const char *directory, const char *step)
+/* Open the trace of a step with a further variable. */
+static int opens_with(const char *directory, const char *step, const char *variable)
 {
 	struct ce_step_trace trace;
 	char block[128];
-	int size = snprintf(block, sizeof block, "SLURM_JOB_ID=7%cSLURM_STEP_ID=%s%cSLURM_NODEID=1%c", 0,
-			    step, 0, 0);
+	int size = snprintf(block, sizeof block, "SLURM_JOB_ID=7%cSLURM_STEP_ID=%s%cSLURM_NODEID=1%c%s%c", 0,
+			    step, 0, 0, variable, 0);
 	const struct ce_step_env env = { block, (size_t)size };
 
-	memo.traces = directory;
-	int rc = ce_step_trace_open(&trace, &memo, &env, "n1");
+	parts.directory = directory;
+	int rc = ce_step_trace_open(&trace, &parts, &env, "n1");
 	ce_step_trace_close(&trace);
 	return rc;
+}
+
+static int opens(const char *directory, const char *step)
+{
+	return opens_with(directory, step, "A=1");
 }
 
 TEST("the trace of a step that joins is a new file below a directory of the user's alone")
@@ -72,4 +79,18 @@ TEST("the number of a step leads nowhere else")
 	CHECK_INT(opens(directory, "/../x"), -1);
 	CHECK_INT(opens(directory, ""), -1);
 	CHECK(access(test_path(directory, "x"), F_OK) < 0);
+}
+
+TEST("a line that would show the value of a variable that may be a secret is not written")
+{
+	const char *directory = test_directory();
+
+	CHECK_INT(opens_with(directory, "1", "MY_TOKEN=other"), 0);
+	CHECK_INT(opens_with(directory, "2", "TOKEN="), 0);
+	CHECK_INT(opens_with(directory, "3", "my_token=data"), -1);
+	CHECK_INT(opens_with(directory, "3", "API_KEY_OF_ME=data"), -1);
+	CHECK_INT(opens_with(directory, "3", "n\xc3\xa4me=data"), -1);
+	CHECK_INT(opens_with(directory, "3", "X=data"), 0);
+	/* without traces nothing is shown */
+	CHECK_INT(opens_with("", "4", "my_token=data"), 0);
 }

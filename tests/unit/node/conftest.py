@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.node.join_stage import PACKAGE, PYTHON, Stage
-from tests.unit.node.start_memo_stage import StartStage
+from tests.unit.node.start_stage import StartStage
 
 
 @pytest.fixture

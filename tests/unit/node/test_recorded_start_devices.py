@@ -15,9 +15,9 @@ import pytest
 
 from container_engine.node import step_port
 from tests.c_header import constants
-from tests.memo_file import fields_of
+from tests.recorded import parsed
 from tests.unit.node.hooks.hooks import hook
-from tests.unit.node.start_memo_stage import GID, UID, StartStage
+from tests.unit.node.start_stage import GID, UID, StartStage
 
 _NULL, _ZERO = os.makedev(1, 3), os.makedev(1, 5)
 
@@ -476,10 +476,10 @@ def test_the_memo_names_the_variables_and_no_number_of_the_step(devices: Devices
     devices.named("a.com/thing=all")
     devices.pytorch()
     devices.starts.start()
-    fields = fields_of(devices.starts.memo)
-    assert b"\0SLURM_STEP_NUM_TASKS\0=3\0SLURM_STEP_NODELIST\0=n1\0" in fields
-    assert b"\0SLURM_STEP_ID\0" not in fields
-    assert b"\0SLURM_JOB_ID\0+\0" in fields
+    found = parsed(devices.starts.memo).witnesses
+    assert (found["vSLURM_STEP_NUM_TASKS"], found["vSLURM_STEP_NODELIST"]) == ("=3", "=n1")
+    assert found["vSLURM_JOB_ID"] == "+"
+    assert "vSLURM_STEP_ID" not in found
 
 
 # ---- what it is made of -----------------------------------------------------------------------

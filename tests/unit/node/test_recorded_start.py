@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,18 +10,17 @@ from typing import Any
 
 import pytest
 
+from container_engine.base import answers
 from container_engine.base.answers import state
-from container_engine.node.container.environment import LAUNCHERS
 from container_engine.node.node_plan import SAVE, node_plan
-from container_engine.node.start import start_memo
+from container_engine.node.start import recorded_start
 from container_engine.node.start.site_rules import _RULES
-from tests.memo_file import rewrite
+from tests.recorded import Answer, parsed, rewrite, write
 from tests.unit.node.hooks.hooks import hook
 from tests.unit.node.hooks.hooks import mount as hook_mount
 from tests.unit.node.plans import mount
-from tests.unit.node.start_memo_stage import GID, UID, StartStage
+from tests.unit.node.start_stage import GID, UID, StartStage
 
-_SOURCES = Path(__file__).parents[3] / "spank_plugin"
 _PERSON = f"ann:x:{UID}:{GID}:Ann Ä.:/home/ann:/bin/zsh\n"
 _GROUP = f"people:x:{GID}:\n"
 
@@ -196,6 +194,11 @@ def test_a_start_for_which_nobody_says_who_the_user_is_is_left_to_the_launcher(
     assert not starts.starts_without_python()
 
 
+def _for_another(starts: StartStage, ours: bytes, theirs: bytes) -> None:
+    """Let the answer be for a request with another header."""
+    rewrite(starts.memo, lambda a: a._replace(request=a.request.replace(ours, theirs, 1)))
+
+
 class Doubts:
     """Changes after which Python starts, as at the first start."""
 
@@ -209,11 +212,11 @@ class Doubts:
 
     @staticmethod
     def another_version_of_the_engine(starts: StartStage) -> None:
-        rewrite(starts.memo, lambda text: text.replace(b"0.1", b"9.9", 1))
+        rewrite(starts.memo, lambda a: a._replace(request=b"9" + a.request))
 
     @staticmethod
     def another_format(starts: StartStage) -> None:
-        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"memo 3", b"memo 4", 1))
+        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"answer 1", b"answer 0", 1))
 
     @staticmethod
     def memo_of_all(starts: StartStage) -> None:
@@ -250,7 +253,7 @@ class Doubts:
     @staticmethod
     def memo_that_is_too_large(starts: StartStage) -> None:
         with starts.memo.open("ab") as file:
-            file.truncate((1 << 20) + 1)
+            file.truncate(answers.LONGEST + 1)
 
     @staticmethod
     def no_memo(starts: StartStage) -> None:
@@ -282,31 +285,41 @@ class Doubts:
 
     @staticmethod
     def memo_of_another_user(starts: StartStage) -> None:
-        rewrite(starts.memo, lambda text: text.replace(b"54321 54322\0", b"54321 54323\0", 1))
+        _for_another(starts, b"54321 54322\0", b"54321 54323\0")
 
     @staticmethod
     def memo_of_another_prefix(starts: StartStage) -> None:
         prefix = bytes(starts.prefix)
-        rewrite(starts.memo, lambda text: text.replace(prefix + b"\0", prefix + b"x\0", 1))
+        _for_another(starts, prefix + b"\0", prefix + b"x\0")
 
     @staticmethod
     def memo_of_another_boot(starts: StartStage) -> None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
-        rewrite(starts.memo, lambda text: text.replace(boot, boot[::-1], 1))
+        _for_another(starts, boot, boot[::-1])
 
     @staticmethod
     def memo_of_another_host(starts: StartStage) -> None:
         host = os.uname().nodename.encode() + b"\0"
-        rewrite(starts.memo, lambda text: text.replace(host, b"x" + host, 1))
+        _for_another(starts, host, b"x" + host)
 
     @staticmethod
     def memo_without_a_specification(starts: StartStage) -> None:
-        def without(text: bytes) -> bytes:
-            head, length, rest = text.partition(b"\0session\0")
-            size = int(head[head.rindex(b"\0") + 1 :])
-            return head[: head.rindex(b"\0") + 1] + b"0\0" + (length[1:] + rest)[size:]
+        def without(answer: Answer) -> Answer:
+            size, _nul, rest = answer.result.partition(b"\0")
+            return answer._replace(result=b"0\0" + rest[int(size) :])
 
         rewrite(starts.memo, without)
+
+    @staticmethod
+    def code_that_was_overwritten_in_place(starts: StartStage) -> None:
+        of_package = f"f{starts.package}/container_engine/node/start/recorded_start.py"
+
+        def older(answer: Answer) -> Answer:
+            assert of_package in answer.witnesses
+            witnesses = answer.witnesses | {of_package: "1 2 100644 3 4 5"}
+            return answer._replace(witnesses=witnesses)
+
+        rewrite(starts.memo, older)
 
     @staticmethod
     def image_replaced(starts: StartStage) -> None:
@@ -439,6 +452,9 @@ class Doubts:
         starts.node["MY_PATH"] = "/own"
 
 
+_ONE_NODE = {"SLURM_STEP_NUM_NODES": "1", "SLURM_NNODES": "1"}
+
+
 def _with_a_memo(starts: StartStage) -> None:
     (starts.home / "data").mkdir()
     shutil.copy("/bin/true", starts.home / "crun")
@@ -454,6 +470,7 @@ def _with_a_memo(starts: StartStage) -> None:
     always["mounts"] = [hook_mount(source, "/of/hook")]
     starts.plan["hooks"].append({**always, "prepend": {"MY_PATH": ["/mine"]}})
     starts.plan["settings"]["runtime"] = str(starts.home / "crun")
+    starts.node |= _ONE_NODE
     starts.start()
     assert starts.starts_without_python()
 
@@ -482,12 +499,10 @@ def test_a_site_with_a_rule_never_starts_without_python(
     place.write_text("# nothing\n")
     starts.start()
     assert starts.starts_without_python()
-    aspects = [f"f{name}", state(f"f{place}")]
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
-    now = [f"f{name}", state(f"f{place}")]
-    old, new = ("\0".join(words).encode() + b"\0" for words in (aspects, now))
-    rewrite(starts.memo, lambda text: text.replace(old, new, 1))
+    now = {f"f{name}": state(f"f{place}")}
+    rewrite(starts.memo, lambda a: a._replace(witnesses=a.witnesses | now))
     assert not starts.starts_without_python()
 
 
@@ -611,6 +626,19 @@ class Unusual:
         starts.plan["mounts"][0]["source"] = str(starts.home / "data?password=x")
 
     @staticmethod
+    def batch_script(starts: StartStage) -> None:
+        starts.node["CE_BATCH_SCRIPT"] = "/script"
+
+    @staticmethod
+    def mount_of_the_kernel_by_dots(starts: StartStage) -> None:
+        starts.plan["mounts"].append(mount("/usr/../sys/fs", "/s"))
+
+    @staticmethod
+    def mount_of_the_kernel_by_a_link(starts: StartStage) -> None:
+        (starts.home / "link").symlink_to("/sys/fs")
+        starts.plan["mounts"].append(mount(f"{starts.home}/link", "/s"))
+
+    @staticmethod
     def mount_of_a_process(starts: StartStage) -> None:
         starts.plan["mounts"].append(mount("/proc/version", "/v"))
 
@@ -660,7 +688,6 @@ def test_nothing_is_remembered_with(
     [
         {"startup": [{"line": "true", "from": "e"}]},
         {"entrypoint": ["/e"]},
-        {"devices": [{"name": "/dev/fd/0", "cdi": False, "from": "e"}]},
         {"image": {"on_nodes": True}},
         {"image": {"passing": "/store"}},
         {"annotations": {SAVE: "/x.sqsh"}},
@@ -670,7 +697,6 @@ def test_nothing_is_remembered_with(
         {"settings": {"hooks_dirs": ["/h"]}},
         {"settings": {"unshare": ["pid"]}},
         {"mounts": [mount("/dev/shm", "/s")]},
-        {"mounts": [mount("/usr/../sys", "/s")]},
         {"mounts": [mount("/usr", "/proc/x")]},
         {"name": {"var": "X"}},
         {"name": {"secret": "X"}},
@@ -686,7 +712,7 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
     def is_plain() -> bool:
         # in the form in which the plan arrives
         text = json.dumps(plan, separators=(",", ":"))
-        return start_memo._is_plain(text, node_plan(plan), starts.node)
+        return recorded_start._is_plain(text, node_plan(plan))
 
     assert is_plain()
     for key, value in change.items():
@@ -694,13 +720,22 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
     assert not is_plain()
 
 
-def test_a_batch_script_or_an_mpi_server_is_not_remembered(
-    starts: StartStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    plan = node_plan(starts.plan)
-    for name in ("CE_BATCH_SCRIPT", "CE_PMIX_DIR"):
-        assert not start_memo._is_plain(starts.text, plan, {**starts.node, name: "/x"})
+def test_what_decides_a_start_is_a_witness(starts: StartStage) -> None:
+    starts.plan["devices"] = [{"name": "/dev/null", "cdi": False, "from": "e"}]
+    starts.start()
+    found = parsed(starts.memo).witnesses
+    unset = {"vCE_PMIX_DIR", "vCE_BATCH_SCRIPT", "vSLURM_STEP_NUM_NODES", "vSLURM_MPI_TYPE", "vX"}
+    assert {question for question, state in found.items() if state == "-"} >= unset
+    programs = (f"{starts.prefix}/libexec/container-engine/{name}" for name in ("ce-guard",))
+    files = (starts.image, "/etc/passwd", "/usr/bin/crun", *programs, "/etc/nsswitch.conf")
+    assert {f"f{path}" for path in files} | {"d/dev/null", f"p{starts.home}"} <= found.keys()
+    assert "u" not in found
+
+
+def test_a_user_whom_another_source_names_is_a_witness(starts: StartStage) -> None:
+    starts.other_source(_PERSON, _GROUP)
+    starts.start()
+    assert parsed(starts.memo).witnesses["u"].startswith("=\nann\nAnn Ä.\n")
 
 
 def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -> None:
@@ -714,7 +749,10 @@ def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -
 def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -> None:
     """It would choose what root runs, and here it even belongs to root."""
     _with_a_memo(starts)
-    rewrite(starts.memo, lambda text: text.replace(b"54321 54322\0", b"0 0\0", 1))
+    answer, memo = parsed(starts.memo), starts.memo
+    request = answer.request.replace(b"54321 54322\0", b"0 0\0", 1)
+    write(memo, answer._replace(request=request))
+    memo.rename(memo.with_name(f"{answers._name(request)}.0"))
     starts.place.parent.rename(starts.place.parent.with_name("ce-memos-0"))
     starts.uid, starts.gid = 0, 0
     for path in (starts.place.parent, starts.place, starts.memo):
@@ -729,8 +767,41 @@ def test_a_start_by_root_is_not_remembered(
     found = []
     for uid in (1000, 0):
         monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
-        found.append(start_memo._is_plain(starts.text, plan, starts.node))
+        found.append(recorded_start._is_plain(starts.text, plan))
     assert found == [True, False]
+
+
+@pytest.mark.parametrize("name", ["SLURM_NNODES", "HYDRA_LAUNCHER", "SLURM_UMASK"])
+def test_steps_that_alternate_all_start_without_python(starts: StartStage, name: str) -> None:
+    """Each answer stays, as they differ in a variable only."""
+    values = ("1", "2", "3", None)
+    starts.node |= _ONE_NODE
+
+    def step(value: str | None) -> bool:
+        starts.node.pop(name, None)
+        if value is not None:
+            starts.node[name] = value
+        return starts.starts_without_python()
+
+    assert not any(map(step, values))
+    assert len(starts.memos) == 4
+    assert all(map(step, (*values, *values)))
+    # a fifth one takes the place of the oldest
+    assert not step("5")
+    assert len(starts.memos) == 4
+    assert step("5")
+    assert all(map(step, values[1:]))
+
+
+def test_an_answer_that_is_wrong_now_makes_place_for_the_next(starts: StartStage) -> None:
+    for nodes in ("1", "2"):
+        starts.node["SLURM_STEP_NUM_NODES"] = nodes
+        starts.start()
+    assert len(starts.memos) == 2
+    os.utime(starts.image, ns=(1, 1))
+    assert not starts.starts_without_python()
+    assert len(starts.memos) == 2
+    assert starts.starts_without_python()
 
 
 def test_ever_new_plans_are_not_all_remembered(starts: StartStage) -> None:
@@ -758,9 +829,3 @@ def test_an_image_in_a_store_is_recorded_as_in_use(starts: StartStage) -> None:
     # a link of another user's, which only the launcher can avoid
     os.chown(link, 65534, 65534, follow_symlinks=False)
     assert not starts.starts_without_python()
-
-
-def test_both_programs_know_the_same_variables() -> None:
-    text = (_SOURCES / "node/start_memo.c").read_text()
-    [listed] = re.findall(r"ce_start_variables\[CE_START_VARIABLES\] = \{([^}]*)\}", text)
-    assert tuple(re.findall(r'"(\w+)"', listed)) == LAUNCHERS

@@ -1,0 +1,234 @@
+"""Record how a step started its container, for the next step with the same plan.
+
+The next step starts no Python: ce-node takes the answer (spank_plugin/node/start_answer.h has the
+format of its result), and becomes the launcher if anything is in doubt. Before the answer is
+written, all files on which the start depends are looked at, and the start is decided a second time,
+which records the variables of the step that it asks for: the answer is written only if the result
+is the same and no file has just changed. It is for this node and belongs to the user. It cannot
+give the user any power: users can have the guard do all that it contains.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+
+from container_engine.base import answers
+from container_engine.base.deferred_operators import OF_TASKS
+from container_engine.base.errors import LaunchError
+from container_engine.base.private_files import open_place
+from container_engine.node import memo_directory, step_port
+from container_engine.node.container.description import HOSTS_FILES, PATH
+from container_engine.node.report import trace
+from container_engine.node.report.secret_values import may_be_secret
+from container_engine.node.start import image_in_use, site_rules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from container_engine.node.hooks.repeat import Repeatable
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.start.container import Started
+
+# the most answers of one user, each with a whole plan
+_MOST = 16
+# variables of one step that make hooks apply
+_OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
+# in a plan: a string that each step must evaluate, and a secret that is new for each launch
+_NOT_AGAIN = ('"var"', '"secret":"')
+# the launcher makes their values, or takes them away (node_name.py)
+_OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
+_PORT = "MASTER_PORT"
+
+
+def remember(
+    text: str, plan: NodePlan, node: Mapping[str, str], libexec: str, started: Started
+) -> None:
+    """Write the answer of a start if the next one with this plan can do without Python.
+
+    `text` is the plan as it arrived. An answer that cannot be written is not an error.
+    """
+    try:
+        hooks = started.hooks() if _is_plain(text, plan) else None
+        if hooks is None:
+            return
+        questions = (*_questions(plan, libexec), *hooks.asked)
+        states = {question: answers.state(question) for question in questions}
+        witnesses = {**_user(), **answers.installation(), **states}
+        if not answers.can_be_checked(witnesses):
+            return
+        found = _decided_again(started, hooks, node)
+        if found is None:
+            return
+        variables, ports = found
+        prefix = os.path.dirname(os.path.dirname(libexec))
+        request = answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
+        result = _result(plan, started, hooks.names, ports)
+        here = open_place(memo_directory.place("starts"))
+        answers.write(here, request, {**variables, **witnesses}, result, _MOST)
+    except (OSError, ValueError, LaunchError):
+        return
+
+
+def _is_plain(text: str, plan: NodePlan) -> bool:
+    """Check that ce-node can do all that a start with this plan needs."""
+    return (
+        os.geteuid() != 0
+        and not (plan.by_podman or plan.kept or plan.entrypoint or plan.startup)
+        and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
+        and "pid" not in plan.unshare
+        and not any(sign in text for sign in _NOT_AGAIN)
+        and plan.save is None
+        and not any(
+            _is_below(mount["source"], "/dev/") or _is_below(mount["target"], "/proc/", "/sys/")
+            for mount in plan.mounts
+        )
+        and not may_be_secret(trace.mount_texts(plan.mounts), plan.secrets, {})
+    )
+
+
+def _is_below(path: object, *directories: str) -> bool:
+    return f"{os.path.normpath(str(path))}/".startswith(directories)
+
+
+# ---- what a start asks ------------------------------------------------------------------------
+
+
+def _decided_again(
+    started: Started, hooks: Repeatable, node: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]] | None:
+    """Return witnesses about the step's variables, and the places of its port in the texts.
+
+    The port of the step is none of those variables, since it is another one in each step. Return
+    None unless a second decision, with another port, has the same result but for the port. Raise
+    LaunchError, and ValueError or KeyError for a step without numbers.
+    """
+    texts = {"s": started.specification, "b": started.block, "r": started.records}
+    places = step_port.Places(texts, _PORT, hooks.port)
+    aside = step_port.next_step(node) if hooks.port else node
+    port = step_port.of_step(aside) if hooks.port else ""
+    expected = places.with_port(port)
+    variables = answers.Variables(node, aside)
+    if any(name in variables for name in _OF_STEPS):
+        return None
+    specification, records, again = started.again(variables, expected["b"])
+    if (specification, records) != (expected["s"], expected["r"]) or variables.are_all:
+        return None
+    same = again is not None and (again.asked, again.port) == (hooks.asked, port)
+    if not same or any(f"v{name}" in variables.asked for name in _OF_LAUNCHER):
+        return None
+    return variables.asked, places.found
+
+
+def _questions(plan: NodePlan, libexec: str) -> list[str]:
+    """Return the questions (base/answers.py) about files that a start depends on."""
+    mounts = [(mount["kind"], str(mount["source"])) for mount in plan.mounts]
+    devices = [str(device["name"]) for device in plan.devices if not device["cdi"]]
+    programs = [
+        path for name in (plan.runtime or "crun", plan.podman or "podman") for path in _found(name)
+    ]
+    own = [
+        f"{libexec}/{name}" for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-user")
+    ]
+    return [
+        *(f"f{path}" for path in plan.image_paths),
+        *(f"f{source}" for kind, source in mounts if kind == "squashfs"),
+        *(f"p{source}" for kind, source in mounts if kind == "bind"),
+        *(f"d{device}" for device in devices),
+        *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
+        *(f"f{path}" for path in (*programs, *own)),
+        *(f"f{path}" for path in site_rules.places(libexec)),
+        *(f"e{path}" for path in (*HOSTS_FILES, "/dev/pts", "/dev/mqueue", f"{libexec}/ce-init")),
+    ]
+
+
+def _found(program: str) -> Iterator[str]:
+    """Yield the paths at which the guard looks for a program, up to where it is."""
+    for directory in PATH.split(":"):
+        path = program if "/" in program else f"{directory}/{program}"
+        yield path
+        if os.access(path, os.X_OK):
+            return
+
+
+# ---- who the user is --------------------------------------------------------------------------
+
+
+def _user() -> dict[str, str]:
+    """Return a witness about who the user is, unless files that are witnesses themselves say it."""
+    return {} if _is_user_from_files() else {"u": _names()}
+
+
+def _is_user_from_files() -> bool:
+    """Check that /etc/passwd and /etc/group name the user."""
+    uid, gid = str(os.getuid()), str(os.getgid())
+    person, group = _line("/etc/passwd", uid), _line("/etc/group", gid)
+    if len(person) < 7 or len(group) < 3 or not _are_files_first():
+        return False
+    entry = pwd.getpwuid(int(uid))
+    same = (entry.pw_name, entry.pw_gecos, entry.pw_dir, entry.pw_shell)
+    return (person[0], *person[4:7]) == same
+
+
+def _names() -> str:
+    """Return what ce-user prints (spank_plugin/programs/user.c) for a user of LDAP or SSSD.
+
+    A start asks again, as no file shows whether the answer has changed.
+    """
+    try:
+        person = pwd.getpwuid(os.getuid())
+        fields = ["=", person.pw_name, person.pw_gecos, person.pw_dir, person.pw_shell]
+    except KeyError:
+        fields = ["-"]
+    try:
+        fields += ["=", grp.getgrgid(os.getgid()).gr_name]
+    except KeyError:
+        fields.append("-")
+    if any("\n" in text for text in fields):
+        raise ValueError("a name with a newline")
+    return "".join(f"{text or ''}\n" for text in fields)
+
+
+def _line(path: str, number: str) -> list[str]:
+    """Return the fields of the first line with the ID `number`, [] if there is none."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.rstrip("\n").split(":")
+            if fields[2:3] == [number]:
+                return fields
+    return []
+
+
+def _are_files_first() -> bool:
+    """Check that no other source of users and groups is asked before the files."""
+    try:
+        with open("/etc/nsswitch.conf", encoding="utf-8", errors="replace") as file:
+            words = [line.split() for line in file]
+    except FileNotFoundError:
+        return True
+    first = {line[0]: line[1] for line in words if len(line) > 1}
+    return all(first.get(f"{base}:", "files") == "files" for base in ("passwd", "group"))
+
+
+# ---- the answer -------------------------------------------------------------------------------
+
+
+def _result(
+    plan: NodePlan, started: Started, of_hooks: Sequence[str] | None, ports: Sequence[str]
+) -> bytes:
+    variables = {"image": [*plan.image_env], "edf": [entry["name"] for entry in plan.env]}
+    if of_hooks is not None:
+        variables["hooks"] = [*of_hooks]
+    uses = filter(None, map(image_in_use.record_of, plan.image_paths))
+    return b"".join(
+        (
+            *map(answers.data, (started.specification, started.block, started.records)),
+            answers.field(started.workdir),
+            answers.field(str(round(plan.start_timeout_s * 1000))),
+            answers.table([word for pair in uses for word in pair], 2),
+            answers.table(ports),
+            trace.fields(plan, variables),
+        )
+    )

@@ -1,0 +1,137 @@
+#define _GNU_SOURCE
+#include "start_answer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "step_port.h"
+
+#define NAME_BEGINS "sha256-" /* of an image in a store */
+
+enum { DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000, OTHERS = 077 };
+
+/* ---- its directory and its fields -------------------------------------------------------------- */
+
+int ce_own_starts(const char *temporary, uid_t uid)
+{
+	char path[PATH_MAX];
+	int length = snprintf(path, sizeof path, "%s/ce-memos-%u", temporary, (unsigned)uid);
+
+	if (length < 0 || (size_t)length >= sizeof path)
+		return -1;
+	CE_AUTO_FD memos = ce_open_own(AT_FDCWD, path, uid, OTHERS);
+	return memos >= 0 ? ce_open_own(memos, "starts", uid, OTHERS) : -1;
+}
+
+/* Take bytes that a step may change: those of `text`, which the fields are of. */
+static char *take_own_bytes(struct ce_fields *fields, char *text, size_t *size)
+{
+	const char *bytes = ce_take_bytes(fields, size);
+
+	return *size > 0 ? text + (bytes - text) : text;
+}
+
+int ce_start_read(const struct ce_answer *answer, struct ce_start_answer *start)
+{
+	struct ce_fields result = answer->result;
+
+	start->specification = take_own_bytes(&result, answer->text, &start->specification_size);
+	start->block = take_own_bytes(&result, answer->text, &start->block_size);
+	start->records = take_own_bytes(&result, answer->text, &start->records_size);
+	start->workdir = ce_take(&result);
+	start->timeout_ms = ce_take_number(&result);
+	start->uses = ce_take_table(&result, 2);
+	start->ports = ce_take_table(&result, 1);
+	ce_trace_read(&result, &start->trace);
+	return !result.bad && result.next == result.end && start->specification_size > 0 &&
+			       start->workdir[0] == '/' && start->timeout_ms > 0 &&
+			       start->timeout_ms <= LONGEST_MS
+		       ? 0
+		       : -1;
+}
+
+/* ---- the port ---------------------------------------------------------------------------------- */
+
+/* Write a port at a place, the letter of a text and an offset. Return 0, or -1 if it is not a place. */
+static int enter_port(struct ce_start_answer *start, const char *place, const char port[CE_PORT_DIGITS])
+{
+	const char *digits = place + (*place != '\0');
+
+	if (!ce_is_number(digits) || strlen(digits) > DIGITS)
+		return -1;
+	long long offset = atoll(digits);
+	switch (*place) {
+	case 's':
+		return ce_step_port_enter(port, start->specification, start->specification_size, offset);
+	case 'b':
+		return ce_step_port_enter(port, start->block, start->block_size, offset);
+	case 'r':
+		return ce_step_port_enter(port, start->records, start->records_size, offset);
+	default:
+		return -1;
+	}
+}
+
+int ce_start_enter_port(struct ce_start_answer *start, const struct ce_step_env *env)
+{
+	struct ce_fields ports = start->ports;
+	char port[CE_PORT_DIGITS];
+	long long left = ce_take_number(&ports);
+
+	if (left > 0 && ce_step_port(env, port) < 0)
+		return -1;
+	for (; left > 0; left--) {
+		if (enter_port(start, ce_take(&ports), port) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- images in use ----------------------------------------------------------------------------- */
+
+/* Return whether an earlier step of this user has made this link for the same image. */
+static int is_recorded(const char *link, const char *name)
+{
+	char found[PATH_MAX];
+	struct stat made;
+	int is_own = lstat(link, &made) == 0 && made.st_uid == geteuid();
+	ssize_t size = is_own ? readlink(link, found, sizeof found) : -1;
+
+	return size >= 0 && (size_t)size == strlen(name) && memcmp(found, name, (size_t)size) == 0;
+}
+
+int ce_start_note_images(const struct ce_start_answer *start, const struct ce_step_env *env)
+{
+	char link[PATH_MAX];
+	const char *job = ce_step_variable(env, "SLURM_JOB_ID");
+	const char *cluster = ce_step_variable(env, "SLURM_CLUSTER_NAME");
+	const char *place = ce_step_variable(env, "SLURM_NODEID");
+	struct ce_fields uses = start->uses;
+
+	if (!ce_is_number(job) ||
+	    (cluster != NULL && strchr(cluster, '/') != NULL))
+		return 0;
+	if (place != NULL && strcmp(place, "0") != 0)
+		return 0;
+	for (long long left = ce_take_number(&uses); left > 0; left--) {
+		const char *directory = ce_take(&uses), *name = ce_take(&uses);
+		if (strncmp(name, NAME_BEGINS, strlen(NAME_BEGINS)) != 0)
+			return -1;
+		int length = snprintf(link, sizeof link, "%s/%s-%.*s.%u@%s", directory, job, DIGITS,
+				      name + strlen(NAME_BEGINS), (unsigned)geteuid(),
+				      cluster != NULL ? cluster : "");
+		if (length < 0 || (size_t)length >= sizeof link)
+			return -1;
+		if (symlink(name, link) < 0 &&
+		    (errno == ENOENT || (errno == EEXIST && !is_recorded(link, name))))
+			return -1;
+	}
+	return 0;
+}
