@@ -36,13 +36,12 @@ ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 # Version 2 marks plans that an engine older than it would execute only in part.
 PLAN_VERSIONS = (1, 2)
 DAMAGED = "the plan that arrived on this node is damaged"
-# what every engine has written into its plans, and what it has written about their images
+# the keys of the plans and the settings of every engine
 _ALWAYS = (
     *("workdir", "workdir_from", "writable", "entrypoint", "mounts", "devices", "env"),
     *("annotations", "startup", "start_timeout_s", "tmpfs_size", "hooks_dirs", "cdi_dirs"),
     *("user_cdi_dir", "allowed_devices", "root_remap"),
 )
-_ALWAYS_OF_IMAGE = ("path", "env")
 
 
 @dataclass_transform(frozen_default=True)
@@ -147,7 +146,7 @@ def node_plan(document: Mapping[str, Any]) -> NodePlan:
     derived: dict[str, Any] = {
         "lacks": [
             *(key for key in _ALWAYS if key not in values),
-            *(f"image.{key}" for key in _ALWAYS_OF_IMAGE if key not in image),
+            *(f"image.{key}" for key in ("path", "env") if key not in image),
         ],
         "images": [
             ImageFile(

@@ -53,7 +53,6 @@ class Running(KeptOnNode):
     """A container that runs, as another step's guard has handed it over.
 
     `lock` is shared; it is -1 for a container that ends with another step, which admits no more.
-
     `guards_ns` is the user namespace of that guard, `environment` the environment of the
     container's first process.
     """

@@ -106,8 +106,7 @@ def made_of(plan: NodePlan) -> str:
 
 
 def _lasting(plan: NodePlan) -> dict[str, str]:
-    given = plan.annotations.items()
-    return {key: value for key, value in given if not key.startswith(_OF_STEP)}
+    return {k: value for k, value in plan.annotations.items() if not k.startswith(_OF_STEP)}
 
 
 def ignored(made: str, plan: NodePlan) -> Iterator[str]:

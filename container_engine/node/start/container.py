@@ -155,7 +155,6 @@ class Start:
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         self._kept = kept
-        self._for_each = plan.for_each
         self._printed = ""
 
     def decide(self) -> None:
@@ -163,7 +162,7 @@ class Start:
         plan, node, libexec, kept = self._plan, self._node, self._libexec, self._kept
         programs = (plan.podman, plan.runtime)
         check_site_programs(*programs)
-        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._for_each)
+        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._plan.for_each)
         if kept is not None:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
@@ -181,7 +180,7 @@ class Start:
         self._settings: Mapping[str, str | None] = self._edf
         if self._hooks is not None:
             parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
-            if self._for_each:
+            if self._plan.for_each:
                 self._hooks.check_each_task()
         site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
@@ -197,7 +196,7 @@ class Start:
         self._marks.mark("namespaces")
         control = self._start_guard(descriptors, encoded)
         user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
-        tasks = unshared.pop() if self._for_each else -1
+        tasks = unshared.pop() if self._plan.for_each else -1
         site_rules.check_places(self._planned, mounted, self._rules)
         shown = _network_shown(self._parts, mounted)
         os.close(mounted)
@@ -325,9 +324,27 @@ class Start:
                 changes |= hooks.start_services(fds, self._workdir, changes)
         if plan.startup:
             marks.mark("startup")
-            place = (*fds[:2], self._workdir)
-            changes |= _run_startup(plan, self._node, changes, place, self._libexec)
+            changes |= self._run_startup(changes, *fds[:2])
         return changes
+
+    def _run_startup(
+        self, changes: Mapping[str, str | None], entered: Sequence[int], mount_ns: int
+    ) -> dict[str, str | None]:
+        """Run the start-up steps in the container, in the tasks' environment.
+
+        Return their changes.
+        """
+        from container_engine.node.start import startup_steps
+
+        plan, node = self._plan, self._node
+        records = memory_file("ce-env", env.encode_records(changes))
+        join = entering(self._libexec, entered, mount_ns, records, self._workdir)
+        before = env.apply(node, changes)
+        made = startup_steps.run(plan.startup, plan.start_timeout_s, node, join, before)
+        for fd in (*entered, mount_ns):
+            os.set_inheritable(fd, False)
+        os.close(records)
+        return env.without_slurms(made)
 
     def _of_tasks(self, found: Mapping[str, str]) -> dict[str, str | None]:
         """Return the tasks' changes without those of services and start-up steps."""
@@ -427,28 +444,6 @@ def _hooks(
     from container_engine.node.hooks.run import HooksOnNode
 
     return HooksOnNode(plan, node, edf, libexec, unmet)
-
-
-def _run_startup(
-    plan: NodePlan,
-    node: Mapping[str, str],
-    changes: Mapping[str, str | None],
-    container: tuple[Sequence[int], int, str],
-    libexec: str,
-) -> dict[str, str | None]:
-    """Run the start-up steps in the container, in the tasks' environment; return their changes."""
-    from container_engine.node.start import startup_steps
-
-    entered, mount_ns, workdir = container
-    records = memory_file("ce-env", env.encode_records(changes))
-    join = entering(libexec, entered, mount_ns, records, workdir)
-    made = startup_steps.run(
-        plan.startup, plan.start_timeout_s, node, join, env.apply(node, changes)
-    )
-    for fd in (*entered, mount_ns):
-        os.set_inheritable(fd, False)
-    os.close(records)
-    return env.without_slurms(made)
 
 
 def joined(

@@ -71,7 +71,10 @@ def _launch(
     try:
         plan = read_plan(text)
         recorded = trace.open_file(plan.trace_dir, node)
-        target = _target(plan, node)
+        if plan.save is not None:
+            from container_engine.node.start import saving
+
+            target = saving.target(plan.save, plan.save_from, node)
         marks.mark("prepare")
         plan = checked(plan, libexec)
         ready = start(plan, node, descriptors, libexec, marks)
@@ -108,15 +111,6 @@ def _remember(
         from container_engine.node.start import recorded_start
 
         recorded_start.remember(text, plan, node, libexec, ready.started)
-
-
-def _target(plan: NodePlan, node: Mapping[str, str]) -> str:
-    """Return the path at which to save the container at its end, "" for none. Raise LaunchError."""
-    if plan.save is None:
-        return ""
-    from container_engine.node.start import saving
-
-    return saving.target(plan.save, plan.save_from, node)
 
 
 def _answer_ready(
