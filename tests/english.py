@@ -1,7 +1,7 @@
 """`python -m tests.english`: find texts that a native writer would put otherwise.
 
 Comments and docstrings everywhere, in the engine also the strings, of which messages consist, and
-the pages of the documentation, where sentences have at most 28 words.
+the pages of the documentation. In pages, messages and help, sentences have at most 28 words.
 Part of `make lint`. Ruff's D401 checks the mood of functions' docstrings; here are the habits that
 it does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
@@ -95,6 +95,8 @@ def messages_of_python(source: str) -> Iterator[tuple[int, str]]:
             and id(node) not in silent
         ):
             yield from _found(OF_MESSAGES, node.lineno, node.value)
+            lines = node.value.replace("\n", "\n\n")
+            yield from ((node.lineno, advice) for _line, advice in long_sentences(lines))
 
 
 def messages_of_c(source: str) -> Iterator[tuple[int, str]]:

@@ -67,6 +67,11 @@ def test_a_long_sentence_of_a_page_is_found(page: str, found: list[int]) -> None
     assert [line for line, _advice in english.long_sentences(page)] == found
 
 
+def test_a_long_sentence_of_a_message_is_found() -> None:
+    source = f"a = '{'word ' * 20}\\n{'word ' * 20}'\nb = '{'word ' * 29}'\n"
+    assert [line for line, _advice in english.messages_of_python(source)] == [2]
+
+
 @pytest.mark.parametrize(
     ("message", "found"),
     [

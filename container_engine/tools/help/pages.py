@@ -32,7 +32,7 @@ _HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
 # Words that say nothing about what is wanted.
 _EMPTY = (
     "a an and are at be can cannot do does for from get how i in is it job my not of on one or"
-    " out so that the there this to what when where which why with you your"
+    "\nout so that the there this to what when where which why with you your"
 )
 _MOST = 7
 # Pages for administrators weigh less than others.
