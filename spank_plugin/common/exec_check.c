@@ -18,13 +18,6 @@
 
 /* The kernel's own limit for symlinks in a path. */
 enum { MOST_LINKS = 40 };
-/* The bytes that are read of a file: more than the kernel reads of a script, and an ELF file usually has the
- * name of its loader within them. */
-enum { HEAD = 4096 };
-
-/* The ELF header of the program or plugin that contains this code, defined by the linker. Its machine is the
- * node's. */
-extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 /* Replace the path of a symlink with its target and return 1. Return 0 if it is not a symlink, or if the path
  * is too long for the buffer. */
@@ -56,17 +49,6 @@ int ce_leads_nowhere(const char *path, char end[CE_LOADER_SIZE])
 	return links > 0 && links < MOST_LINKS && faccessat(AT_FDCWD, path, F_OK, AT_EACCESS) < 0;
 }
 
-static size_t script(const char *head, size_t size, char name[CE_LOADER_SIZE])
-{
-	size_t begin = 2 + strspn(head + 2, " \t");
-	size_t length = strcspn(head + begin, " \t\r\n");
-
-	if (begin + length >= size || length == 0 || length >= CE_LOADER_SIZE || head[begin] != '/')
-		return 0;
-	memcpy(name, head + begin, length);
-	return length;
-}
-
 /* Return CE_RETURNS and the reason if the first line ends as on Windows, and the kernel or env takes the
  * carriage return for a part of the interpreter's name. */
 static int has_return(const char *head, const char *name, char why[CE_WHY_SIZE])
@@ -84,30 +66,6 @@ static int has_return(const char *head, const char *name, char why[CE_WHY_SIZE])
 	return CE_RETURNS;
 }
 
-static size_t elf(const char *head, size_t size, char name[CE_LOADER_SIZE])
-{
-	Elf64_Ehdr file;
-	Elf64_Phdr part;
-
-	memcpy(&file, head, sizeof file);
-	if (file.e_ident[EI_CLASS] != ELFCLASS64 || file.e_phentsize != sizeof part)
-		return 0;
-	for (size_t i = 0; i < file.e_phnum; i++) {
-		size_t place = (size_t)file.e_phoff + i * sizeof part;
-		if (file.e_phoff > size || place + sizeof part > size)
-			return 0;
-		memcpy(&part, head + place, sizeof part);
-		if (part.p_type != PT_INTERP)
-			continue;
-		if (part.p_filesz < 2 || part.p_filesz > CE_LOADER_SIZE || part.p_offset > size ||
-		    part.p_offset + part.p_filesz > size)
-			return 0;
-		memcpy(name, head + part.p_offset, part.p_filesz - 1);
-		return part.p_filesz - 1;
-	}
-	return 0;
-}
-
 /* ---- processors ---------------------------------------------------------------------------------- */
 
 enum { MACHINE_NAME = 40, NO_EMULATOR = 99 };
@@ -122,7 +80,7 @@ static void name_machine(const Elf64_Ehdr *file, char name[MACHINE_NAME])
 		      { EM_S390, "s390x" }, { EM_RISCV, "riscv64" } };
 	unsigned machine = file->e_machine;
 
-	if (file->e_ident[EI_DATA] != __ehdr_start.e_ident[EI_DATA])
+	if (file->e_ident[EI_DATA] != ce_own_head()->e_ident[EI_DATA])
 		machine = __builtin_bswap16(file->e_machine);
 	snprintf(name, MACHINE_NAME, "another processor (ELF machine %u)", machine);
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -163,37 +121,22 @@ static int is_of_image(int fd)
 
 /* Return CE_FOREIGN and the reason if the file belongs to the image and is for another processor than the
  * node's, CE_UNFIT and the reason if it is another file of that kind, else 0. */
-static int is_foreign(int fd, const char *head, ssize_t size, char why[CE_WHY_SIZE])
+static int is_foreign(int fd, const struct ce_head *head, char why[CE_WHY_SIZE])
 {
 	Elf64_Ehdr file;
 	char its[MACHINE_NAME], here[MACHINE_NAME];
 
-	if (size < (ssize_t)sizeof file || memcmp(head, ELFMAG, SELFMAG) != 0)
-		return 0;
-	memcpy(&file, head, sizeof file);
-	if (file.e_ident[EI_CLASS] != ELFCLASS64 || file.e_machine == __ehdr_start.e_machine ||
-	    !is_without_emulator(file))
+	if (!ce_is_of_other_machine(head, &file) || !is_without_emulator(file))
 		return 0;
 	int of_image = is_of_image(fd);
 	name_machine(&file, its);
-	name_machine(&__ehdr_start, here);
+	name_machine(ce_own_head(), here);
 	snprintf(why, CE_WHY_SIZE, "%s for %s, the node is %s", of_image ? "the image is" : "it is", its,
 		 here);
 	return of_image ? CE_FOREIGN : CE_UNFIT;
 }
 
 /* ---- the check ----------------------------------------------------------------------------------- */
-
-/* Return the file's descriptor, or -1, and its first bytes. O_NONBLOCK, because opening a FIFO would
- * block. */
-static int open_head(const char *path, char head[HEAD + 1], ssize_t *size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-	memset(head, 0, HEAD + 1);
-	*size = fd >= 0 ? read(fd, head, HEAD) : -1;
-	return fd;
-}
 
 /* Return whether a loader or an interpreter does not exist, and write to `why` that it does not. */
 static int is_missing(const char *name, char why[CE_WHY_SIZE])
@@ -235,28 +178,22 @@ static int is_out_of_reach(const char *path, char why[CE_WHY_SIZE])
 
 int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 {
-	char head[HEAD + 1], name[CE_LOADER_SIZE];
-	size_t length = 0;
-	ssize_t size;
-	CE_AUTO_FD fd = open_head(path, head, &size);
+	char name[CE_LOADER_SIZE];
+	struct ce_head head;
+	CE_AUTO_FD fd = ce_read_head(path, &head);
 
 	/* a file that is executable but not readable is fine; a damaged image or disk is not */
-	if (size < 0 && errno == EIO) {
+	if (head.size < 0 && errno == EIO) {
 		snprintf(why, CE_WHY_SIZE, "it cannot be read: %s", strerror(EIO));
 		return is_of_image(fd) ? CE_DAMAGED : CE_UNFIT;
 	}
-	int is_script = size >= 2 && head[0] == '#' && head[1] == '!';
-	int rc = is_foreign(fd, head, size, why);
+	int is_script = ce_is_script(&head);
+	int rc = is_foreign(fd, &head, why);
 	if (rc != 0)
 		return rc;
-	if (is_script)
-		length = script(head, (size_t)size, name);
-	else if (size >= (ssize_t)sizeof(Elf64_Ehdr) && memcmp(head, ELFMAG, SELFMAG) == 0)
-		length = elf(head, (size_t)size, name);
-	if (length == 0)
+	if (!ce_needed_program(&head, name))
 		return 0;
-	name[length] = '\0';
-	if (is_script && has_return(head, name, why))
+	if (is_script && has_return(head.bytes, name, why))
 		return CE_RETURNS;
 	if (is_missing(name, why))
 		return is_script ? CE_NO_INTERPRETER : CE_UNFIT;
@@ -264,8 +201,8 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE])
 		return 0;
 	if (is_out_of_reach(path, why))
 		return CE_OUT_OF_REACH;
-	CE_AUTO_FD interpreter = open_head(name, head, &size);
-	return is_foreign(interpreter, head, size, why);
+	CE_AUTO_FD interpreter = ce_read_head(name, &head);
+	return is_foreign(interpreter, &head, why);
 }
 
 void ce_not_started(const char *path, int number, char why[CE_WHY_SIZE])

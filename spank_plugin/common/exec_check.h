@@ -3,10 +3,10 @@
 #ifndef CE_ENTER_CHECK_H
 #define CE_ENTER_CHECK_H
 
-#include <stddef.h>
+#include "program_head.h"
 
 enum { CE_UNFIT = 1, CE_DAMAGED, CE_FOREIGN, CE_RETURNS, CE_NO_INTERPRETER, CE_OUT_OF_REACH };
-enum { CE_LOADER_SIZE = 256, CE_WHY_SIZE = 2 * CE_LOADER_SIZE + 60 };
+enum { CE_WHY_SIZE = 2 * CE_LOADER_SIZE + 60 };
 
 /* Return 1 and the end of the chain in `end` if `path` is a symlink, or a symlink to symlinks, whose last
  * target does not exist; otherwise return 0. Example: the program of a virtual environment whose Python is

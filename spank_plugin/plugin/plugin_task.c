@@ -10,16 +10,14 @@
 #include <unistd.h>
 
 #include "carry.h"
+#include "common/advice.h"
 #include "common/help.h"
-#include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
-#include "common/library_check.h"
-#include "common/mpirun.h"
+#include "common/pmix_root.h"
 #include "common/say.h"
 #include "common/seccomp_profile.h"
 #include "join_after_prolog.h"
-#include "mpi_warnings.h"
 #include "multi_prog.h"
 #include "session.h"
 #include "session_end.h"
@@ -72,35 +70,6 @@ static char *command_path(spank_t spank, const char *command)
 		       : path;
 }
 
-/* Warnings about the command; "" for none. */
-struct warnings {
-	struct ce_mpi_warnings mpi;
-	char host_library[CE_LIBRARY_LINE], missing[CE_LIBRARY_LINE];
-};
-
-/* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
- * later, with the same PATH. Collect warnings about MPI; set *doubt if the command is an mpirun
- * that may not work. Return 0, or -1 with the error. */
-static int check_command(const struct ce_step *step, spank_t spank, const struct ce_variables *variables,
-			 struct warnings *warnings, const char **doubt, struct ce_error *err)
-{
-	int argc = 0;
-	char **argv = NULL;
-
-	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1)
-		return ce_mpi_check_pmix(variables, NULL, step->chose_mpi, &warnings->mpi, err);
-	CE_AUTO_FREE char *found = NULL;
-	if (ce_find_command(task_variable(spank, "PATH"), argv[0], &found, err) < 0) {
-		err->below = ce_help_in_job(err->below, task_variable(spank, "SLURM_JOB_ID"), argv);
-		return -1;
-	}
-	if (ce_mpi_check_pmix(variables, found, step->chose_mpi, &warnings->mpi, err) < 0)
-		return -1;
-	if (is_first_task(spank))
-		ce_mpi_warn(variables, ce_step_environment(spank), found, argc, argv, &warnings->mpi);
-	return ce_check_mpirun(found, argc, argv, variables, doubt, err);
-}
-
 /* ---- messages for the user --------------------------------------------------------------------- */
 
 static void say_once(spank_t spank, const char *kind, const char *text)
@@ -141,20 +110,6 @@ static void end_if_it_died(const struct ce_step *step, spank_t spank, const stru
 	_exit(CE_EXIT_ENGINE);
 }
 
-/* Print a warning, by the first task of the first node of the step that has it. */
-static void warn_once(const struct ce_step *step, spank_t spank, const struct ce_container *container,
-		      const char *line)
-{
-	CE_AUTO_FREE char *whole = strdup(line);
-
-	if (whole == NULL)
-		return;
-	/* it may have names of the image's files */
-	ce_make_one_line(whole);
-	if (is_first_task(spank) && ce_claim_message(container->marks, step->launcher.planned, whole))
-		ce_say(task_variable(spank, CE_NODE), "warning", whole);
-}
-
 /* Remove the lines that begin with `start`; `text` keeps no newline at its end. */
 static void drop_lines(char *text, const char *start)
 {
@@ -173,35 +128,54 @@ static void drop_lines(char *text, const char *start)
 	*to = '\0';
 }
 
-/* Print the warnings. For a program of another MPI than the image's, leave out what hooks say of the image's
- * MPI. */
-static void warn_of_all(const struct ce_step *step, spank_t spank, struct ce_container *container,
-			const struct warnings *warnings)
-{
-	const char *const lines[] = { warnings->mpi.ranks, warnings->mpi.mpirun, warnings->mpi.lacks,
-				      warnings->host_library, warnings->missing };
+/* The place of a warning: it is printed once per step. */
+struct warned {
+	const struct ce_step *step;
+	spank_t spank;
+	struct ce_container *container;
+};
 
-	for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-		if (lines[i][0] != '\0')
-			warn_once(step, spank, container, lines[i]);
-	}
-	if (warnings->mpi.lacks[0] != '\0' && container->notices != NULL)
+/* Print a warning, by the first task of the first node of the step that has it. For a program of another MPI
+ * than the image's, leave out what hooks say of the image's MPI. */
+static void warn_once(void *context, const char *line, int is_of_mpi)
+{
+	const struct warned *warned = context;
+	struct ce_container *container = warned->container;
+	CE_AUTO_FREE char *whole = strdup(line);
+
+	if (is_of_mpi && container->notices != NULL)
 		drop_lines(container->notices, "hook pmi");
+	if (whole == NULL)
+		return;
+	/* it may have names of the image's files */
+	ce_make_one_line(whole);
+	if (is_first_task(warned->spank) &&
+	    ce_claim_message(container->marks, warned->step->launcher.planned, whole))
+		ce_say(task_variable(warned->spank, CE_NODE), "warning", whole);
 }
 
-/* Return whether the task starts somewhere else than where srun's --chdir says, and put a line about it
- * into `line`. */
-static int starts_elsewhere(const char *wanted, char line[CE_SCRIPT_LINE])
+/* Check that the command can be executed, to report the right error and exit code; Slurm itself looks it up
+ * later, with the same PATH. Return 0, or -1 with the error. */
+static int check_command(const struct ce_step *step, spank_t spank, const struct ce_advisor *advisor,
+			 struct ce_container *container, struct ce_error *err)
 {
-	char here[CE_SCRIPT_LINE / 4];
+	const struct ce_variables variables = { set_task_variable, task_variable, spank };
+	struct warned warned = { step, spank, container };
+	struct ce_command command = { .variables = &variables, .records = container->environment,
+				      .warn = warn_once, .context = &warned };
+	int refused = ce_pmix_of_root(geteuid(), &variables);
+	CE_AUTO_FREE char *found = NULL;
 
-	if (getcwd(here, sizeof here) == NULL || strcmp(here, wanted) == 0)
+	if (refused < 0)
+		return ce_fail(err, "cannot set the variables of PMIx");
+	if (spank_get_item(spank, S_JOB_ARGV, &command.argc, &command.argv) != ESPANK_SUCCESS ||
+	    command.argc < 1)
 		return 0;
-	snprintf(line, CE_SCRIPT_LINE,
-		 "srun's --chdir is for the host: the task starts in '%s', the environment's workdir, not in "
-		 "'%.200s' (--container-workdir=DIR replaces the workdir)",
-		 here, wanted);
-	return 1;
+	command.environment = ce_step_environment(spank);
+	command.wants = (is_first_task(spank) ? CE_WANTS_WARNINGS | CE_WANTS_RANKS : 0) |
+			(refused ? CE_IS_REFUSED : 0) | (step->chose_mpi ? CE_CHOSE_MPI : 0) |
+			(step->has_chdir ? CE_HAS_CHDIR : 0);
+	return ce_check_command(advisor, &command, &found, err);
 }
 
 /* Join, or leave it to ce-join: after the task's prologs, and for the programs of --multi-prog. */
@@ -210,11 +184,8 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 {
 	const struct ce_variables variables = { set_task_variable, task_variable, spank };
 	int argc = 0;
-	char **argv = NULL, line[CE_SCRIPT_LINE];
-	struct ce_script script;
-	struct warnings warnings = { { "", "", "" }, "", "" };
-	const char *doubt = NULL;
-	CE_AUTO_FREE char *before = getcwd(NULL, 0);
+	char **argv = NULL;
+	struct ce_advisor advisor = CE_ADVISOR_INIT;
 
 	container->may_gain = config->may_gain;
 	if (config->seccomp != NULL)
@@ -235,23 +206,14 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 		argv[0] = config->join;
 		return 0;
 	}
-	ce_script_find(argc, argv, &script);
-	if (ce_join(container, err) < 0 ||
-	    ce_apply_environment(container->environment, &variables, err) < 0 ||
-	    check_command(step, spank, &variables, &warnings, &doubt, err) < 0)
-		return -1;
-	if (is_first_task(spank)) {
-		(void)ce_find_host_library(container->environment, &variables, warnings.host_library);
-		(void)ce_find_missing_places(container->environment, &variables, warnings.missing);
-	}
-	if (ce_script_is_elsewhere(&script, line))
-		warn_once(step, spank, container, line);
-	else if (step->has_chdir && before != NULL && starts_elsewhere(before, line))
-		warn_once(step, spank, container, line);
-	warn_of_all(step, spank, container, &warnings);
-	if (doubt != NULL)
-		warn_once(step, spank, container, doubt);
-	return 0;
+	ce_advisor_open(&advisor, config->prefix);
+	int rc = ce_join(container, err);
+	if (rc == 0)
+		rc = ce_apply_environment(container->environment, &variables, err);
+	if (rc == 0)
+		rc = check_command(step, spank, &advisor, container, err);
+	ce_advisor_close(&advisor);
+	return rc;
 }
 
 /* Wait for the container and enter it. `*marks` becomes the descriptor of the directory that records printed

@@ -17,13 +17,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/advice.h"
 #include "common/ce_join.h"
 #include "common/help.h"
-#include "common/hints.h"
 #include "common/io.h"
 #include "common/join.h"
-#include "common/library_check.h"
-#include "common/mpirun.h"
 #include "common/pmix_root.h"
 #include "common/program.h"
 #include "common/say.h"
@@ -42,45 +40,44 @@ static const char *get_variable(void *context, const char *name)
 	return getenv(name);
 }
 
-/* Open the site's profile for tasks. */
-static int open_profile(struct ce_container *container, struct ce_error *err)
+static const struct ce_variables variables = { set_variable, get_variable, NULL };
+
+static void warn(void *context, const char *line, int is_of_mpi)
 {
+	(void)context;
+	(void)is_of_mpi;
+	ce_say_here("warning", line, "");
+}
+
+/* Return the command's file, in the container, on the heap for as long as this process is not the command;
+ * NULL with the error. */
+static char *find_command(struct ce_advisor *advisor, const struct ce_container *container, unsigned wants,
+			  char **argv, struct ce_error *err)
+{
+	struct ce_command command = { .argv = argv, .environment = environ, .variables = &variables,
+				      .records = container->environment, .wants = wants, .warn = warn };
+	char *found = NULL;
+
+	while (argv[command.argc] != NULL)
+		command.argc++;
+	int rc = ce_check_command(advisor, &command, &found, err);
+	ce_advisor_close(advisor);
+	return rc == 0 ? found : NULL;
+}
+
+static int become(struct ce_container *container, char **command, struct ce_error *err)
+{
+	struct ce_advisor advisor = CE_ADVISOR_INIT;
 	CE_AUTO_FREE char *prefix = ce_find_prefix();
 
 	if (prefix == NULL)
 		return ce_fail(err, "/proc/self/exe: %s", strerror(errno));
-	return ce_profile_of_site(prefix, &container->profile, err);
-}
-
-static int become(struct ce_container *container, int count, char **command, struct ce_error *err)
-{
-	const struct ce_variables variables = { set_variable, get_variable, NULL };
-	CE_AUTO_FREE char *program = NULL;
-	struct ce_script script;
-	char line[CE_SCRIPT_LINE], library[CE_LIBRARY_LINE];
-	const char *doubt = NULL;
-
-	ce_script_find(count, command, &script);
-	if (open_profile(container, err) < 0 || ce_join(container, err) < 0 ||
+	ce_advisor_open(&advisor, prefix);
+	if (ce_profile_of_site(prefix, &container->profile, err) < 0 || ce_join(container, err) < 0 ||
 	    ce_apply_environment(container->environment, &variables, err) < 0)
 		return -1;
-	if (ce_find_command(getenv("PATH"), command[0], &program, err) < 0) {
-		err->below = ce_help_in_job(err->below, getenv("SLURM_JOB_ID"), command);
-		return -1;
-	}
-	if (ce_check_mpirun(program, count, command, &variables, &doubt, err) < 0)
-		return -1;
-	if (doubt != NULL)
-		ce_say_here("warning", doubt, "");
-	if (ce_script_is_elsewhere(&script, line))
-		ce_say_here("warning", line, "");
-	if (ce_lacks_mpi(program, &variables, library))
-		ce_say_here("warning", library, "");
-	if (ce_find_host_library(container->environment, &variables, library))
-		ce_say_here("warning", library, "");
-	if (ce_find_missing_places(container->environment, &variables, library))
-		ce_say_here("warning", library, "");
-	if (ce_profile_apply(container->profile, err) < 0)
+	char *program = find_command(&advisor, container, CE_WANTS_WARNINGS, command, err);
+	if (program == NULL || ce_profile_apply(container->profile, err) < 0)
 		return -1;
 	execv(program, command);
 	int code = errno == ENOENT ? CE_EXIT_NOT_FOUND : CE_EXIT_NOT_EXECUTABLE;
@@ -130,27 +127,27 @@ static void take_printed_messages(struct printed_messages *printed)
 
 /* Join the container and execute the command, with its full path as argv[0], as Slurm does. Return -1 with
  * the error if that fails. */
-static int become_task(const char *command, char **argv, struct ce_error *err)
+static int become_task(char *command, char **argv, struct ce_error *err)
 {
-	const struct ce_variables variables = { set_variable, get_variable, NULL };
 	struct ce_container container = CE_CONTAINER_INIT;
-	CE_AUTO_FREE char *program = NULL;
-	const char *doubt = NULL; /* not printed: tasks do not know here which of them prints warnings */
-	int count = 0;
+	struct ce_advisor advisor = CE_ADVISOR_INIT;
+	CE_AUTO_FREE char *prefix = ce_find_prefix();
 
+	argv[0] = command;
+	if (prefix != NULL)
+		ce_advisor_open(&advisor, prefix);
 	if (take_container(&container, err) < 0 || ce_join(&container, err) < 0 ||
-	    ce_apply_environment(container.environment, &variables, err) < 0 ||
-	    ce_find_command(getenv("PATH"), command, &program, err) < 0)
+	    ce_apply_environment(container.environment, &variables, err) < 0)
+		return -1;
+	/* without warnings: tasks do not know here which of them prints them */
+	char *program = find_command(&advisor, &container, 0, argv, err);
+	if (program == NULL)
 		return -1;
 	if (ce_pmix_of_root(geteuid(), &variables) < 0)
 		return ce_fail(err, "cannot set the variables of PMIx");
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	argv[0] = program;
-	while (argv[count] != NULL)
-		count++;
-	if (ce_check_mpirun(program, count, argv, &variables, &doubt, err) < 0)
-		return -1;
 	if (ce_profile_apply(container.profile, err) < 0)
 		return -1;
 	ce_container_close(&container);
@@ -219,7 +216,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "ce: error: ce-enter: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}
-	become(&container, argc - 1 - CE_ENTER_COMMAND, args + CE_ENTER_COMMAND, &err);
+	become(&container, args + CE_ENTER_COMMAND, &err);
 	ce_say_here("error", ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

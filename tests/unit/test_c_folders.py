@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "spank_plugin"
-FOLDERS = ("plugin", "guard", "image", "programs", "start", "node", "common")
+FOLDERS = ("plugin", "advise", "guard", "image", "programs", "start", "node", "common")
 README = (SOURCES / "README.md").read_text(encoding="utf-8")
 
 

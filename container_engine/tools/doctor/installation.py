@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAMS = (
     *("plan", "plan-anew", "node", "launcher", "inject", "describe_image", "epilog"),
     *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-join", "ce-prolog"),
-    *("ce-user", "ce-reaper", "task-prolog"),
+    *("ce-advise", "ce-user", "ce-reaper", "task-prolog"),
 )
 _TIMEOUT_S = 20
 # what Slurm does where a program around jobs is missing

@@ -3,7 +3,9 @@
 #ifndef CE_WRAPPED_MPI_H
 #define CE_WRAPPED_MPI_H
 
-enum { CE_WRAPPED_SIZE = 128 };
+#include "common/word_search.h"
+
+enum { CE_WRAPPED_SIZE = CE_WORD_SIZE };
 
 /* Return whether the command, whose file is `found`, names a program that is linked with an MPI library, and
  * put its name into `name`: among its arguments if it starts other commands (env, nice, numactl), in the text

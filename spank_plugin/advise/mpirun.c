@@ -8,10 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "help.h"
-#include "io.h"
-#include "program.h"
-#include "word_list.h"
+#include "common/help.h"
+#include "common/io.h"
+#include "common/program.h"
+#include "common/uses_mpi.h"
+#include "common/word_list.h"
+#include "find_command.h"
 
 #define INSTEAD "srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH: ce help mpi)"
 #define OF_THE_HOST                                                                                \
@@ -28,9 +30,7 @@ enum kind { UNKNOWN, HYDRA, OPEN_MPI };
 
 static int is_mpirun(const char *command)
 {
-	return ce_is_in(" mpirun mpiexec mpiexec.hydra mpirun.mpich mpiexec.mpich mpirun.openmpi "
-			"mpiexec.openmpi orterun prterun ",
-			ce_base_name(command));
+	return ce_is_in(CE_MPIRUNS, ce_base_name(command));
 }
 
 /* Return whether an option chooses another launcher, or only asks for information, or there are no arguments

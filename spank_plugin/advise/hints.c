@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "help.h"
-#include "shell_plain.h"
+#include "common/help.h"
+#include "common/shell_plain.h"
 
 #define NOT_FOUND(hint) "ce: hint: " hint "\nce: see: ce help command-not-found"
 #define OWN_FILES "mounts = [\"${PWD}\"] and workdir = \"${PWD}\""
@@ -200,38 +200,39 @@ static int is_interpreter(const char *command)
 	return 0;
 }
 
-void ce_script_find(int argc, char **argv, struct ce_script *script)
+/* Return the script of a command line, a relative path of a file in the directory; NULL for none. */
+static const char *script_in(int directory, int argc, char **argv)
 {
 	struct stat st;
 
-	script->name = NULL;
 	if (argc < 2 || !is_interpreter(argv[0]))
-		return;
+		return NULL;
 	for (int i = 1; i < argc; i++) {
 		/* -c and -e take text, -m a module; other options are skipped */
 		if (strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "-m") == 0 ||
 		    strcmp(argv[i], "-e") == 0)
-			return;
+			return NULL;
 		if (argv[i][0] == '-')
 			continue;
-		if (argv[i][0] != '/' && stat(argv[i], &st) == 0 && S_ISREG(st.st_mode) &&
-		    getcwd(script->directory, sizeof script->directory) != NULL)
-			script->name = argv[i];
-		return;
+		return argv[i][0] != '/' && fstatat(directory, argv[i], &st, 0) == 0 && S_ISREG(st.st_mode) ?
+			       argv[i] : NULL;
 	}
+	return NULL;
 }
 
-int ce_script_is_elsewhere(const struct ce_script *script, char line[CE_SCRIPT_LINE])
+int ce_script_is_elsewhere(int argc, char **argv, int directory, const char *named,
+			   char line[CE_SCRIPT_LINE])
 {
+	const char *script = script_in(directory, argc, argv);
 	char here[CE_SCRIPT_LINE / 4];
 	struct stat st;
 
-	if (script->name == NULL || stat(script->name, &st) == 0 || errno != ENOENT ||
+	if (script == NULL || strlen(named) >= sizeof here || stat(script, &st) == 0 || errno != ENOENT ||
 	    getcwd(here, sizeof here) == NULL)
 		return 0;
 	snprintf(line, CE_SCRIPT_LINE,
 		 "'%.200s' is in '%s' on the host, but not in '%s', where the task starts in the container: "
 		 "write " OWN_FILES " into the environment",
-		 script->name, script->directory, here);
+		 script, named, here);
 	return 1;
 }

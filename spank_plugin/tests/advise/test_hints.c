@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
-#include "common/hints.h"
+#include "advise/hints.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,16 +125,15 @@ TEST("all other commands have the usual hint")
 static int warns(char *first, char *second, char *third)
 {
 	char *argv[] = { first, second, third, NULL }, line[CE_SCRIPT_LINE], wanted[CE_SCRIPT_LINE];
-	struct ce_script script;
 	const char *top = test_directory();
 	int count = second == NULL ? 1 : third == NULL ? 2 : 3;
 
 	test_file(top, "train.py", "", 0644);
 	CHECK_INT(chdir(top), 0);
-	ce_script_find(count, argv, &script);
-	CHECK(!ce_script_is_elsewhere(&script, line));
+	CE_AUTO_FD here = open(".", O_PATH | O_CLOEXEC);
+	CHECK(!ce_script_is_elsewhere(count, argv, here, top, line));
 	CHECK_INT(chdir("/"), 0);
-	if (!ce_script_is_elsewhere(&script, line))
+	if (!ce_script_is_elsewhere(count, argv, here, top, line))
 		return 0;
 	snprintf(wanted, sizeof wanted,
 		 "'train.py' is in '%s' on the host, but not in '/', where the task starts in the container: "

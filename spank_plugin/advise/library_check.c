@@ -10,10 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io.h"
-#include "uses_mpi.h"
+#include "common/io.h"
+#include "common/job_places.h"
+#include "common/uses_mpi.h"
 
-enum { MOST_OF_CACHE = 16 << 20, MOST_OF_NAMES = 1 << 20, MOST_RECORDS = 4 << 20, MOST_NAME = 64 };
+enum { MOST_OF_CACHE = 16 << 20, MOST_OF_NAMES = 1 << 20, MOST_NAME = 64 };
 
 /* The directories in which the loader looks without ld.so.cache; some distributions have a directory for each
  * machine, and musl's looks into /usr/local/lib. */
@@ -90,20 +91,6 @@ static int next_name(const struct cache *cache, const char *stem, size_t *place,
 	return 0;
 }
 
-/* Return whether a record sets or removes the variable. If the records cannot be read, assume that one
- * does. */
-static int is_decided(int records_fd, const char *variable)
-{
-	size_t size = 0, length = strlen(variable);
-	CE_AUTO_FREE char *records = ce_read_file_at(records_fd, MOST_RECORDS, &size);
-
-	for (const char *next = records; records != NULL && next < records + size; next += strlen(next) + 1) {
-		if (strncmp(next, variable, length) == 0 && (next[length] == '=' || next[length] == '\0'))
-			return 1;
-	}
-	return records == NULL;
-}
-
 /* Find the first directory of a search path that has `name`, as the loader and Python do, and put it into
  * `directory`. */
 static int find_in(const char *path, const char *name, char directory[PATH_MAX])
@@ -119,39 +106,6 @@ static int find_in(const char *path, const char *name, char directory[PATH_MAX])
 		path += length + (path[length] == ':');
 	}
 	return 0;
-}
-
-/* Return whether the directory is mounted: the image's own are on the root's device. */
-static int is_mounted(const char *directory)
-{
-	struct stat root, st;
-
-	return stat("/", &root) == 0 && stat(directory, &st) == 0 && st.st_dev != root.st_dev;
-}
-
-/* Return whether a directory of the search path is mounted. Only then can its files come from the host. */
-static int has_mounted(const char *path)
-{
-	char directory[PATH_MAX];
-
-	while (*path != '\0') {
-		size_t length = strcspn(path, ":");
-		snprintf(directory, sizeof directory, "%.*s", (int)(length < PATH_MAX ? length : 0), path);
-		if (directory[0] == '/' && is_mounted(directory))
-			return 1;
-		path += length + (path[length] == ':');
-	}
-	return 0;
-}
-
-/* Return the variable's value if it comes from the job and names a mounted directory, else NULL. */
-static const char *of_job(int records_fd, const struct ce_variables *variables, const char *variable)
-{
-	const char *value = variables->get(variables->context, variable);
-
-	if (value == NULL || strchr(value, '/') == NULL || is_decided(records_fd, variable))
-		return NULL;
-	return has_mounted(value) ? value : NULL;
 }
 
 static int put_finding(const char *variable, const char *name, const char *directory,
@@ -179,7 +133,7 @@ static int has_host_library(const char *path, char line[CE_LIBRARY_LINE])
 	for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++) {
 		size_t place = 0;
 		while (next_name(&cache, stems[i], &place, name)) {
-			if (find_in(path, name, directory) && is_mounted(directory))
+			if (find_in(path, name, directory) && ce_is_mounted(directory))
 				return put_finding("LD_LIBRARY_PATH", name, directory, line);
 		}
 	}
@@ -205,7 +159,7 @@ static int has_host_package(const char *path, char line[CE_LIBRARY_LINE])
 	char directory[PATH_MAX];
 
 	for (size_t i = 0; i < sizeof packages / sizeof packages[0]; i++) {
-		if (find_in(path, packages[i], directory) && is_mounted(directory) &&
+		if (find_in(path, packages[i], directory) && ce_is_mounted(directory) &&
 		    image_has_package(packages[i]))
 			return put_finding("PYTHONPATH", packages[i], directory, line);
 	}
@@ -214,55 +168,26 @@ static int has_host_package(const char *path, char line[CE_LIBRARY_LINE])
 
 int ce_find_host_library(int records_fd, const struct ce_variables *variables, char line[CE_LIBRARY_LINE])
 {
-	const char *libraries = of_job(records_fd, variables, "LD_LIBRARY_PATH");
+	const char *libraries = ce_search_path_of_job(records_fd, variables, "LD_LIBRARY_PATH");
 	if (libraries != NULL && has_host_library(libraries, line))
 		return 1;
-	const char *packages = of_job(records_fd, variables, "PYTHONPATH");
+	const char *packages = ce_search_path_of_job(records_fd, variables, "PYTHONPATH");
 	return packages != NULL && has_host_package(packages, line);
 }
 
 /* ---- places that are not there ---------------------------------------------------------------- */
-
-/* Variables that name a directory, a file, or several, without which programs that heed them fail, or do not
- * find what they need. A shell matters to a user at a terminal. */
-static const char *const naming[] = { "PYTHONHOME",    "JAVA_HOME",    "R_HOME",	  "PERL5LIB",
-				      "RUBYLIB",       "NODE_PATH",    "TCL_LIBRARY",	  "GCONV_PATH",
-				      "LOCPATH",       "TERMINFO",     "SSL_CERT_FILE",	  "SSL_CERT_DIR",
-				      "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "OPENSSL_CONF", "OPAL_PREFIX",
-				      "I_MPI_ROOT",    "CUDA_HOME",    "GDAL_DATA",	  "PROJ_DATA",
-				      "PROJ_LIB",      "SHELL" };
-
-/* Return whether the value has absolute paths, and none of them is there. */
-static int names_nothing(const char *value)
-{
-	char path[PATH_MAX];
-	int absolute = 0;
-
-	while (*value != '\0') {
-		size_t length = strcspn(value, ":");
-		if (value[0] == '/' && length < sizeof path) {
-			absolute = 1;
-			snprintf(path, sizeof path, "%.*s", (int)length, value);
-			if (access(path, F_OK) == 0)
-				return 0;
-		}
-		value += length + (value[length] == ':');
-	}
-	return absolute;
-}
 
 int ce_find_missing_places(int records_fd, const struct ce_variables *variables, char line[CE_LIBRARY_LINE])
 {
 	char names[CE_LIBRARY_LINE / 2] = "";
 	size_t used = 0;
 
-	for (size_t i = 0; i < sizeof naming / sizeof naming[0]; i++) {
-		const char *value = variables->get(variables->context, naming[i]);
-		if (value == NULL || !names_nothing(value) || is_decided(records_fd, naming[i]) ||
-		    (strcmp(naming[i], "SHELL") == 0 && !isatty(STDIN_FILENO)))
+	for (const char *const *name = ce_naming_variables; *name != NULL; name++) {
+		const char *value = ce_missing_place(records_fd, variables, *name);
+		if (value == NULL)
 			continue;
 		int more = snprintf(names + used, sizeof names - used, "%s%s='%.100s'", used > 0 ? ", " : "",
-				    naming[i], value);
+				    *name, value);
 		if (more < 0 || (size_t)more >= sizeof names - used) {
 			names[used] = '\0';
 			break;

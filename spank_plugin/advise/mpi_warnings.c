@@ -3,12 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/help.h"
-#include "common/mpirun.h"
-#include "common/pmix_root.h"
 #include "common/uses_mpi.h"
+#include "mpirun.h"
 
 #define RANKS_ALONE                                                                                \
 	" uses MPI, and srun has no --mpi=: each task will be rank 0 of 1 or fail "                \
@@ -49,16 +47,10 @@ static int is_without_ranks(const struct ce_variables *variables, char **environ
 	return 1;
 }
 
-int ce_mpi_check_pmix(const struct ce_variables *variables, const char *found, int chose_mpi,
-		      struct ce_mpi_warnings *warnings, struct ce_error *err)
+int ce_mpi_refused(const struct ce_variables *variables, const char *found, int chose_mpi,
+		   struct ce_mpi_warnings *warnings, struct ce_error *err)
 {
-	int refused = ce_pmix_of_root(geteuid(), variables);
-
-	if (refused < 0)
-		return ce_fail(err, "cannot set the variables of PMIx");
-	if (!refused)
-		return 0;
-	if (found != NULL && ce_uses_mpi(found))
+	if (ce_uses_mpi(found))
 		return ce_fail_below(err, CE_HELP_PMIX_ROOT, MPI_REFUSED);
 	if (chose_mpi && has_several_tasks(variables))
 		snprintf(warnings->ranks, sizeof warnings->ranks, RANKS_REFUSED);

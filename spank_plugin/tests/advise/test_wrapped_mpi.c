@@ -1,6 +1,6 @@
 /* Programs that use MPI, behind a command that starts them. */
 #define _GNU_SOURCE
-#include "plugin/wrapped_mpi.h"
+#include "advise/wrapped_mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

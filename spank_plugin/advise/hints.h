@@ -30,18 +30,10 @@ extern const char ce_out_of_reach_help[];
 /* The lines to print below the error for a script whose interpreter does not exist. */
 extern const char ce_interpreter_help[];
 
-/* A script that the command line passes to an interpreter, if it is a file on the host. */
-struct ce_script {
-	const char *name; /* a relative path, one of argv; NULL for none */
-	char directory[CE_SCRIPT_LINE / 4];
-};
-
-/* Find the script of a command line, from the current directory. Call it on the host, before the process
- * joins the container. */
-void ce_script_find(int argc, char **argv, struct ce_script *script);
-
-/* Return 1 and a warning in `line` if there is a script that does not exist in the container, from the
- * current directory there; else return 0. Call it in the container. */
-int ce_script_is_elsewhere(const struct ce_script *script, char line[CE_SCRIPT_LINE]);
+/* Return 1 and a warning in `line` if the command line passes to an interpreter a script that is a file of
+ * the directory on the host from which the command was submitted, and does not exist in the container, from
+ * the current directory there; else return 0. `directory` is a descriptor, `named` its path. */
+int ce_script_is_elsewhere(int argc, char **argv, int directory, const char *named,
+			   char line[CE_SCRIPT_LINE]);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "common/mpirun.h"
+#include "advise/mpirun.h"
 
 #include <stdio.h>
 #include <stdlib.h>

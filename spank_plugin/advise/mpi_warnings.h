@@ -4,7 +4,7 @@
 
 #include "common/error.h"
 #include "common/join.h"
-#include "common/library_check.h"
+#include "library_check.h"
 #include "wrapped_mpi.h"
 
 /* One line each, "" for no warning. */
@@ -14,11 +14,10 @@ struct ce_mpi_warnings {
 	char lacks[CE_LIBRARY_LINE]; /* an MPI library that the program does not find */
 };
 
-/* Keep the task away from a PMIx server that refuses it. Return -1 and an error if the command, whose file is
- * `found`, uses MPI, else 0; `found` may be NULL for an unknown one. Warn if another command runs as several
- * tasks and the user chose MPI for them with --mpi. */
-int ce_mpi_check_pmix(const struct ce_variables *variables, const char *found, int chose_mpi,
-		      struct ce_mpi_warnings *warnings, struct ce_error *err);
+/* For a task that a PMIx server refuses: return -1 and an error if the command, whose file is `found`, uses
+ * MPI, else 0. Warn if another command runs as several tasks and the user chose MPI for them with --mpi. */
+int ce_mpi_refused(const struct ce_variables *variables, const char *found, int chose_mpi,
+		   struct ce_mpi_warnings *warnings, struct ce_error *err);
 
 /* Collect the other warnings about the command, whose file is `found`. `environment` is the task's. */
 void ce_mpi_warn(const struct ce_variables *variables, char **environment, const char *found, int argc,

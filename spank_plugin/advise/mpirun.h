@@ -5,8 +5,8 @@
 #ifndef CE_MPIRUN_H
 #define CE_MPIRUN_H
 
-#include "error.h"
-#include "join.h"
+#include "common/error.h"
+#include "common/join.h"
 
 /* Check the command line, whose program is the file `found`, in the container. Return -1 and an error if it
  * is an mpirun that cannot work there, else 0. If it may not work, set *doubt to a static warning; otherwise

@@ -7,7 +7,7 @@
 #ifndef CE_LIBRARY_CHECK_H
 #define CE_LIBRARY_CHECK_H
 
-#include "join.h"
+#include "common/join.h"
 
 enum { CE_LIBRARY_LINE = 1024 };
 
