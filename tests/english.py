@@ -49,6 +49,12 @@ OF_MESSAGES = {
     re.compile(r"\b(is|are) made (of|for)\b"): "write 'created from' or 'built for'",
     re.compile(r"\bis none of yours\b|, no (file|directory)\b"): "write 'which is not …'",
     re.compile(r"\bspeaks? (PMI|of)"): "write 'supports' or 'is for'",
+    re.compile(r"\bbelongs? into\b"): "write 'belongs in'",
+    re.compile(r"\b(so|So) (do|does|is|are) (they|it)\b"): "name what it does",
+    re.compile(r"\bwhoever\b", re.IGNORECASE): "name the user, the caller or the process",
+    re.compile(
+        r"\bof (root|the user)'s(?=[.,;)]| (and|or|that|in|by|to|alone|if)\b)"
+    ): "write 'of root', or begin with the owner",
 }
 CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")

@@ -59,7 +59,7 @@ class Policy(Model):
         bool,
         about(
             "launches use images of the site's stores only (image_stores), in files that their "
-            "user cannot change, for SquashFS mounts, too; nothing of the user's is mounted over "
+            "user cannot change, for SquashFS mounts, too; no file of the user is mounted over "
             "the image's own directories; every node looks at that again, in its own "
             "configuration",
             examples=[True],

@@ -222,7 +222,7 @@ static int finds(const char *temporary)
 	return fd >= 0;
 }
 
-TEST("answers for starts are in directories of the user's alone")
+TEST("answers for starts are in directories that the user alone owns")
 {
 	char name[64];
 	const char *temporary = test_directory();
