@@ -93,6 +93,28 @@ def test_a_node_without_a_program(
     ErrorBlock(done, "program-missing", program, node=n2).details(program, "Permission denied")
 
 
+@pytest.mark.parametrize("instead", ["missing", "hanging"])
+def test_a_node_whose_ce_advise_says_nothing_starts_tasks_and_refuses_commands(
+    cluster: Cluster, demo: str, n2: str, not_a_program: str, shared: Path, instead: str
+) -> None:
+    place = f"{cluster.prefix}/libexec/container-engine/ce-advise"
+    if instead == "hanging":
+        source = "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n"
+        not_a_program = str(shared / "hangs")
+        build = ["gcc", "-static", "-x", "c", "-", "-o", not_a_program]
+        subprocess.run(build, input=source, text=True, check=True)
+    srun = ("-w", n2, f"--environment={demo}")
+    env = {"JAVA_HOME": "/no/such/java"}
+    warned = cluster.srun(*srun, "true", env=env)
+    assert "JAVA_HOME='/no/such/java' of your shell" in warned.stderr
+    with mounted_on(n2, not_a_program, place):
+        done = cluster.srun(*srun, "true", env=env)
+        refused = cluster.srun(*srun, "no-such-command")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert refused.returncode == 127
+    assert f"ce: error: {n2}: no-such-command: command not found in the container" in refused.stderr
+
+
 def test_a_node_without_a_library(provoked: Provoked, n2: str, not_a_program: str) -> None:
     library = subprocess.run(
         "ldconfig -p | grep -o '/.*/libsquashfs.so.1$'",
