@@ -144,7 +144,7 @@ sandbox-engine: packages
 
 ##@ Parts of the checks
 generated: $(VENV)/.dev ## write what is made of other sources: schemas, the plan's types, pages of errors, pictures
-	@for made in schemas plan_types errors fakeroot draw; do $(VENV)/bin/python docs/$$made.py || exit 1; done
+	@for made in schemas plan_types protocol errors fakeroot draw; do $(VENV)/bin/python docs/$$made.py || exit 1; done
 
 format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .

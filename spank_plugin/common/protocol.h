@@ -1,12 +1,11 @@
 /*
  * The order of what the programs of a start pass to each other by position: arguments, and the descriptors
- * and strings of packets. Programs in C on both sides take it from here. Python's side, which is
- * container_engine/node/, has no names for the places; tests/unit/node/test_protocol.py compares it with this
- * file.
+ * and strings of packets. Programs in C on both sides take it from here, Python from
+ * container_engine/node/protocol.py, which `make generated` makes of this file.
  *
  *   plugin to ce-node, ce-node to the launcher    arguments            enum ce_launcher_arg
  *   ce-node and the launcher to ce-guard          arguments            enum ce_guard_arg
- *   Python to ce-enter                             arguments            enum ce_enter_arg
+ *   Python to ce-enter                            arguments            enum ce_enter_arg
  *   guard to ce-node, the launcher and tasks      a report             enum ce_report_kind, ce_reported_fd
  *   guard to ce-node and the launcher             a running container  enum ce_container_fd
  *   ce-node and the launcher to the plugin        the answer           enum ce_answer_kind, _text and _fd

@@ -72,7 +72,10 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("report",),
         ("node_plan",),
         ("plan_json",),
-        (*("pattern", "plan_types", "node_name", "memo_directory", "step_port", "job_secret"),),
+        (
+            *("pattern", "plan_types", "protocol", "node_name", "memo_directory"),
+            *("step_port", "job_secret"),
+        ),
     ),
     "container_engine.images": (
         ("importing", "scanning"),

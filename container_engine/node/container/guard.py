@@ -17,14 +17,18 @@ from _socket import (
 )
 
 from container_engine.base.errors import LaunchError
+from container_engine.node import protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 MAX_PACKET = 64 * 1024
 _FD_SIZE = 4
-_MAX_FDS = 10  # GUARD_MAX_CONTAINER of spank_plugin/guard/guard.h, the tasks' socket, and a spare
+_MAX_FDS = protocol.CE_REPORTED_UNSHARED + protocol.CE_MAX_UNSHARED + 1  # the tasks' socket
 # Python ignores these for itself; ignored signals survive execve, which no program expects
 PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 
@@ -59,9 +63,15 @@ def start_guard(
         return _specify(descriptors, *descriptors.begun, specification)
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     spec = memory_file("ce-specification", specification)
-    passed = [theirs.fileno(), descriptors.process, descriptors.life, spec]
+    places = {
+        protocol.CE_GUARD_CONTROL: theirs.fileno(),
+        protocol.CE_GUARD_WATCH: descriptors.process,
+        protocol.CE_GUARD_LIFE: descriptors.life,
+        protocol.CE_GUARD_SPECIFICATION: spec,
+    }
     if user_ns >= 0:
-        passed.append(user_ns)
+        places[protocol.CE_GUARD_USER_NS] = user_ns
+    passed = in_order(places)
     for fd in (*passed, *more):
         if fd >= 0:
             os.set_inheritable(fd, True)
@@ -128,10 +138,11 @@ def await_report(
     except TimeoutError:
         message = f"the container did not start within {timeout_s:g} s"
         raise LaunchError(message, see="start-timeout") from None
-    if data[:1] == b"N" and on_note is not None:
+    kind = data[:1].decode("latin-1")
+    if kind == protocol.CE_REPORT_NOTE and on_note is not None:
         on_note(data[1:].decode("utf-8", "surrogateescape"))
         return await_report(control, timeout_s, on_note, describe)
-    if data[:1] in (b"R", b"T"):  # T: the last descriptor is where tasks ask for their containers
+    if kind in (protocol.CE_REPORT_OF_NODE, protocol.CE_REPORT_OF_TASKS):
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, printed), fds
     if not data:
@@ -150,7 +161,7 @@ def go_on(control: socket, fds: Sequence[int]) -> None:
     Raise LaunchError if the guard has ended.
     """
     try:
-        control.sendmsg([b"K"], rights(fds))
+        control.sendmsg([protocol.CE_GO_ON.encode()], rights(fds))
     except ConnectionError:
         raise _ended() from None
     finally:
@@ -201,9 +212,18 @@ def entering(
     """
     for fd in (*namespaces, mount_ns, records):
         os.set_inheritable(fd, True)
-    entered = ",".join(map(str, namespaces))
-    # in the order of enum ce_enter_arg (spank_plugin/common/protocol.h)
-    return [f"{libexec}/ce-enter", entered, str(mount_ns), str(records), workdir]
+    words = {
+        protocol.CE_ENTER_NAMESPACES: ",".join(map(str, namespaces)),
+        protocol.CE_ENTER_MOUNT_NS: str(mount_ns),
+        protocol.CE_ENTER_ENVIRONMENT: str(records),
+        protocol.CE_ENTER_WORKDIR: workdir,
+    }
+    return [f"{libexec}/ce-enter", *in_order(words)]
+
+
+def in_order(values: Mapping[int, T]) -> list[T]:
+    """Return the values of the places from 0 on (protocol.py)."""
+    return [values[place] for place in range(len(values))]
 
 
 def memory_file(name: str, content: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from container_engine.node import protocol
 from container_engine.node.kept.records import Records
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ class Running(KeptOnNode):
         self._images = [pair for pair in named if pair[0] != _ROOT]
         self._root = next((fd for name, fd in named if name == _ROOT), -1)
         # opened again, because other steps share the descriptor's position
-        with open(f"/proc/self/fd/{fds[3]}", "rb") as file:
+        with open(f"/proc/self/fd/{self._container[protocol.CE_AT_ENVIRONMENT]}", "rb") as file:
             self.environment = file.read()
         self.warnings: tuple[str, ...] = ()
 

@@ -17,6 +17,7 @@ from fcntl import LOCK_EX, LOCK_SH
 
 from container_engine.base.remove_tree import remove_tree
 from container_engine.edf.names import is_step
+from container_engine.node import protocol
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.container.guard import receive
 from container_engine.node.kept.container import KeptOnNode, Running
@@ -35,7 +36,7 @@ _DOOR = "door."
 _MAX_PATH = 107
 # the fewest descriptors of a container in a guard's answer: the guard's user namespace, the
 # container's user and mount namespaces, its environment and its mountinfo
-_LEAST = 5
+_LEAST = 1 + protocol.CE_AT_UNSHARED
 _LOOK_S = 0.02
 _VISIT_S = 10.0
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS", "pid": "PID"}

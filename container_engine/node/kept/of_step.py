@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 
 from container_engine.base.errors import UserError
+from container_engine.node import protocol
+from container_engine.node.container.guard import in_order
 from container_engine.node.inside import tasks
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import refusal
@@ -29,8 +31,14 @@ def enter(wanted: KeptContainer, node: Mapping[str, str]) -> Running:
     try:
         task = tasks.find(job, step, node_name(node))
         guard, first = tasks.guard_and_init(task)
-        names = ("ns/user", "ns/mnt", "environ", "mountinfo", *tasks.unshared(task))
-        at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in names]
+        names = {
+            protocol.CE_AT_USER_NS: "ns/user",
+            protocol.CE_AT_MOUNT_NS: "ns/mnt",
+            protocol.CE_AT_ENVIRONMENT: "environ",
+            protocol.CE_AT_MOUNTS: "mountinfo",
+        }
+        every = (*in_order(names), *tasks.unshared(task))
+        at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in every]
         fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
     except UserError as error:
         raise refusal(error.reason, error.hint or "", wanted) from None

@@ -41,8 +41,7 @@ def run_in_container(
     plan = checked(plan.but(kept=None, for_each=False), libexec)
     this = os.pidfd_open(os.getpid())
     ready = start(plan, os.environ, GuardDescriptors(this), libexec)
-    user_ns, mount_ns, records, guard = ready.fds
-    reaper.start(libexec, "processes", (this, guard, mount_ns))
+    reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns))
     ready.go_on()
     started()
     for line in (*plan.notices, *ready.warnings):
@@ -50,7 +49,7 @@ def run_in_container(
     sys.stderr.flush()
     sys.stdout.write(ready.printed)
     sys.stdout.flush()
-    entered = (user_ns, *ready.unshared)
-    words = entering(libexec, entered, mount_ns, records, ready.workdir)
+    entered = (ready.user_ns, *ready.unshared)
+    words = entering(libexec, entered, ready.mount_ns, ready.records, ready.workdir)
     # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
     programs.become([*words, *argv], os.environ)

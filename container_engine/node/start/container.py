@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from container_engine.base.errors import LaunchError
+from container_engine.node import protocol
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_image,
@@ -48,13 +49,16 @@ if TYPE_CHECKING:
 class Container(Frozen):
     """A container for tasks to join. The descriptors belong to the caller.
 
-    `fds` are the user namespace, the mount namespace, the records of the tasks' environment
-    (spank_plugin/common/join.h) and a pidfd of the guard, readable when nothing of the session is
-    left; `unshared` are other namespaces of the container's own. `go_on` lets the session outlive
-    this process; it raises LaunchError if the session has already ended.
+    `records` are those of the tasks' environment (spank_plugin/common/join.h), `guard` is a pidfd
+    of the guard, readable when nothing of the session is left; `unshared` are other namespaces of
+    the container's own. `go_on` lets the session outlive this process; it raises LaunchError if the
+    session has already ended.
     """
 
-    fds: Sequence[int]
+    user_ns: int
+    mount_ns: int
+    records: int
+    guard: int
     unshared: Sequence[int]
     workdir: str
     go_on: Callable[[], None]
@@ -195,7 +199,13 @@ class Start:
             image_in_use.note(path, self._node)
         self._marks.mark("namespaces")
         control = self._start_guard(descriptors, encoded)
-        user_ns, mount_ns, found, guard, mounted, *unshared = self._await(control)
+        reported = self._await(control)
+        user_ns = reported[protocol.CE_REPORTED_USER_NS]
+        mount_ns = reported[protocol.CE_REPORTED_MOUNT_NS]
+        found = reported[protocol.CE_REPORTED_ENVIRONMENT]
+        guard = reported[protocol.CE_REPORTED_GUARD]
+        mounted = reported[protocol.CE_REPORTED_MOUNTS]
+        unshared = [*reported[protocol.CE_REPORTED_UNSHARED :]]
         tasks = unshared.pop() if self._plan.for_each else -1
         site_rules.check_places(self._planned, mounted, self._rules)
         shown = _network_shown(self._parts, mounted)
@@ -222,7 +232,10 @@ class Start:
                 hooks=self._repeatable,
             )
         return Container(
-            fds=(user_ns, mount_ns, memory_file("ce-env", records), guard),
+            user_ns=user_ns,
+            mount_ns=mount_ns,
+            records=memory_file("ce-env", records),
+            guard=guard,
             unshared=unshared,
             workdir=self._workdir,
             go_on=last,
@@ -475,14 +488,15 @@ def joined(
     running.close()
     explained = _explainer(plan.workdir_from)
     (marks.guard, _printed), handed = await_report(control, plan.start_timeout_s, None, explained)
-    user_ns, mount_ns, found, guard, table, *unshared = handed
-    os.close(table)
+    os.close(handed[protocol.CE_REPORTED_MOUNTS])
     marks.mark("environment")
-    os.close(found)
-    records = memory_file("ce-env", env.encode_records(changes, per_task))
+    os.close(handed[protocol.CE_REPORTED_ENVIRONMENT])
     return Container(
-        fds=(user_ns, mount_ns, records, guard),
-        unshared=unshared,
+        user_ns=handed[protocol.CE_REPORTED_USER_NS],
+        mount_ns=handed[protocol.CE_REPORTED_MOUNT_NS],
+        records=memory_file("ce-env", env.encode_records(changes, per_task)),
+        guard=handed[protocol.CE_REPORTED_GUARD],
+        unshared=handed[protocol.CE_REPORTED_UNSHARED :],
         workdir=workdir,
         go_on=lambda: go_on(control, []),
         warnings=running.warnings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from container_engine.base.errors import LaunchError
+from container_engine.node import protocol
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import check_image
 from container_engine.node.container.description import Paths, person_of_process
@@ -62,6 +63,6 @@ def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
 
 def _note(packet: bytes) -> str:
     text = packet[1:].decode("utf-8", "surrogateescape")
-    if packet.startswith(b"N"):
+    if packet.startswith(protocol.CE_REPORT_NOTE.encode()):
         return text
     raise explain(text) if packet else LaunchError("the session ended", see="launcher-ended")

@@ -11,8 +11,15 @@ import sys
 from _socket import socket
 
 from container_engine.base.errors import EXIT_ENGINE, LaunchError
+from container_engine.node import protocol
 from container_engine.node.container import environment as env
-from container_engine.node.container.guard import MAX_PACKET, GuardDescriptors, read_all, rights
+from container_engine.node.container.guard import (
+    MAX_PACKET,
+    GuardDescriptors,
+    in_order,
+    read_all,
+    rights,
+)
 from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.node.report import trace
 from container_engine.node.start.container import checked, start
@@ -32,25 +39,28 @@ def main(argv: Sequence[str], libexec: str) -> int:
 
     Return the exit code.
     """
-    reply_fd, plan_fd, environment_fd, process, life, begun, *early = map(int, argv)
-    for fd in (reply_fd, plan_fd, environment_fd, process, life, *early[:2]):
+    given = [int(word) for word in argv]
+    guard = None
+    if len(given) > protocol.CE_ARG_COUNT:
+        control, pipe = given[protocol.CE_ARG_CONTROL], given[protocol.CE_ARG_PIPE]
+        guard = (control, pipe, given[protocol.CE_ARG_PID])
+    for fd in (*given[: protocol.CE_ARG_FDS], *(guard or ())[:2]):
         os.set_inheritable(fd, False)
-    guard = (early[0], early[1], early[2]) if early else None
-    reply = socket(fileno=reply_fd)
+    reply = socket(fileno=given[protocol.CE_ARG_REPLY])
+    inputs = given[protocol.CE_ARG_PLAN], given[protocol.CE_ARG_ENVIRONMENT]
+    watch, life = given[protocol.CE_ARG_WATCH], given[protocol.CE_ARG_LIFE]
     try:
-        descriptors = GuardDescriptors(process, life, guard)
-        _launch(reply, (plan_fd, environment_fd), descriptors, libexec, begun)
+        descriptors = GuardDescriptors(watch, life, guard)
+        _launch(reply, inputs, descriptors, libexec, given[protocol.CE_ARG_BEGUN])
     except LaunchError as failure:
-        _answer(reply, f"F{EXIT_ENGINE}\n{failure}")
+        _answer(reply, f"{protocol.CE_ANSWER_FAILED}{EXIT_ENGINE}\n{failure}")
         return EXIT_ENGINE
     except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
         from container_engine.node.report import failed_start
 
         internal = failed_start.as_launch_error(error)
-        _answer(
-            reply,
-            f"F{EXIT_ENGINE}\n{failed_start.for_plugin(internal, -1, {}, NodePlan().secrets)}",
-        )
+        failed = failed_start.for_plugin(internal, -1, {}, NodePlan().secrets)
+        _answer(reply, f"{protocol.CE_ANSWER_FAILED}{EXIT_ENGINE}\n{failed}")
         return EXIT_ENGINE
     return 0
 
@@ -96,7 +106,7 @@ def _launch(
     if target:
         from container_engine.node.start import saving
 
-        saving.at_the_end(reply, target, ready.fds[1], node, libexec)
+        saving.at_the_end(reply, target, ready.mount_ns, node, libexec)
 
 
 def _remember(
@@ -128,15 +138,27 @@ def _answer_ready(
     place = trace.open_directory(recorded)
     # this process has work left after its reply, and the end of the session waits for that
     launcher = os.pidfd_open(os.getpid())
-    ends = (launcher, launcher if ready.attended < 0 else ready.attended)
+    first = {
+        protocol.CE_ANSWER_USER_NS: ready.user_ns,
+        protocol.CE_ANSWER_MOUNT_NS: ready.mount_ns,
+        protocol.CE_ANSWER_ENVIRONMENT: ready.records,
+        protocol.CE_ANSWER_GUARD: ready.guard,
+        protocol.CE_ANSWER_LAUNCHER: launcher,
+        protocol.CE_ANSWER_ATTENDED: launcher if ready.attended < 0 else ready.attended,
+    }
     others = () if recorded < 0 else (recorded,) if place < 0 else (recorded, place)
     tasks = () if ready.tasks < 0 else (ready.tasks,)
-    fds = (*ready.fds, *ends, *ready.unshared, *tasks, *others)
-    kept = "kept" if plan.kept else ""  # other steps may be in the container
-    workdir = f"R{len(ready.unshared) or ''}{ready.workdir}"
-    ask = "tasks" if tasks else ""
-    texts = (workdir, notices, ready.printed, kept, "save" if saves else "", ask)
-    _answer(reply, "\0".join(texts), fds)
+    fds = (*in_order(first), *ready.unshared, *tasks, *others)
+    texts = {
+        protocol.CE_TEXT_WORKDIR: ready.workdir,
+        protocol.CE_TEXT_NOTICES: notices,
+        protocol.CE_TEXT_OUTPUT: ready.printed,
+        protocol.CE_TEXT_KEPT: "kept" if plan.kept else "",  # other steps may be in the container
+        protocol.CE_TEXT_SAVED: "save" if saves else "",
+        protocol.CE_TEXT_TASKS: "tasks" if tasks else "",
+    }
+    kind = f"{protocol.CE_ANSWER_READY}{len(ready.unshared) or ''}"
+    _answer(reply, kind + "\0".join(in_order(texts)), fds)
 
 
 def _notices(

@@ -10,6 +10,7 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
+from container_engine.node import protocol
 from container_engine.node.node_name import node_name
 
 TYPE_CHECKING = False
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 _NODE = "%N"
 _SEE = "container-save"
-# the first letter of the answer to the plugin
-_SAVED, _FAILED = "S", "F"
 _LONGEST = 8 * 1024
 # endings of the files beside an image (images/image_config.py, images/identity.py)
 _BESIDE = (".json", ".sha256")
@@ -101,8 +100,8 @@ def at_the_end(
     env = {name: value for name, value in node.items() if not name.startswith("LD_")}
     env.setdefault("PATH", os.environ["PATH"])
     done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    text = f"{_SAVED}{os.fsdecode(done.stdout.strip())}"
+    text = f"{protocol.CE_ANSWER_SAVED}{os.fsdecode(done.stdout.strip())}"
     if done.returncode:
         said = os.fsdecode(done.stderr.strip()).removeprefix("ce: error: ")
-        text = f"{_FAILED}--container-save: {said}"
+        text = f"{protocol.CE_ANSWER_FAILED}--container-save: {said}"
     reply.send(text.encode("utf-8", "surrogateescape")[:_LONGEST])

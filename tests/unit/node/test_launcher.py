@@ -54,6 +54,7 @@ ALLOWED = {
             "node_name",
             "node_plan",
             "plan_json",
+            "protocol",
             "report",
             "report.trace",
             "start",

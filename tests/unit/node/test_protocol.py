@@ -12,8 +12,9 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container import guard
-from container_engine.node.start import launcher, saving
+from container_engine.node.start import launcher
 from container_engine.node.start.container import Container
+from docs import protocol
 from tests.bench import worker
 from tests.c_header import constants, in_order
 from tests.unit.node.join_stage import PYTHON
@@ -39,9 +40,11 @@ def _name(fd: int) -> str:
 def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
     tmp_path: Path, own: tuple[str, ...], of_tasks: bool, traced: bool
 ) -> None:
-    places = ("user", "mount", "environment", "guard")
     ready = Container(
-        fds=[*map(_named, places)],
+        user_ns=_named("user"),
+        mount_ns=_named("mount"),
+        records=_named("environment"),
+        guard=_named("guard"),
         unshared=[*map(_named, own)],
         workdir="/work",
         go_on=lambda: None,
@@ -122,9 +125,12 @@ def test_a_command_is_run_in_a_container_by_words_in_order() -> None:
         os.close(fd)
 
 
-def test_what_became_of_saving_a_container_is_told_by_the_first_letter() -> None:
-    assert chr(C["CE_ANSWER_SAVED"]) == saving._SAVED
-    assert chr(C["CE_ANSWER_FAILED"]) == saving._FAILED
+def test_a_change_of_the_header_is_noticed() -> None:
+    changed = protocol.HEADER.read_text(encoding="utf-8").replace("\tCE_ARG_PLAN,\n", "", 1)
+    module = protocol.TARGET.read_text(encoding="utf-8")
+    assert module == protocol.render(), "run: make generated"
+    assert "CE_ARG_ENVIRONMENT = 2\n" in module
+    assert protocol.constants(changed)["CE_ARG_ENVIRONMENT"] == 1
 
 
 def test_the_bench_reads_the_answer_of_tasks_as_the_plugin_does() -> None:
