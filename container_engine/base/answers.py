@@ -316,8 +316,12 @@ def table(words: Sequence[str], width: int = 1) -> bytes:
 
 
 def _encoded(request: bytes, witnesses: Witnesses, result: bytes) -> bytes:
-    pairs = [word for pair in witnesses.items() for word in pair]
-    fields = b"".join((data(request), table(pairs, 2), data(result), _END))
+    # as the names of files are, and the values of variables
+    words = [os.fsencode(word) for pair in witnesses.items() for word in pair]
+    if any(b"\0" in word for word in words):
+        raise ValueError("a witness cannot have NUL")
+    asked = b"%d\0" % len(witnesses) + b"".join(word + b"\0" for word in words)
+    fields = b"".join((data(request), asked, data(result), _END))
     return b"%b%08x\0%b" % (MAGIC, crc32(fields), fields)
 
 
@@ -327,7 +331,7 @@ def _decoded(content: bytes, request: bytes) -> tuple[Witnesses, bytes]:
     count, _nul, rest = content[start:].partition(b"\0")
     *words, rest = rest.split(b"\0", 2 * int(count))
     size, _nul, rest = rest.partition(b"\0")
-    texts = [word.decode("utf-8", "surrogateescape") for word in words]
+    texts = [os.fsdecode(word) for word in words]
     witnesses, result = dict(zip(texts[::2], texts[1::2], strict=True)), rest[: int(size)]
     if _encoded(request, witnesses, result) != content:
         raise ValueError("not an answer to this request in this format, or damaged")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from binascii import crc32
 from errno import EFBIG, EINVAL
 
 TYPE_CHECKING = False
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 # clocks count whole seconds, and a file server's may differ a little from ours.
 SETTLED_NS = 2_000_000_000
 _OTHERS, OTHERS_WRITE = 0o077, 0o022
-_CHECKSUM_AND_NUL = 9
 _MOST = 16 << 20
 
 
@@ -66,23 +64,6 @@ def is_own_directory(path: str, others: int = _OTHERS) -> bool:
 def is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
     """Check that a file is this user's, and that nobody else has any of the rights `others`."""
     return found.st_uid == os.geteuid() and not found.st_mode & others
-
-
-def memo_of(magic: bytes, fields: bytes) -> bytes:
-    """Return the content of a memo: `magic`, a checksum and the fields.
-
-    `fields_of` reads it, and in C spank_plugin/common/memo_file.h, where each field ends with a
-    NUL. The checksum reveals damage by a disk.
-    """
-    return b"%s%08x\0%s" % (magic, crc32(fields), fields)
-
-
-def fields_of(magic: bytes, memo: bytes) -> bytes:
-    """Return the fields of a memo. Raise ValueError if its format or its checksum is another."""
-    fields = memo[len(magic) + _CHECKSUM_AND_NUL :]
-    if memo_of(magic, fields) != memo:
-        raise ValueError("not a memo of this format, or damaged")
-    return fields
 
 
 def judge_own(found: os.stat_result) -> None:

@@ -1,6 +1,6 @@
 """Returns what a planner prints: a remembered plan that is still valid, else a new one.
 
-Whether one is valid is decided in spank_plugin/start/plan_memo.c, for all planners.
+Whether one is valid is decided in spank_plugin/start/plan_answer.c, for all planners.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def plan_of(
 ) -> Printed:
     """Return the notices for stderr, what a planner prints before the plan, and the plan.
 
-    The plan is "" for no container. `options` need no name if they have an image. Without a memo a
-    new plan is made, which costs the import of the models. Raise CeError.
+    The plan is "" for no container. `options` need no name if they have an image. Without a
+    remembered plan a new one is made, which costs the import of the models. Raise CeError.
     """
-    # memos only hold plans made with the site's own configuration and pull policy
+    # only plans are remembered that were made with the site's own configuration and pull policy
     usual = pull is None and not context.site_file
     found = _remembered(name, context, options.words) if usual else None
     return found or new_plan_of(name, context, pull, options)
@@ -95,6 +95,6 @@ def with_secret(parts: Sequence[str]) -> str:
     It is "" without parts: the launch has no container.
 
     All nodes of a step know the secret from the plan, and no other process does. It is never
-    written to a memo.
+    recorded.
     """
     return os.urandom(32).hex().join(parts)

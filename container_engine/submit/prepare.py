@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__
+from container_engine.base.answers import Variables
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
 from container_engine.plan.checks import check
 from container_engine.plan.hook_code import SECRET
 from container_engine.plan.overrides import choose
-from container_engine.submit import container_names, plan_memo
+from container_engine.submit import container_names, recorded_plan
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
@@ -83,7 +84,7 @@ def in_parts(text: str) -> list[str]:
 class _Inputs(NamedTuple):
     """The inputs of a plan, recorded while it is made."""
 
-    environment: plan_memo.Recorder
+    environment: Variables
     files: list[str]
 
 
@@ -93,7 +94,7 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     `options` are over it, or over nothing if `name` is None. Raise RefusedError with every problem
     of the EDF, and CeError for all else.
     """
-    inputs = _Inputs(plan_memo.Recorder(context.env), [])
+    inputs = _Inputs(Variables(context.env), [])
 
     def environment_to_plan(recording: Context, offer: Offer) -> Loaded:
         if name is not None:
@@ -107,18 +108,20 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     if prepared.plan is not None and prepared.plan.kept is not None:
         inputs.files.extend(container_names.record(name, options, inputs.environment, context.cwd))
     image = None if prepared.plan is None else prepared.plan.image
-    if context.site_file is None and not (image and image.passing):
-        remembered = plan_memo.Memo(
-            plan_memo.key(name, context.cwd, context.prefix, options.words),
+    asked = inputs.environment
+    if context.site_file is None and not (image and image.passing) and not asked.are_all:
+        made = recorded_plan.Recorded(
+            recorded_plan.request(name, context.cwd, options.words),
+            context.prefix,
             tuple(inputs.files),
-            inputs.environment.asked,
+            asked.asked,
             context.started_ns,
             prepared.notices,
             prepared.head,
             prepared.parts,
             prepared.not_after,
         )
-        plan_memo.remember(remembered, context.env, context.uid)
+        recorded_plan.remember(made, context.env)
     return prepared
 
 
@@ -136,7 +139,7 @@ def _judged_early(edf: Edf, loaded: Loaded, context: Context, offer: Offer) -> t
 def prepare_image(image: str, context: Context, options: Options) -> Prepared:
     """Plan the environment that has only this image, and remember nothing. Raise CeError."""
     alone = Loaded(image_alone(image), (), ())
-    inputs = _Inputs(plan_memo.Recorder(context.env), [])
+    inputs = _Inputs(Variables(context.env), [])
     return _plan(lambda _asking, _whole: alone, context, inputs, options)
 
 

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "io.h"
-#include "memo_file.h"
 #include "user_names.h"
 
 #define MAGIC "container-engine answer 1\n"
@@ -192,13 +191,45 @@ static int is_true(const char *question, const char *state, const struct ce_quer
 
 /* ---- the file ---------------------------------------------------------------------------------- */
 
+uint32_t ce_crc(uint32_t before, const void *data, size_t size)
+{
+	static uint32_t table[256];
+	const unsigned char *bytes = data;
+	uint32_t crc = ~before;
+
+	/* the last entry is 0 until the table has been made */
+	for (uint32_t i = 0; table[255] == 0 && i < 256; i++) {
+		table[i] = i;
+		for (int bit = 0; bit < 8; bit++)
+			table[i] = (table[i] >> 1) ^ (0xedb88320 & (0 - (table[i] & 1)));
+	}
+	for (size_t i = 0; i < size; i++)
+		crc = table[(crc ^ bytes[i]) & 0xff] ^ (crc >> 8);
+	return ~crc;
+}
+
+/* Begin to read the fields of an answer, after the name of the format and the checksum of what follows.
+ * Return 0, or -1 if it begins otherwise, or if the checksum shows that the disk has changed it. */
+static int open_fields(const char *text, size_t size, struct ce_fields *fields)
+{
+	size_t begin = strlen(MAGIC);
+	char now[16];
+
+	if (size < begin || memcmp(text, MAGIC, begin) != 0)
+		return -1;
+	*fields = (struct ce_fields){ text + begin, text + size, 0 };
+	const char *written = ce_take(fields);
+	snprintf(now, sizeof now, "%08x", ce_crc(0, fields->next, (size_t)(fields->end - fields->next)));
+	return strcmp(written, now) == 0 && !fields->bad ? 0 : -1;
+}
+
 int ce_answer_check(const struct ce_query *request, const char *whole, size_t whole_size, size_t size,
 		    struct ce_answer *answer)
 {
 	struct ce_fields fields;
 	size_t asked_size, result_size;
 
-	if (ce_open_fields(answer->text, size, MAGIC, &fields) < 0)
+	if (open_fields(answer->text, size, &fields) < 0)
 		return -1;
 	const char *asked = ce_take_bytes(&fields, &asked_size);
 	if (fields.bad || asked_size != whole_size || memcmp(asked, whole, whole_size) != 0)

@@ -11,6 +11,7 @@
 #define CE_ANSWERS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "fields.h"
 
@@ -37,6 +38,9 @@ struct ce_answer {
 /* Find the answer to a request in a directory, which the caller has found to be the user's alone. Return 0,
  * or -1 if there is none or anything about it is doubtful: Python finds out again, and explains. */
 int ce_answer_find(int directory, const struct ce_query *request, struct ce_answer *answer);
+
+/* Return zlib's CRC-32 of the data. `before` is the CRC of the data before it, 0 at the beginning. */
+uint32_t ce_crc(uint32_t before, const void *data, size_t size);
 
 /* Return the request with its header, on the heap, NULL on failure. */
 char *ce_answer_request(const struct ce_query *request, size_t *size);

@@ -1,5 +1,5 @@
-/* Fields of text, each of which ends with NUL: those of a memo (memo_file.h), and of a specification for the
- * guard or ce-reaper. */
+/* Fields of text, each of which ends with NUL: those of a recorded answer (answers.h), and of a specification
+ * for the guard or ce-reaper. */
 #ifndef CE_FIELDS_H
 #define CE_FIELDS_H
 

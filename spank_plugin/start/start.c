@@ -7,11 +7,11 @@
  * and the Python program restores them once it runs: they belong to the job's environment
  * (container_engine/base/loader_env.py).
  *
- * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location gives
- * the prefix. As `plan` it prints a remembered plan that is still right (plan_memo.c); without one it becomes
- * `plan-anew`. Python of the same version asks with `--remembered=VERSION` for a remembered plan alone
- * (container_engine/submit/plan_output.py). Runs as the user. Exit code: 125 for a failure of the engine, 2
- * for a wrong command line, 1 if no plan is remembered and Python has asked.
+ * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location
+ * gives the prefix. As `plan` it prints a remembered plan that is still right (plan_answer.c); without one
+ * it becomes `plan-anew`. Python of the same version asks with `--remembered=VERSION` for a remembered plan
+ * alone (container_engine/submit/plan_output.py). Runs as the user. Exit code: 125 for a failure of the
+ * engine, 2 for a wrong command line, 1 if no plan is remembered and Python has asked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +28,7 @@
 #include "common/io.h"
 #include "common/program.h"
 #include "common/standard_streams.h"
-#include "plan_memo.h"
+#include "plan_answer.h"
 
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 
@@ -137,16 +137,16 @@ static int parse(int argc, char **argv, struct asked *asked)
 
 /* Print the notices on stderr and the plan on stdout, after the beginning of the planner's output where --for
  * asks for that. For Python print all three on stdout, with a NUL after each. Return the exit code. */
-static int print(const struct asked *asked, const struct ce_memo *memo)
+static int print(const struct asked *asked, const struct ce_plan *made)
 {
-	CE_AUTO_FREE char *plan = ce_memo_plan(memo);
-	size_t head = asked->caller != NULL || asked->is_python ? strlen(memo->head) : 0;
+	CE_AUTO_FREE char *text = ce_plan_text(made);
+	size_t head = asked->caller != NULL || asked->is_python ? strlen(made->head) : 0;
 	size_t nul = asked->is_python;
 
-	if (plan == NULL)
+	if (text == NULL)
 		return fail("the plan's secret", strerror(errno));
-	if (ce_write_all(nul ? 1 : 2, memo->notices, strlen(memo->notices) + nul) < 0 ||
-	    ce_write_all(1, memo->head, head + nul) < 0 || ce_write_all(1, plan, strlen(plan) + nul) < 0)
+	if (ce_write_all(nul ? 1 : 2, made->notices, strlen(made->notices) + nul) < 0 ||
+	    ce_write_all(1, made->head, head + nul) < 0 || ce_write_all(1, text, strlen(text) + nul) < 0)
 		return fail("cannot print the plan", strerror(errno));
 	return 0;
 }
@@ -155,13 +155,14 @@ static int plan(const char *prefix, int argc, char **argv)
 {
 	static const char *const first[MAX_FIRST + 1] = { "plan", "--json", NULL };
 	struct asked asked;
-	struct ce_memo memo;
+	struct ce_answer answer;
+	struct ce_plan made;
 	int rc = parse(argc, argv, &asked);
 
-	const struct ce_request request = { asked.name, prefix, asked.options, environ, geteuid() };
-	if (rc == 0 && ce_memo_recall(&request, &memo) == 0) {
-		rc = print(&asked, &memo);
-		free(memo.text);
+	const struct ce_request request = { asked.name, prefix, asked.options, environ };
+	if (rc == 0 && ce_plan_recall(&request, &answer, &made) == 0) {
+		rc = print(&asked, &made);
+		free(answer.text);
 	} else if (rc == 0 && asked.is_python) {
 		rc = EXIT_NONE;
 	} else if (rc == 0) {

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 
 #include "common/io.h"
-#include "common/memo_file.h"
 
-char *memo_text(const char *magic, const char *fields, size_t size, size_t *whole)
+/* Return a file with these fields and their checksum. */
+static char *with_checksum(const char *fields, size_t size, size_t *whole)
 {
 	char *text = NULL;
 	FILE *stream = open_memstream(&text, whole);
 
 	if (stream == NULL)
 		abort();
-	fprintf(stream, "%s%08x%c", magic, ce_crc(0, fields, size), 0);
+	fprintf(stream, "container-engine answer 1\n%08x%c", ce_crc(0, fields, size), 0);
 	fwrite(fields, 1, size, stream);
 	if (fclose(stream) != 0)
 		abort();
@@ -36,7 +36,7 @@ char *answer_text(const struct ce_query *query, const char *rest, size_t size, s
 	fwrite(rest, 1, size, stream);
 	if (fclose(stream) != 0)
 		abort();
-	char *text = memo_text("container-engine answer 1\n", fields, fields_size, whole);
+	char *text = with_checksum(fields, fields_size, whole);
 	free(fields);
 	return text;
 }

@@ -6,12 +6,8 @@
 
 #include "common/answers.h"
 
-/* Return `magic`, the checksum of these fields and the fields, with a NUL after them, on the heap; the size
- * is in *whole. */
-char *memo_text(const char *magic, const char *fields, size_t size, size_t *whole);
-
-/* Return an answer to the query, in the same way. `rest` is what follows the request: a table of witnesses,
- * the result and the end. */
+/* Return an answer to the query, with a NUL after it, on the heap; its size is in *whole. `rest` is what
+ * follows the request: a table of witnesses, the result and the end. */
 char *answer_text(const struct ce_query *query, const char *rest, size_t size, size_t *whole);
 
 /* Check an answer, on the heap, as ce_answer_find does. */

@@ -27,7 +27,7 @@
 #include "node/start_answer.h"
 #include "plugin/carry.h"
 #include "plugin/launcher_reply.h"
-#include "start/plan_memo.h"
+#include "start/plan_answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -202,21 +202,6 @@ static void read_image(char *text, size_t size)
 	squash_close(squash);
 }
 
-/* Read a remembered plan; the files that it names are examined, not read. */
-static void read_memo(char *text, size_t size)
-{
-	static const char key[] = "=e\0/\0/p\0";
-	char variable[] = "A=b", *environment[] = { variable, NULL }, *options[] = { NULL };
-	const struct ce_request request = { "e", "/p", options, environment, 0 };
-	struct ce_memo memo = { .text = memo_text("container-engine plan memo 8\n", text, size, &size) };
-
-	if (ce_memo_check(&request, key, sizeof key, size, &memo) == 0) {
-		looked_at += strlen(memo.notices);
-		free(ce_memo_plan(&memo));
-	}
-	free(memo.text);
-}
-
 static const char *step_variable(const void *env, const char *name)
 {
 	return ce_step_variable(env, name);
@@ -227,6 +212,7 @@ static void read_result(const struct ce_answer *answer, const struct ce_step_env
 {
 	struct ce_join_answer join;
 	struct ce_start_answer start;
+	struct ce_plan plan;
 
 	if (ce_join_read(answer->result, &join) == 0) {
 		for (size_t i = 0; i < join.records_size; i++)
@@ -239,12 +225,16 @@ static void read_result(const struct ce_answer *answer, const struct ce_step_env
 			looked_at += (size_t)start.specification[i];
 		looked_at += strlen(start.workdir) + (size_t)ce_start_enter_port(&start, env);
 	}
+	if (ce_plan_read(answer->result, &plan) == 0) {
+		looked_at += strlen(plan.notices);
+		free(ce_plan_text(&plan));
+	}
 }
 
-/* Read a recorded answer, whose result is that for joining or starting a container. Before what follows the
- * request the input has the value of CE_CARRY_KEPT and an environment, each up to a form feed. The checksum
- * is right: it must not be what protects the reader. */
-static void read_answer_of_step(char *text, size_t size)
+/* Read a recorded answer, whose result is a plan, or that for joining or starting a container. Before what
+ * follows the request the input has the value of CE_CARRY_KEPT and an environment, each up to a form feed.
+ * The checksum is right: it must not be what protects the reader. */
+static void read_recorded(char *text, size_t size)
 {
 	struct ce_wanted wanted;
 	char *environment = strchr(text, '\f');
@@ -293,8 +283,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
-							   read_answer, read_image, read_memo,
-							   read_answer_of_step, read_door };
+							   read_answer, read_image, read_recorded,
+							   read_door };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

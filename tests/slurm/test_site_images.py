@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memo_file import rewrite
+from tests.recorded import rewrite
 from tests.slurm.cluster import ALICE, Cluster, Completed
 from tests.slurm.error_block import ErrorBlock
 from tests.slurm.polling import until
@@ -98,7 +98,7 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
         "dots": Path(f"{store}/../{own.relative_to(store.parent)}"),
     }[way]
     before, after = (f'"path":"{path}"'.encode() for path in (image, forged))
-    rewrite(memo, lambda plan: plan.replace(before, after))
+    rewrite(memo, lambda answer: answer._replace(result=answer.result.replace(before, after)))
     done = cluster.srun(f"--environment={edf}", "echo", "ran", env=env)
     assert (done.returncode, done.stdout) == (125, "")
     assert (

@@ -18,7 +18,6 @@
 
 #include "answer_text.h"
 #include "common/io.h"
-#include "common/memo_file.h"
 #include "harness.h"
 
 #define RESULT "4\0a\0b\0\0"

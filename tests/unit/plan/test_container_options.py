@@ -8,7 +8,7 @@ from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf.message_text import of_problems
 from container_engine.images import lock_file
 from container_engine.plan.model import LaunchPlan
-from container_engine.submit import plan_memo
+from container_engine.submit import recorded_plan
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -189,16 +189,16 @@ def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None
     assert not recalled(words)
 
 
-def test_no_two_requests_have_the_same_key() -> None:
+def test_no_two_requests_have_the_same_words() -> None:
     keys = {
-        plan_memo.key(*request)
+        recorded_plan.request(*request)
         for request in (
-            (None, "/", "/p", ["a"]),
-            ("", "/", "/p", ["a"]),
-            ("-", "/", "/p", ["a"]),
-            (None, "/", "/p", ["a", "b"]),
-            (None, "/", "/p", ["a1:b"]),
-            (None, "/", "/p", []),
+            (None, "/", ["a"]),
+            ("", "/", ["a"]),
+            ("-", "/", ["a"]),
+            (None, "/", ["a", "b"]),
+            (None, "/", ["a1:b"]),
+            (None, "/", []),
         )
     }
     assert len(keys) == 6

@@ -5,14 +5,19 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 import container_engine
-from container_engine.submit import plan_memo, plan_output, prepare
-from tests.memo_file import fields_of, rewrite, write_fields
+from container_engine.base import answers
+from container_engine.plan.offer import Offer
+from container_engine.site.load import Configuration
+from container_engine.submit import plan_output, prepare, recorded_plan
+from container_engine.submit.context import Context
+from container_engine.submit.site_offer import site_offer
+from tests.recorded import Answer, parsed, rewrite, write
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
 
@@ -30,14 +35,14 @@ def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
 ) -> None:
     printed = user.plan()
     (memo_file,) = user.memos()
-    rewrite(memo_file, lambda text: text.replace(b'"/scratch/me"', b'"/remembered"'))
+    rewrite(memo_file, _elsewhere)
     monkeypatch.chdir(user.cwd)
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
     # without the program, as in an installation of Python's packages alone, nothing is remembered
     assert plan_output.plan_of("e", user.context(), None) == ("", *divided(printed))
     user.plan()
-    rewrite(memo_file, lambda text: text.replace(b'"/scratch/me"', b'"/remembered"'))
+    rewrite(memo_file, _elsewhere)
     user.installed()
     for make, pull, expected in (
         (plan_output.plan_of, None, remembered_plan),
@@ -45,6 +50,10 @@ def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
         (plan_output.new_plan_of, None, printed),
     ):
         assert make("e", user.context(), pull) == ("", *divided(expected)), (make, pull)
+
+
+def _elsewhere(answer: Answer) -> Answer:
+    return answer._replace(result=answer.result.replace(b'"/scratch/me"', b'"/remembered"'))
 
 
 def divided(printed: str) -> tuple[str, str]:
@@ -192,14 +201,13 @@ def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> 
 def test_a_memo_ends_with_another_version_of_the_engine(user: User) -> None:
     user.plan()
     (file,) = user.memos()
-    version = f"{container_engine.__version__}\0".encode()
-    rewrite(file, lambda fields: b"99\0" + fields.removeprefix(version))
+    rewrite(file, lambda answer: answer._replace(request=b"9" + answer.request))
     assert user.recalled() is None
 
 
 def test_a_memo_ends_when_the_engine_is_installed_anew(user: User) -> None:
     user.plan()
-    assert container_engine.__file__.encode() in user.memos()[0].read_bytes()
+    assert f"s{container_engine.__file__}" in parsed(user.memos()[0]).witnesses
 
 
 def test_a_variable_that_was_unset_ends_the_memo_when_it_is_set(user: User) -> None:
@@ -302,37 +310,21 @@ def _make_a_fifo(user: User) -> None:
     os.mkfifo(file, 0o600)
 
 
-def _without_plan(user: User) -> None:
+def _with_result(user: User, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Change the fields of the plan."""
     (file,) = user.memos()
-    *before, number, _plan, end, nothing = fields_of(file).split(b"\0")
-    assert number == b"1"
-    write_fields(file, b"\0".join([*before, b"0", end, nothing]))
+
+    def changed(answer: Answer) -> Answer:
+        *fields, nothing = answer.result.split(b"\0")
+        assert (fields[2], nothing) == (b"1", b"")
+        return answer._replace(result=b"".join(field + b"\0" for field in change(fields)))
+
+    rewrite(file, changed)
 
 
-def _without_number_of_parts(user: User) -> None:
+def _until(user: User, when: str) -> None:
     (file,) = user.memos()
-    *before, _number, plan, end, nothing = fields_of(file).split(b"\0")
-    write_fields(file, b"\0".join([*before, b"2", plan, end, nothing]))
-
-
-def _cut(user: User) -> None:
-    (file,) = user.memos()
-    rewrite(file, lambda fields: fields[:-6])
-
-
-def _append(user: User, more: bytes) -> None:
-    (file,) = user.memos()
-    rewrite(file, lambda fields: fields + more)
-
-
-USER, EXPIRY, NUMBER_OF_FILES = 1, 6, 7  # after version, uid and the four parts of the key
-
-
-def _write_field(user: User, index: int, value: bytes) -> None:
-    (file,) = user.memos()
-    fields = fields_of(file).split(b"\0")
-    assert fields[index].isdigit()
-    write_fields(file, b"\0".join([*fields[:index], value, *fields[index + 1 :]]))
+    rewrite(file, lambda a: a._replace(witnesses={**a.witnesses, "t": when}))
 
 
 TAMPERING: dict[str, Change] = {
@@ -345,16 +337,19 @@ TAMPERING: dict[str, Change] = {
     "a directory that others may write": lambda user: user.memos()[0].parent.chmod(0o702),
     "a directory that the group may write": lambda user: user.memos()[0].parent.chmod(0o720),
     "a FIFO": _make_a_fifo,
-    "a file cut short": _cut,
-    "a word without its plan, as for no container": _without_plan,
-    "a plan in another number of parts": _without_number_of_parts,
+    "a plan cut short": lambda user: _with_result(user, lambda fields: fields[:-1]),
+    "a word without its plan, as for no container": lambda user: _with_result(
+        user, lambda fields: [*fields[:2], b"0"]
+    ),
+    "a plan in another number of parts": lambda user: _with_result(
+        user, lambda fields: [*fields[:2], b"2", fields[3]]
+    ),
     "an empty file": lambda user: user.memos()[0].write_bytes(b""),
-    "no number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"x"),
-    "a wrong number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"600"),
-    "no expiry": lambda user: _write_field(user, EXPIRY, b""),
-    "more behind its end": lambda user: _append(user, b"x"),
-    "another field behind its end": lambda user: _append(user, b"end\0"),
-    "a negative number of files": lambda user: _write_field(user, NUMBER_OF_FILES, b"-1"),
+    "no expiry": lambda user: _until(user, ""),
+    "another field behind its end": lambda user: _with_result(user, lambda f: [*f, b"more"]),
+    "a negative number of parts": lambda user: _with_result(
+        user, lambda fields: [*fields[:2], b"-1", fields[3]]
+    ),
 }
 
 
@@ -367,7 +362,9 @@ def test_a_memo_is_not_used_if_it_is(user: User, tamper: Change) -> None:
 
 def test_a_memo_of_another_user_is_not_used(user: User) -> None:
     user.plan()
-    _write_field(user, USER, b"%d" % (os.geteuid() + 1))
+    (file,) = user.memos()
+    ours, theirs = (b"\0%d " % uid for uid in (os.geteuid(), os.geteuid() + 1))
+    rewrite(file, lambda a: a._replace(request=a.request.replace(ours, theirs, 1)))
     assert user.recalled() is None
 
 
@@ -389,12 +386,28 @@ def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
     assert user.memos() == []
 
 
+def _made(
+    user: User, head: str, parts: Sequence[str], files: tuple[str, ...] = ()
+) -> recorded_plan.Recorded:
+    words = recorded_plan.request("e", str(user.cwd))
+    until_then = time.time_ns() + 10**10
+    return recorded_plan.Recorded(words, str(user.prefix), files, {}, until_then, "", head, parts)
+
+
+def test_jobs_whose_variables_alternate_all_have_their_plans(user: User) -> None:
+    for place in ("/a", "/b", "/c"):
+        user.env["SCRATCH"] = place
+        user.plan()
+    assert len(user.memos()) == 3
+    for place in ("/a", "/b", "/c", "/a"):
+        user.env["SCRATCH"] = place
+        assert f'"workdir":"{place}"' in (user.recalled() or "")
+
+
 def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
     directory = user.home / "directory"
-    key = plan_memo.key("e", str(user.cwd), str(user.prefix))
-    files = (f"{directory}/file",)
-    made = plan_memo.Memo(key, files, {}, time.time_ns() + 10**10, "", prepare.HOST, [])
-    assert plan_memo.remember(made, user.env, os.geteuid())
+    made = _made(user, prepare.HOST, (), files=(f"{directory}/file",))
+    assert recorded_plan.remember(made, user.env)
     assert user.recalled() == prepare.HOST
     directory.touch()
     assert user.recalled() is None
@@ -420,28 +433,33 @@ def test_memos_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) ->
 def test_only_the_newest_memos_are_kept(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True, mode=0o700)
-    for age in range(plan_memo.MAX_MEMOS):
+    for age in range(recorded_plan.MOST):
         old = place / f"old{age}"
         old.touch()
         os.utime(old, (1000 - age, 1000 - age))
     user.plan()
     names = {file.name for file in user.memos()}
-    assert len(names) == plan_memo.MAX_MEMOS
-    assert f"old{plan_memo.MAX_MEMOS - 1}" not in names
+    assert len(names) == recorded_plan.MOST
+    assert f"old{recorded_plan.MOST - 1}" not in names
     assert user.recalled() is not None
 
 
-def test_nothing_can_depend_on_the_whole_environment() -> None:
-    with pytest.raises(TypeError):
-        dict(plan_memo.Recorder({"A": "1"}))
+def test_a_plan_that_depends_on_the_whole_environment_is_not_remembered(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_of_it(context: Context, config: Configuration, files: list[str]) -> Offer:
+        assert dict(context.env)
+        return site_offer(context, config, files)
+
+    monkeypatch.setattr(prepare, "site_offer", all_of_it)
+    user.plan()
+    assert user.recalled() is None
 
 
 def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
-    user.plan()
-    key = plan_memo.key("e", str(user.cwd), str(user.prefix))
-    made = plan_memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.HOST, [])
+    made = _made(user, prepare.HOST, ())
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
-        assert plan_memo.remember(made._replace(not_after=not_after), user.env, os.geteuid())
+        assert recorded_plan.remember(made._replace(not_after=not_after), user.env)
         assert (user.recalled() == prepare.HOST) == expected
 
 
@@ -466,16 +484,17 @@ def test_the_program_finds_the_memo_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
 ) -> None:
     user.env["LD_LIBRARY_PATH"] = "/none"
-    made = plan_memo.Memo(
-        plan_memo.key(name, str(user.cwd), str(user.prefix), words),
-        (str(user.image), "/nowhere", "relative", ""),
-        {"LD_LIBRARY_PATH": "/none", "NONE": None, "": None, "A=B": None},
+    made = recorded_plan.Recorded(
+        recorded_plan.request(name, str(user.cwd), words),
+        str(user.prefix),
+        (str(user.image), "/nowhere"),
+        {"vLD_LIBRARY_PATH": "=/none", "vNONE": "-", "v": "-", "vA=B": "-"},
         time.time_ns() + 10**10,
         "ce: warning: ü\n",
         facts + prepare.PLAN,
         ["{}\n"],
     )
-    assert plan_memo.remember(made, user.env, os.geteuid())
+    assert recorded_plan.remember(made, user.env)
     rest: list[str | bytes] = ["--", *([] if name is None else [os.fsencode(name)])]
     callers: list[list[str]] = [[], ["--for", "srun"], ["--for", "sbatch"]]
     for caller in callers:
@@ -487,9 +506,7 @@ def test_the_program_finds_the_memo_of_each_request(
 
 def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
     parts = ['{"a":{"secret":"', '"},"b":"@new@","secret":"', '"}\n']
-    key = plan_memo.key("e", str(user.cwd), str(user.prefix))
-    made = plan_memo.Memo(key, (), {}, time.time_ns() + 10**10, "", prepare.PLAN, parts)
-    assert plan_memo.remember(made, user.env, os.geteuid())
+    assert recorded_plan.remember(_made(user, prepare.PLAN, parts), user.env)
     secrets = set()
     for _ in range(3):
         told = user.told(["--for", "srun", "e"])
@@ -499,22 +516,6 @@ def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
         assert told[1].decode() == prepare.PLAN + first.join(parts)
         secrets.add(first)
     assert len(secrets) == 3
-
-
-def test_no_damage_of_a_memo_changes_what_is_planned(user: User) -> None:
-    """Most damage has no effect; none may change a word of the plan."""
-    printed = user.plan()
-    (file,) = user.memos()
-    whole = fields_of(file)
-    until = whole.index(b"\0" + printed.partition("plan\n")[0].encode())
-    chance = random.Random(1)
-    for _ in range(400):
-        at, size = chance.randrange(until), chance.choice([0, 1, 1, 2, 9])
-        with_what = bytes(chance.choice(b"\0\0\n-=0159abxyz") for _ in range(chance.randrange(3)))
-        write_fields(file, whole[:at] + with_what + whole[min(at + size, until) :])
-        assert user.recalled() in {None, printed}
-    write_fields(file, whole)
-    assert user.recalled() == printed
 
 
 def test_a_memo_that_is_not_as_it_was_written_is_not_used(user: User) -> None:
@@ -537,14 +538,14 @@ _NEITHER = (
 )
 
 
-def test_a_memo_is_used_if_its_word_fits_what_follows(user: User) -> None:
+def test_a_plan_is_used_if_its_word_fits_what_follows(user: User) -> None:
     user.plan()
     (file,) = user.memos()
-    *before, _head, number, plan, end, nothing = fields_of(file).split(b"\0")
-    assert (number, end, nothing) == (b"1", b"end", b"")
+    answer = parsed(file)
+    *_before, plan, _nothing = answer.result.decode().split("\0")
     for head in (prepare.HOST, prepare.PLAN, f"{prepare.INSIDE}{prepare.PLAN}", *_NEITHER):
         for parts in ([], [plan]):
-            fields = [*before, head.encode(), b"%d" % len(parts), *parts, end, nothing]
-            write_fields(file, b"\0".join(fields))
+            result = answers.field("") + answers.field(head) + answers.table(parts)
+            write(file, answer._replace(result=result))
             fits = head == prepare.HOST if not parts else head.endswith(prepare.PLAN)
             assert (user.recalled() is not None) == fits, (head, parts)
