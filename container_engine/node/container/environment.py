@@ -201,7 +201,7 @@ def _about(plan: NodePlan) -> dict[str, str | None]:
         "CE_IMAGE": " + ".join(image.name for image in plan.images) or None,
         "CE_CONTAINER_NAME": plan.container_name or None,
         # of several images, only all digests together identify the content
-        "CE_IMAGE_DIGEST": "+".join(digests) if all(digests) else None,
+        "CE_IMAGE_DIGEST": ("+".join(digests) if all(digests) else "") or None,
     }
 
 
