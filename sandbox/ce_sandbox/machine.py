@@ -167,7 +167,7 @@ def removals(layout: Layout) -> list[Change]:
         if entry.pw_dir == str(layout.home(user)):
             changes.append(_command("userdel", user))
             # cached starts of nodes, and steps of ce build
-            left = [f"/var/tmp/ce-{what}-{entry.pw_uid}" for what in ("memos", "build")]
+            left = [f"/var/tmp/ce-{what}-{entry.pw_uid}" for what in ("answers", "build")]
             changes += [_command("rm", "-r", path) for path in left if Path(path).exists()]
     try:
         members = grp.getgrnam(PROJECT_GROUP).gr_mem

@@ -22,12 +22,12 @@ enum { DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000, OTHERS = 077 };
 int ce_own_starts(const char *temporary, uid_t uid)
 {
 	char path[PATH_MAX];
-	int length = snprintf(path, sizeof path, "%s/ce-memos-%u", temporary, (unsigned)uid);
+	int length = snprintf(path, sizeof path, "%s/ce-answers-%u", temporary, (unsigned)uid);
 
 	if (length < 0 || (size_t)length >= sizeof path)
 		return -1;
-	CE_AUTO_FD memos = ce_open_own(AT_FDCWD, path, uid, OTHERS);
-	return memos >= 0 ? ce_open_own(memos, "starts", uid, OTHERS) : -1;
+	CE_AUTO_FD answers = ce_open_own(AT_FDCWD, path, uid, OTHERS);
+	return answers >= 0 ? ce_open_own(answers, "starts", uid, OTHERS) : -1;
 }
 
 /* Take bytes that a step may change: those of `text`, which the fields are of. */

@@ -29,10 +29,10 @@ struct ce_start_answer {
 };
 
 /* The directory below which the answers of all users are. A job with a /tmp of its own sees it, too. It must
- * match container_engine/node/memo_directory.py. */
-#define CE_MEMOS "/var/tmp"
+ * match container_engine/node/answers_directory.py. */
+#define CE_VAR_TMP "/var/tmp"
 
-/* Open the directory of the user's answers for starts below `temporary`, which is CE_MEMOS outside tests.
+/* Open the directory of the user's answers for starts below `temporary`, which is CE_VAR_TMP outside tests.
  * Return -1 unless each directory that the engine has made for them is this user's alone, and not a
  * symlink. */
 int ce_own_starts(const char *temporary, uid_t uid);

@@ -16,7 +16,7 @@ _BUDGET_MS = 60
 def measure(user: User, here: Place, rounds: int) -> list[Row]:
     plan = [str(here.plan), "--for", "srun", "--", ENVIRONMENT]
     levels = [*plan[:-1], str(here.four_levels)]
-    # Without a place for memos every plan is a new one.
+    # Without a place for answers every plan is a new one.
     forgetful = {"XDG_CACHE_HOME": "/proc/none"}
     python = [str(here.prefix / "libexec" / "python3"), "-ISE", "-c", "pass"]
     ways: dict[str, Callable[[], float]] = {

@@ -46,8 +46,8 @@ def _mounts() -> list[str]:
 
 def _files(uid: int) -> set[Path]:
     found = (path for top in map(Path, _PUBLIC) if top.is_dir() for path in top.iterdir())
-    # memos are for later starts
-    return {p for p in found if _owner(p) == uid and not p.name.startswith("ce-memos-")}
+    # answers are for later starts
+    return {p for p in found if _owner(p) == uid and not p.name.startswith("ce-answers-")}
 
 
 def _owner(path: Path) -> int | None:

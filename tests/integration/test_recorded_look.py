@@ -35,10 +35,10 @@ MINE = '[edits.x]\nlibraries = [{{ files = ["{}"] }}]\n'
 
 
 class Starting:
-    """A user without memos who starts containers of one environment."""
+    """A user without answers who starts containers of one environment."""
 
     def __init__(self, engine: Engine, place: Place, text: str, file: Path) -> None:
-        self.place = Path(f"/var/tmp/ce-memos-{engine.user.uid}")
+        self.place = Path(f"/var/tmp/ce-answers-{engine.user.uid}")
         shutil.rmtree(self.place, ignore_errors=True)
         self._engine, self._edf = place.engine(engine), engine.edf(text, file)
 
@@ -50,15 +50,15 @@ class Starting:
         return done.stdout, done.stderr
 
     @property
-    def memos(self) -> list[Path]:
+    def answers(self) -> list[Path]:
         return sorted(self.place.glob("libraries/*"))
 
     def mark(self) -> None:
-        """Add a warning to the memo that shows whether a start has used it."""
-        [memo] = self.memos
-        answer = parsed(memo)
+        """Add a warning to the answer that shows whether a start has used it."""
+        [recorded] = self.answers
+        answer = parsed(recorded)
         steps = [*json.loads(answer.result), ["note", '{"warning":"remembered"}']]
-        write(memo, answer._replace(result=json.dumps(steps).encode()))
+        write(recorded, answer._replace(result=json.dumps(steps).encode()))
 
     def is_remembered(self) -> bool:
         return "remembered" in self.look()[1]
@@ -85,7 +85,7 @@ def test_a_remembered_look_makes_the_same_container(
     settle(file)
     starting = Starting(engine, place, edf_text("fabric"), file)
     first = starting.look()
-    assert len(starting.memos) == 1
+    assert len(starting.answers) == 1
     assert starting.look() == first
     starting.mark()
     seen, said = starting.look()
@@ -134,7 +134,7 @@ def test_what_has_just_changed_is_not_remembered(engine: Engine, place: Place) -
     starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))
     os.utime(made)
     starting.look()
-    assert starting.memos == []
+    assert starting.answers == []
 
 
 @pytest.mark.parametrize("fault", ["mode", "link", "garbage", "version", "fifo"])
@@ -146,19 +146,19 @@ def test_an_answer_that_is_not_the_users_own_or_damaged_does_not_count(
     starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))
     first = starting.look()
     starting.mark()
-    [memo] = starting.memos
+    [recorded] = starting.answers
     if fault == "mode":
-        memo.chmod(0o640)
+        recorded.chmod(0o640)
     elif fault == "link":
-        memo.rename(memo.with_name("there"))
-        memo.symlink_to("there")
+        recorded.rename(recorded.with_name("there"))
+        recorded.symlink_to("there")
     elif fault == "garbage":
-        write(memo, parsed(memo)._replace(result=b"[[]"))
+        write(recorded, parsed(recorded)._replace(result=b"[[]"))
     elif fault == "version":
-        rewrite(memo, lambda a: a._replace(request=b"x" + a.request))
+        rewrite(recorded, lambda a: a._replace(request=b"x" + a.request))
     else:
-        memo.unlink()
-        os.mkfifo(memo)
+        recorded.unlink()
+        os.mkfifo(recorded)
     assert starting.look() == first
 
 
@@ -172,7 +172,7 @@ def test_without_a_usable_home_the_container_is_the_same(
     starting = Starting(engine, place, edf_text("fabric"), file)
     first = starting.look()
     assert [starting.look(home) for _ in range(2)] == [first] * 2
-    assert len(starting.memos) == 1
+    assert len(starting.answers) == 1
 
 
 @pytest.mark.parametrize("fault", ["full", "of root", "of all"])
@@ -191,7 +191,7 @@ def test_without_a_place_for_answers_the_container_is_the_same(
         subprocess.run([*tmpfs, str(where)], check=True)
     try:
         assert [starting.look() for _ in range(2)] == [first] * 2
-        # neither a memo nor a part of one is left
+        # neither an answer nor a part of one is left
         assert not [*where.glob("libraries/*"), *where.rglob(".*.*")]
     finally:
         if fault == "full":

@@ -88,7 +88,7 @@ def _files(cluster: Cluster) -> list[str]:
 def public_files() -> set[Path]:
     """Return the test users' files in directories that everybody may write.
 
-    Memos are left out, as they are for later starts.
+    Answers are left out, as they are for later starts.
     """
     uids = _uids()
     return {
@@ -96,7 +96,7 @@ def public_files() -> set[Path]:
         for directory in map(Path, _PUBLIC)
         if directory.is_dir()
         for path in directory.iterdir()
-        if _owner(path) in uids and not path.name.startswith("ce-memos-")
+        if _owner(path) in uids and not path.name.startswith("ce-answers-")
     }
 
 

@@ -21,7 +21,7 @@ from container_engine.node import step_port
 from tests.integration.libraries import build
 from tests.recorded import parsed, write
 from tests.slurm.cluster import ALICE
-from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, memos_of
+from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, answers_of
 from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ class Site:
     def is_python(self, *argv: str) -> bool:
         return self.node.is_python(self.edf, *argv)
 
-    def memos(self) -> list[Path]:
-        """Return the memos of looks into this test's image."""
-        place = memos_of(ALICE) / "libraries"
+    def answers(self) -> list[Path]:
+        """Return the answers of looks into this test's image."""
+        place = answers_of(ALICE) / "libraries"
         return [path for path in place.glob("*") if str(self.directory) in path.read_text()]
 
     def step(self, edf: str) -> tuple[str, ...]:
@@ -174,20 +174,20 @@ def test_the_container_is_the_same_in_each_kind_of_environment(site: Site, text:
 
 
 @pytest.mark.parametrize("damage", ["fifo", "libraries", "files", "deep", "removed", "huge"])
-def test_a_damaged_memo_of_a_look_is_none(site: Site, damage: str) -> None:
+def test_a_damaged_answer_of_a_look_is_none(site: Site, damage: str) -> None:
     command = site.step(site.edf)
     first, _is_python = site.node.srun(*command)
-    [memo] = site.memos()
-    place = memo.parents[1]
+    [recorded] = site.answers()
+    place = recorded.parents[1]
     aside = site.directory / "aside"
     if damage == "fifo":
-        memo.unlink()
-        os.mkfifo(memo, 0o600)
-        shutil.chown(memo, memo.parent.owner())
+        recorded.unlink()
+        os.mkfifo(recorded, 0o600)
+        shutil.chown(recorded, recorded.parent.owner())
     elif damage == "deep":
-        write(memo, parsed(memo)._replace(result=b"[" * (1 << 19)))
+        write(recorded, parsed(recorded)._replace(result=b"[" * (1 << 19)))
     elif damage == "huge":
-        with memo.open("ab") as file:
+        with recorded.open("ab") as file:
             file.truncate(8 << 30)
     elif damage == "removed":
         shutil.rmtree(place / "files")
@@ -312,12 +312,12 @@ def test_a_variable_of_the_step_that_hooks_extend_starts_python(site: Site) -> N
 
 def test_what_a_user_has_made_up_does_not_count_where_the_site_has_rules(site: Site) -> None:
     site.know()
-    [memo] = site.memos()
-    answer = parsed(memo)
+    [recorded] = site.answers()
+    answer = parsed(recorded)
     steps = json.loads(answer.result)
     root = next(words[-2] for words in steps if words[0] == "root-bind")
     steps.append(["root-bind", "/etc/shells", root, "/made-up"])
-    write(memo, answer._replace(result=json.dumps(steps).encode()))
+    write(recorded, answer._replace(result=json.dumps(steps).encode()))
     rule = f'[policy]\nmount_sources = ["{site.directory}"]\n'
     command = (f"--environment={site.edf}", "sh", "-c", "ls / | grep made-up")
     for more, printed in ("", "made-up\n"), (rule, ""):

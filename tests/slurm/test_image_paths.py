@@ -151,7 +151,7 @@ def test_the_home_of_the_image_or_of_the_job_is_made(
     image = forge.image()
     edf = cluster.edf(f'image = "{image}"\n{way(name)}', image=None)
     argv = ("-wn1", f"--environment={edf}", "sh", "-c", _LOOK)
-    # the same plan, as from a memo of the first start
+    # the same plan, as from an answer of the first start
     for home in ("/not/here", "/nor/there", "/not/here"):
         done = cluster.srun(*argv, env={"HOME": home})
         assert done.stdout.splitlines() == [home, home, "written"], done.stderr

@@ -135,8 +135,8 @@ def test_the_image_of_another_users_container_is_mounted_nowhere_one_can_see(
 
 def test_the_remembered_plan_of_a_user_is_the_users_alone(cluster: Cluster, demo: str) -> None:
     assert cluster.srun(f"--environment={demo}", "true").returncode == 0
-    memos = list((cluster.home() / ".cache/container-engine/plans").rglob("*"))
-    files = [path for path in memos if path.is_file()]
+    answers = list((cluster.home() / ".cache/container-engine/plans").rglob("*"))
+    files = [path for path in answers if path.is_file()]
     assert files
     assert {oct(path.stat().st_mode & 0o077) for path in files} == {"0o0"}
 

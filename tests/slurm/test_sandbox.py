@@ -15,7 +15,7 @@ from ce_sandbox.processes import belonging_to
 from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster, sandbox
 from tests.slurm.polling import until
 from tests.slurm.procfs import living
-from tests.slurm.test_starts_again import memos_of
+from tests.slurm.test_starts_again import answers_of
 
 
 def _daemons() -> dict[str, int]:
@@ -275,13 +275,13 @@ def test_a_second_sandbox_runs_and_ends_beside_the_first(cluster: Cluster, demo:
             )
             for name, own in zip(USERS, other.users, strict=True):
                 assert command("run", "-u", name, *inside) == f"{own}\nce-demo\n"
-            memos = [memos_of(user) for user in other.users]
-            for path in memos:
+            answers = [answers_of(user) for user in other.users]
+            for path in answers:
                 path.mkdir(exist_ok=True)
         finally:
             command("down", "--purge")
         assert not place.exists()
-        assert not any(path.exists() for path in memos)
+        assert not any(path.exists() for path in answers)
         assert cluster.srun("-N2", "true").returncode == 0
         first.communicate("")
         assert first.returncode == 0

@@ -90,7 +90,7 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
         assert done.returncode == 0, done.stderr
         return next((shared / "cache").glob("container-engine/plans/*"), None)
 
-    memo = until("a plan to be remembered", remembered)
+    recorded = until("a plan to be remembered", remembered)
     (shared / "link").symlink_to(store)
     forged = {
         "own": own,
@@ -98,7 +98,7 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
         "dots": Path(f"{store}/../{own.relative_to(store.parent)}"),
     }[way]
     before, after = (f'"path":"{path}"'.encode() for path in (image, forged))
-    rewrite(memo, lambda answer: answer._replace(result=answer.result.replace(before, after)))
+    rewrite(recorded, lambda answer: answer._replace(result=answer.result.replace(before, after)))
     done = cluster.srun(f"--environment={edf}", "echo", "ran", env=env)
     assert (done.returncode, done.stdout) == (125, "")
     assert (

@@ -34,9 +34,9 @@ os.execv("{launcher}", ["{launcher}", *sys.argv[1:]])
 """
 
 
-def memos_of(user: str) -> Path:
-    """Return the directory of a user's memos on this machine."""
-    return Path(f"/var/tmp/ce-memos-{pwd.getpwnam(user).pw_uid}")
+def answers_of(user: str) -> Path:
+    """Return the directory of a user's answers on this machine."""
+    return Path(f"/var/tmp/ce-answers-{pwd.getpwnam(user).pw_uid}")
 
 
 class Node:
@@ -105,8 +105,8 @@ class Node:
     def configure(self, text: str) -> None:
         self.conf.write_text(text)
 
-    def memos(self, user: str = ALICE) -> list[Path]:
-        starts = memos_of(user) / "starts"
+    def answers(self, user: str = ALICE) -> list[Path]:
+        starts = answers_of(user) / "starts"
         return sorted(starts.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns)
 
 
@@ -282,13 +282,17 @@ def test_a_variable_of_the_step_that_chooses_mpirun_starts_python(node: Node) ->
     assert (done.stdout, is_python) == ("ssh\n", True)
 
 
-def test_another_user_has_memos_of_their_own(node: Node) -> None:
+def test_another_user_has_answers_of_their_own(node: Node) -> None:
     edf = node.known()
     assert node.is_python(edf, user=BOB)
     assert not node.is_python(edf, user=BOB)
     for user in (ALICE, BOB):
-        [*_, memo] = node.memos(user)
-        for path, mode in ((memo, 0o600), (memo.parent, 0o700), (memo.parent.parent, 0o700)):
+        [*_, recorded] = node.answers(user)
+        for path, mode in (
+            (recorded, 0o600),
+            (recorded.parent, 0o700),
+            (recorded.parent.parent, 0o700),
+        ):
             status = path.stat()
             assert (status.st_uid, status.st_mode & 0o777) == (pwd.getpwnam(user).pw_uid, mode)
 
@@ -318,30 +322,30 @@ def test_a_rule_for_images_is_asked_whatever_is_remembered(node: Node) -> None:
 
 
 @pytest.mark.parametrize("damage", ["short", "bit", "larger", "mode", "link", "owner", "directory"])
-def test_a_memo_that_is_not_what_it_was_is_not_used(node: Node, damage: str) -> None:
+def test_an_answer_that_is_not_what_it_was_is_not_used(node: Node, damage: str) -> None:
     edf = node.known()
-    [*_, memo] = node.memos()
-    text, alice = memo.read_bytes(), pwd.getpwnam(ALICE)
+    [*_, recorded] = node.answers()
+    text, alice = recorded.read_bytes(), pwd.getpwnam(ALICE)
     if damage == "short":
-        memo.write_bytes(text[:-1])
+        recorded.write_bytes(text[:-1])
     elif damage == "bit":
-        memo.write_bytes(text[:-100] + bytes([text[-100] ^ 1]) + text[-99:])
+        recorded.write_bytes(text[:-100] + bytes([text[-100] ^ 1]) + text[-99:])
     elif damage == "larger":
-        with memo.open("ab") as file:
+        with recorded.open("ab") as file:
             file.truncate(5 << 20)
     elif damage == "mode":
-        memo.chmod(0o644)
+        recorded.chmod(0o644)
     elif damage == "link":
-        memo.rename(memo.with_name("aside"))
-        memo.symlink_to("aside")
+        recorded.rename(recorded.with_name("aside"))
+        recorded.symlink_to("aside")
     elif damage == "owner":
-        os.chown(memo, pwd.getpwnam(BOB).pw_uid, alice.pw_gid)
+        os.chown(recorded, pwd.getpwnam(BOB).pw_uid, alice.pw_gid)
     elif damage == "directory":
-        memo.parent.chmod(0o755)
+        recorded.parent.chmod(0o755)
     assert node.is_python(edf)
     if damage == "directory":
-        memo.parent.chmod(0o700)
-    # The memo has been written again, unless the directory was not private.
+        recorded.parent.chmod(0o700)
+    # The answer has been written again, unless the directory was not private.
     assert not node.is_python(edf) or damage == "directory"
 
 

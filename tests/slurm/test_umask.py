@@ -48,7 +48,9 @@ def test_start_up_lines_entrypoints_and_hooks_have_the_users_umask(
     }
 
 
-def test_a_start_from_a_memo_has_the_umask_of_its_own_step(cluster: Cluster, shared: Path) -> None:
+def test_a_start_from_an_answer_has_the_umask_of_its_own_step(
+    cluster: Cluster, shared: Path
+) -> None:
     edf = cluster.edf(f'mounts = ["{shared}:{shared}"]\n', image="busybox")
     for number, mask in enumerate(("022", "022", "077", "077", "022")):
         file = f"{shared}/{number}"

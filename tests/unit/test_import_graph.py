@@ -73,7 +73,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("node_plan",),
         ("plan_json",),
         (
-            *("pattern", "plan_types", "protocol", "node_name", "memo_directory"),
+            *("pattern", "plan_types", "protocol", "node_name", "answers_directory"),
             *("step_port", "job_secret"),
         ),
     ),

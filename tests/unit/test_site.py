@@ -119,7 +119,7 @@ def test_drop_ins_alone_are_enough_and_other_files_are_passed_over(site: Site) -
 
 
 def test_everything_that_was_looked_at_is_known(site: Site) -> None:
-    """The memo of a plan has to notice a file that appears."""
+    """The answer of a plan has to notice a file that appears."""
     drop_in = site.write("conf.d/a.toml", "")
     paths = site.load().probed
     assert set(paths) >= {f"{site.directory}/config.toml", f"{site.directory}/conf.d", str(drop_in)}

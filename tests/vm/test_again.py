@@ -48,7 +48,7 @@ def cluster_with_hook(cluster: Cluster) -> Iterator[Cluster]:
     yield cluster
     for machine in cluster.pair.machines:
         cluster.root(machine, f"mv {_LIBEXEC}/launcher.aside {_LIBEXEC}/launcher")
-        machine.ssh("rm -r /etc/container-engine /etc/edf/mine.toml /var/tmp/ce-memos-*")
+        machine.ssh("rm -r /etc/container-engine /etc/edf/mine.toml /var/tmp/ce-answers-*")
     cluster.first.ssh("rm -r /srv/apps/software")
 
 

@@ -112,7 +112,7 @@ def test_a_login_has_the_memory_of_its_job(cluster: Cluster, login: str) -> None
 def test_a_part_that_is_stopped_while_a_step_starts_holds_up_no_end(
     cluster: Cluster, gated: str, part: str
 ) -> None:
-    cluster.root(cluster.second, "rm -rf /var/tmp/ce-memos-*")
+    cluster.root(cluster.second, "rm -rf /var/tmp/ce-answers-*")
     stop = f"echo hunting; until pkill -STOP -x -u alice {part}; do :; done"
     argv = cluster.second.ssh_argv(f"timeout 120 sh -c '{stop}'")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as hunt:

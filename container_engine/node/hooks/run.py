@@ -7,7 +7,7 @@ import os
 from container_engine.base.answers import own_ids, state
 from container_engine.base.errors import LaunchError
 from container_engine.base.slurm.variables import is_of_slurm
-from container_engine.node import memo_directory
+from container_engine.node import answers_directory
 from container_engine.node.container.description import HOOKS_REQUEST
 from container_engine.node.container.environment import apply
 from container_engine.node.devices import cdi
@@ -191,7 +191,7 @@ class HooksOnNode:
             return ""
         if not all(path.startswith("/") for path in self._plan.image_paths):
             return ""
-        return memo_directory.place("libraries")
+        return answers_directory.place("libraries")
 
     def take_note(self, note: str) -> None:
         """Process a note from the operations for hooks. Raise LaunchError if it has an error."""

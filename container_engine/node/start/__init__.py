@@ -1,1 +1,1 @@
-"""Start a container or join a running one: the launcher, its steps, and the memo of a start."""
+"""Start a container or join a running one: the launcher, its steps, and the answer of a start."""

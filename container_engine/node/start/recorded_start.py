@@ -18,7 +18,7 @@ from container_engine.base import answers
 from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import LaunchError
 from container_engine.base.private_files import open_place
-from container_engine.node import memo_directory, step_port
+from container_engine.node import answers_directory, step_port
 from container_engine.node.container.description import HOSTS_FILES, PATH
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
@@ -66,7 +66,7 @@ def remember(
         prefix = os.path.dirname(os.path.dirname(libexec))
         request = answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
         result = _result(plan, started, hooks.names, ports)
-        here = open_place(memo_directory.place("starts"))
+        here = open_place(answers_directory.place("starts"))
         answers.write(here, request, {**variables, **witnesses}, result, _MOST)
     except (OSError, ValueError, LaunchError):
         return

@@ -71,7 +71,7 @@ def test_a_directory_that_is_replaced_while_a_file_is_written_gets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its path may lead elsewhere by then; the name of the draft is chosen just before."""
-    own, other = tmp_path / "own/memos", tmp_path / "other"
+    own, other = tmp_path / "own/answers", tmp_path / "other"
     own.mkdir(0o700, parents=True)
     own.parent.chmod(0o700)
     other.mkdir()
@@ -82,6 +82,6 @@ def test_a_directory_that_is_replaced_while_a_file_is_written_gets_nothing(
         return bytes(size)
 
     monkeypatch.setattr(os, "urandom", replaced)
-    publish_private(str(own), "memo", b"x", 1)
+    publish_private(str(own), "recorded", b"x", 1)
     assert list(other.iterdir()) == []
-    assert (tmp_path / "aside/memo").read_bytes() == b"x"
+    assert (tmp_path / "aside/recorded").read_bytes() == b"x"

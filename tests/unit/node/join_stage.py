@@ -236,7 +236,7 @@ class Stage:
         return self.short / f"ce-kept-{os.geteuid()}" / "7.n1" / ("0" * 16)
 
     @property
-    def memo(self) -> Path:
+    def recorded(self) -> Path:
         [found] = self.place.glob("answers/*")
         return found
 

@@ -95,15 +95,15 @@ class StartStage(Stage):
 
     @property
     def place(self) -> Path:
-        return self.home / f"var-tmp/ce-memos-{self.uid}/starts"
+        return self.home / f"var-tmp/ce-answers-{self.uid}/starts"
 
     @property
-    def memos(self) -> list[Path]:
+    def answers(self) -> list[Path]:
         return [path for path in self.place.glob("*") if not path.name.startswith(".")]
 
     @property
-    def memo(self) -> Path:
-        [found] = self.memos
+    def recorded(self) -> Path:
+        [found] = self.answers
         return found
 
     def start(self, *, by_python: bool = False) -> Joined:

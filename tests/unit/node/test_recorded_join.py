@@ -152,20 +152,22 @@ class Doubts:
 
     @staticmethod
     def another_version_of_the_engine(stage: Stage) -> None:
-        rewrite(stage.memo, lambda a: a._replace(request=b"9" + a.request))
+        rewrite(stage.recorded, lambda a: a._replace(request=b"9" + a.request))
 
     @staticmethod
     def another_format(stage: Stage) -> None:
-        stage.memo.write_bytes(stage.memo.read_bytes().replace(b"answer 1", b"answer 0", 1))
+        stage.recorded.write_bytes(stage.recorded.read_bytes().replace(b"answer 1", b"answer 0", 1))
 
     @staticmethod
-    def memo_for_another_directory(stage: Stage) -> None:
+    def answer_for_another_directory(stage: Stage) -> None:
         place = bytes(stage.place)
-        rewrite(stage.memo, lambda a: a._replace(request=a.request.replace(place, place + b"x", 1)))
+        rewrite(
+            stage.recorded, lambda a: a._replace(request=a.request.replace(place, place + b"x", 1))
+        )
 
     @staticmethod
     def answers_of_all(stage: Stage) -> None:
-        stage.memo.parent.chmod(0o707)
+        stage.recorded.parent.chmod(0o707)
 
     @staticmethod
     def code_that_was_overwritten_in_place(stage: Stage) -> None:
@@ -173,21 +175,21 @@ class Doubts:
             code = f"f{recorded_join.__file__}"
             return answer._replace(witnesses=answer.witnesses | {code: "1 2 100644 3 4 5"})
 
-        rewrite(stage.memo, older)
+        rewrite(stage.recorded, older)
 
     @staticmethod
-    def memo_of_all(stage: Stage) -> None:
-        stage.memo.chmod(0o640)
+    def answer_of_all(stage: Stage) -> None:
+        stage.recorded.chmod(0o640)
 
     @staticmethod
-    def memo_by_a_link(stage: Stage) -> None:
-        memo = stage.memo
-        memo.rename(stage.place / "other")
-        memo.symlink_to("../other")
+    def answer_by_a_link(stage: Stage) -> None:
+        recorded = stage.recorded
+        recorded.rename(stage.place / "other")
+        recorded.symlink_to("../other")
 
     @staticmethod
-    def no_memo(stage: Stage) -> None:
-        stage.memo.unlink()
+    def no_answer(stage: Stage) -> None:
+        stage.recorded.unlink()
 
     @staticmethod
     def directory_of_all(stage: Stage) -> None:
@@ -389,11 +391,11 @@ def test_a_container_that_starts_is_left_to_the_launcher(stage: Stage) -> None:
     os.close(other)
 
 
-@pytest.mark.parametrize("name", ["", "..", "../..", "memo"])
+@pytest.mark.parametrize("name", ["", "..", "../..", "recorded"])
 def test_what_belongs_to_another_user_is_left_to_the_launcher(
     stage: Stage, as_nobody: Callable[[Path], None], name: str
 ) -> None:
-    as_nobody(stage.memo if name == "memo" else Path(os.path.normpath(stage.place / name)))
+    as_nobody(stage.recorded if name == "recorded" else Path(os.path.normpath(stage.place / name)))
     assert stage.run_step() is None
 
 
@@ -453,7 +455,7 @@ class Unusual:
 def test_nothing_is_remembered_for_a_plan_with(
     stage: Stage, change: Callable[[Stage], None]
 ) -> None:
-    stage.memo.unlink()
+    stage.recorded.unlink()
     change(stage)
     stage.remember()
     assert not list(stage.place.glob("answers/*"))
@@ -466,9 +468,11 @@ def test_ever_new_plans_are_not_all_remembered(stage: Stage) -> None:
     assert len(list(stage.place.glob("answers/*"))) == 16
 
 
-def test_a_full_disk_leaves_no_half_of_a_memo(stage: Stage, as_nobody: Callable[..., None]) -> None:
+def test_a_full_disk_leaves_no_half_of_an_answer(
+    stage: Stage, as_nobody: Callable[..., None]
+) -> None:
     del as_nobody  # only root can mount
-    stage.memo.unlink()
+    stage.recorded.unlink()
     stage.block = b"A=" + b"x" * (1 << 20) + b"\0"
     directory = stage.home / "small"
     directory.mkdir()
@@ -519,6 +523,6 @@ def test_a_guard_ends_with_a_launcher_that_refuses_to_start_anything(own: Stage)
 
 
 def test_no_guard_is_started_early_for_a_container_that_lives_with_its_job(stage: Stage) -> None:
-    stage.memo.unlink()
+    stage.recorded.unlink()
     assert stage.run_step() is None
     assert stage.argc == 7

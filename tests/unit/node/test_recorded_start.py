@@ -196,7 +196,7 @@ def test_a_start_for_which_nobody_says_who_the_user_is_is_left_to_the_launcher(
 
 def _for_another(starts: StartStage, ours: bytes, theirs: bytes) -> None:
     """Let the answer be for a request with another header."""
-    rewrite(starts.memo, lambda a: a._replace(request=a.request.replace(ours, theirs, 1)))
+    rewrite(starts.recorded, lambda a: a._replace(request=a.request.replace(ours, theirs, 1)))
 
 
 class Doubts:
@@ -212,103 +212,105 @@ class Doubts:
 
     @staticmethod
     def another_version_of_the_engine(starts: StartStage) -> None:
-        rewrite(starts.memo, lambda a: a._replace(request=b"9" + a.request))
+        rewrite(starts.recorded, lambda a: a._replace(request=b"9" + a.request))
 
     @staticmethod
     def another_format(starts: StartStage) -> None:
-        starts.memo.write_bytes(starts.memo.read_bytes().replace(b"answer 1", b"answer 0", 1))
+        starts.recorded.write_bytes(
+            starts.recorded.read_bytes().replace(b"answer 1", b"answer 0", 1)
+        )
 
     @staticmethod
-    def memo_of_all(starts: StartStage) -> None:
-        starts.memo.chmod(0o640)
+    def answer_of_all(starts: StartStage) -> None:
+        starts.recorded.chmod(0o640)
 
     @staticmethod
-    def memo_by_a_link(starts: StartStage) -> None:
-        memo = starts.memo
-        memo.rename(starts.home / "other")
-        memo.symlink_to(starts.home / "other")
+    def answer_by_a_link(starts: StartStage) -> None:
+        recorded = starts.recorded
+        recorded.rename(starts.home / "other")
+        recorded.symlink_to(starts.home / "other")
 
     @staticmethod
-    def memo_of_another(starts: StartStage) -> None:
-        os.chown(starts.memo, 65534, GID)
+    def answer_of_another(starts: StartStage) -> None:
+        os.chown(starts.recorded, 65534, GID)
 
     @staticmethod
-    def memo_of_root(starts: StartStage) -> None:
-        os.chown(starts.memo, 0, GID)
+    def answer_of_root(starts: StartStage) -> None:
+        os.chown(starts.recorded, 0, GID)
 
     @staticmethod
-    def memo_that_is_a_pipe(starts: StartStage) -> None:
-        memo = starts.memo
-        memo.unlink()
-        os.mkfifo(memo, 0o600)
-        os.chown(memo, UID, GID)
+    def answer_that_is_a_pipe(starts: StartStage) -> None:
+        recorded = starts.recorded
+        recorded.unlink()
+        os.mkfifo(recorded, 0o600)
+        os.chown(recorded, UID, GID)
 
     @staticmethod
-    def memo_that_is_a_directory(starts: StartStage) -> None:
-        memo = starts.memo
-        memo.unlink()
-        memo.mkdir(0o700)
-        os.chown(memo, UID, GID)
+    def answer_that_is_a_directory(starts: StartStage) -> None:
+        recorded = starts.recorded
+        recorded.unlink()
+        recorded.mkdir(0o700)
+        os.chown(recorded, UID, GID)
 
     @staticmethod
-    def memo_that_is_too_large(starts: StartStage) -> None:
-        with starts.memo.open("ab") as file:
+    def answer_that_is_too_large(starts: StartStage) -> None:
+        with starts.recorded.open("ab") as file:
             file.truncate(answers.LONGEST + 1)
 
     @staticmethod
-    def no_memo(starts: StartStage) -> None:
-        starts.memo.unlink()
+    def no_answer(starts: StartStage) -> None:
+        starts.recorded.unlink()
 
     @staticmethod
     def directory_of_all(starts: StartStage) -> None:
-        starts.memo.parent.chmod(0o750)
+        starts.recorded.parent.chmod(0o750)
 
     @staticmethod
     def directory_of_another(starts: StartStage) -> None:
-        os.chown(starts.memo.parent, 65534, GID)
+        os.chown(starts.recorded.parent, 65534, GID)
 
     @staticmethod
     def directory_by_a_link(starts: StartStage) -> None:
-        place = starts.memo.parent
+        place = starts.recorded.parent
         place.rename(starts.home / "other")
         place.symlink_to(starts.home / "other")
 
     @staticmethod
     def starts_of_all(starts: StartStage) -> None:
-        starts.memo.parent.parent.chmod(0o701)
+        starts.recorded.parent.parent.chmod(0o701)
 
     @staticmethod
     def starts_by_a_link(starts: StartStage) -> None:
-        place = starts.memo.parent.parent
+        place = starts.recorded.parent.parent
         place.rename(starts.home / "other")
         place.symlink_to(starts.home / "other")
 
     @staticmethod
-    def memo_of_another_user(starts: StartStage) -> None:
+    def answer_of_another_user(starts: StartStage) -> None:
         _for_another(starts, b"54321 54322\0", b"54321 54323\0")
 
     @staticmethod
-    def memo_of_another_prefix(starts: StartStage) -> None:
+    def answer_of_another_prefix(starts: StartStage) -> None:
         prefix = bytes(starts.prefix)
         _for_another(starts, prefix + b"\0", prefix + b"x\0")
 
     @staticmethod
-    def memo_of_another_boot(starts: StartStage) -> None:
+    def answer_of_another_boot(starts: StartStage) -> None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
         _for_another(starts, boot, boot[::-1])
 
     @staticmethod
-    def memo_of_another_host(starts: StartStage) -> None:
+    def answer_of_another_host(starts: StartStage) -> None:
         host = os.uname().nodename.encode() + b"\0"
         _for_another(starts, host, b"x" + host)
 
     @staticmethod
-    def memo_without_a_specification(starts: StartStage) -> None:
+    def answer_without_a_specification(starts: StartStage) -> None:
         def without(answer: Answer) -> Answer:
             size, _nul, rest = answer.result.partition(b"\0")
             return answer._replace(result=b"0\0" + rest[int(size) :])
 
-        rewrite(starts.memo, without)
+        rewrite(starts.recorded, without)
 
     @staticmethod
     def code_that_was_overwritten_in_place(starts: StartStage) -> None:
@@ -319,7 +321,7 @@ class Doubts:
             witnesses = answer.witnesses | {of_package: "1 2 100644 3 4 5"}
             return answer._replace(witnesses=witnesses)
 
-        rewrite(starts.memo, older)
+        rewrite(starts.recorded, older)
 
     @staticmethod
     def image_replaced(starts: StartStage) -> None:
@@ -455,7 +457,7 @@ class Doubts:
 _ONE_NODE = {"SLURM_STEP_NUM_NODES": "1", "SLURM_NNODES": "1"}
 
 
-def _with_a_memo(starts: StartStage) -> None:
+def _with_an_answer(starts: StartStage) -> None:
     (starts.home / "data").mkdir()
     shutil.copy("/bin/true", starts.home / "crun")
     shutil.copy(starts.image, starts.home / "more.sqsh")
@@ -479,7 +481,7 @@ def _with_a_memo(starts: StartStage) -> None:
 def test_every_doubt_is_left_to_the_launcher(
     starts: StartStage, doubt: Callable[[StartStage], None]
 ) -> None:
-    _with_a_memo(starts)
+    _with_an_answer(starts)
     doubt(starts)
     assert not starts.starts_without_python()
 
@@ -490,7 +492,7 @@ def test_every_doubt_is_left_to_the_launcher(
 def test_a_site_with_a_rule_never_starts_without_python(
     starts: StartStage, rule: str, system: bool, file: str
 ) -> None:
-    # even with a forged memo: whether the site has rules is not read from the memo
+    # even with a forged answer: whether the site has rules is not read from the answer
     directory = "etc/container-engine"
     place = (starts.home if system else starts.prefix) / directory / file
     # the path at which the step sees the file
@@ -502,14 +504,14 @@ def test_a_site_with_a_rule_never_starts_without_python(
     value = "false" if rule.endswith("_only") else "[]"
     place.write_text(f"[policy]\n{rule} = {value}\n")
     now = {f"f{name}": state(f"f{place}")}
-    rewrite(starts.memo, lambda a: a._replace(witnesses=a.witnesses | now))
+    rewrite(starts.recorded, lambda a: a._replace(witnesses=a.witnesses | now))
     assert not starts.starts_without_python()
 
 
 def test_an_image_that_the_site_refuses_is_refused_whatever_is_remembered(
     starts: StartStage,
 ) -> None:
-    _with_a_memo(starts)
+    _with_an_answer(starts)
     place = starts.prefix / "etc/container-engine/config.toml"
     place.parent.mkdir(parents=True)
     place.write_text('image_stores = ["/nowhere"]\n[policy]\nsite_images_only = true\n')
@@ -519,7 +521,7 @@ def test_an_image_that_the_site_refuses_is_refused_whatever_is_remembered(
 
 @pytest.mark.parametrize("mode", ["fails", "ends"])
 def test_a_guard_that_fails_is_explained_by_the_launcher(starts: StartStage, mode: str) -> None:
-    _with_a_memo(starts)
+    _with_an_answer(starts)
     starts.guard(mode)
     with pytest.raises(AssertionError, match="F125"):
         starts.start()
@@ -527,7 +529,7 @@ def test_a_guard_that_fails_is_explained_by_the_launcher(starts: StartStage, mod
 
 
 def test_a_guard_that_is_missing_is_explained_by_the_launcher(starts: StartStage) -> None:
-    _with_a_memo(starts)
+    _with_an_answer(starts)
     (starts.prefix / "libexec/container-engine/ce-guard").unlink()
     with pytest.raises(AssertionError, match=r"cannot start .*/ce-guard: No such file"):
         starts.start()
@@ -538,15 +540,15 @@ def test_a_start_during_which_something_has_come_is_not_remembered(starts: Start
     starts.plan["mounts"] = [mount(str(starts.home / "later"), "/later", "nofail")]
     starts.guard(f"makes {starts.home}/later")
     starts.start()
-    assert not starts.memos
+    assert not starts.answers
     starts.guard("")
     starts.start()
     assert starts.starts_without_python()
 
 
-def test_a_damaged_memo_is_never_used(starts: StartStage) -> None:
+def test_a_damaged_answer_is_never_used(starts: StartStage) -> None:
     starts.start()
-    memo, whole = starts.memo, starts.memo.read_bytes()
+    recorded, whole = starts.recorded, starts.recorded.read_bytes()
     chance = random.Random(1)
     damaged = [whole[:length] for length in (0, len(whole) - 1, len(whole) // 2)]
     damaged.append(whole + b"more\0")
@@ -556,10 +558,10 @@ def test_a_damaged_memo_is_never_used(starts: StartStage) -> None:
             whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :]
         )
     for text in damaged:
-        memo.write_bytes(text)
+        recorded.write_bytes(text)
         assert not starts.starts_without_python()
         # Python has written it again
-        assert starts.memo.read_bytes() == whole
+        assert starts.recorded.read_bytes() == whole
 
 
 class Unusual:
@@ -679,7 +681,7 @@ def test_nothing_is_remembered_with(
 ) -> None:
     change(starts)
     starts.start()
-    assert not starts.memos
+    assert not starts.answers
     assert not starts.starts_without_python()
 
 
@@ -723,7 +725,7 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
 def test_what_decides_a_start_is_a_witness(starts: StartStage) -> None:
     starts.plan["devices"] = [{"name": "/dev/null", "cdi": False, "from": "e"}]
     starts.start()
-    found = parsed(starts.memo).witnesses
+    found = parsed(starts.recorded).witnesses
     unset = {"vCE_PMIX_DIR", "vCE_BATCH_SCRIPT", "vSLURM_STEP_NUM_NODES", "vSLURM_MPI_TYPE", "vX"}
     assert {question for question, state in found.items() if state == "-"} >= unset
     programs = (f"{starts.prefix}/libexec/container-engine/{name}" for name in ("ce-guard",))
@@ -735,27 +737,27 @@ def test_what_decides_a_start_is_a_witness(starts: StartStage) -> None:
 def test_a_user_whom_another_source_names_is_a_witness(starts: StartStage) -> None:
     starts.other_source(_PERSON, _GROUP)
     starts.start()
-    assert parsed(starts.memo).witnesses["u"].startswith("=\nann\nAnn Ä.\n")
+    assert parsed(starts.recorded).witnesses["u"].startswith("=\nann\nAnn Ä.\n")
 
 
 def test_a_plan_that_has_a_nul_is_not_what_comes_before_it(starts: StartStage) -> None:
-    _with_a_memo(starts)
+    _with_an_answer(starts)
     starts.after = b"\0x"
     with pytest.raises(AssertionError, match="F125"):
         starts.start()
     assert starts.was_python()
 
 
-def test_a_memo_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -> None:
+def test_an_answer_that_somebody_made_up_for_root_is_not_used(starts: StartStage) -> None:
     """It would choose what root runs, and here it even belongs to root."""
-    _with_a_memo(starts)
-    answer, memo = parsed(starts.memo), starts.memo
+    _with_an_answer(starts)
+    answer, recorded = parsed(starts.recorded), starts.recorded
     request = answer.request.replace(b"54321 54322\0", b"0 0\0", 1)
-    write(memo, answer._replace(request=request))
-    memo.rename(memo.with_name(f"{answers._name(request)}.0"))
-    starts.place.parent.rename(starts.place.parent.with_name("ce-memos-0"))
+    write(recorded, answer._replace(request=request))
+    recorded.rename(recorded.with_name(f"{answers._name(request)}.0"))
+    starts.place.parent.rename(starts.place.parent.with_name("ce-answers-0"))
     starts.uid, starts.gid = 0, 0
-    for path in (starts.place.parent, starts.place, starts.memo):
+    for path in (starts.place.parent, starts.place, starts.recorded):
         os.chown(path, 0, 0)
     assert not starts.starts_without_python()
 
@@ -784,11 +786,11 @@ def test_steps_that_alternate_all_start_without_python(starts: StartStage, name:
         return starts.starts_without_python()
 
     assert not any(map(step, values))
-    assert len(starts.memos) == 4
+    assert len(starts.answers) == 4
     assert all(map(step, (*values, *values)))
     # a fifth one takes the place of the oldest
     assert not step("5")
-    assert len(starts.memos) == 4
+    assert len(starts.answers) == 4
     assert step("5")
     assert all(map(step, values[1:]))
 
@@ -797,10 +799,10 @@ def test_an_answer_that_is_wrong_now_makes_place_for_the_next(starts: StartStage
     for nodes in ("1", "2"):
         starts.node["SLURM_STEP_NUM_NODES"] = nodes
         starts.start()
-    assert len(starts.memos) == 2
+    assert len(starts.answers) == 2
     os.utime(starts.image, ns=(1, 1))
     assert not starts.starts_without_python()
-    assert len(starts.memos) == 2
+    assert len(starts.answers) == 2
     assert starts.starts_without_python()
 
 
@@ -808,7 +810,7 @@ def test_ever_new_plans_are_not_all_remembered(starts: StartStage) -> None:
     for number in range(20):
         starts.plan["name"] = "n" * number
         starts.start()
-    assert len(starts.memos) == 16
+    assert len(starts.answers) == 16
     assert starts.starts_without_python()
 
 

@@ -469,14 +469,14 @@ def test_nothing_is_remembered_with(devices: Devices, change: Callable[[Devices]
         devices.starts.start()
     except AssertionError:
         assert devices.starts.was_python()
-    assert not devices.starts.memos
+    assert not devices.starts.answers
 
 
-def test_the_memo_names_the_variables_and_no_number_of_the_step(devices: Devices) -> None:
+def test_the_answer_names_the_variables_and_no_number_of_the_step(devices: Devices) -> None:
     devices.named("a.com/thing=all")
     devices.pytorch()
     devices.starts.start()
-    found = parsed(devices.starts.memo).witnesses
+    found = parsed(devices.starts.recorded).witnesses
     assert (found["vSLURM_STEP_NUM_TASKS"], found["vSLURM_STEP_NODELIST"]) == ("=3", "=n1")
     assert found["vSLURM_JOB_ID"] == "+"
     assert "vSLURM_STEP_ID" not in found

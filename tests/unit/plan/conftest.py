@@ -82,7 +82,7 @@ class User:
             python.chmod(0o755)
         return place / "plan"
 
-    def memos(self) -> list[Path]:
+    def answers(self) -> list[Path]:
         return sorted((self.home / ".cache/container-engine/plans").iterdir())
 
 

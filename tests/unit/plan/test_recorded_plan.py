@@ -34,15 +34,15 @@ def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed = user.plan()
-    (memo_file,) = user.memos()
-    rewrite(memo_file, _elsewhere)
+    (recorded,) = user.answers()
+    rewrite(recorded, _elsewhere)
     monkeypatch.chdir(user.cwd)
     remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
     assert remembered_plan != printed
     # without the program, as in an installation of Python's packages alone, nothing is remembered
     assert plan_output.plan_of("e", user.context(), None) == ("", *divided(printed))
     user.plan()
-    rewrite(memo_file, _elsewhere)
+    rewrite(recorded, _elsewhere)
     user.installed()
     for make, pull, expected in (
         (plan_output.plan_of, None, remembered_plan),
@@ -122,7 +122,7 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_memo_ends_with(user: User, change: Change) -> None:
+def test_an_answer_ends_with(user: User, change: Change) -> None:
     user.plan()
     assert user.recalled() is not None
     change(user)
@@ -143,7 +143,7 @@ HOOK_CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", HOOK_CHANGES.values(), ids=HOOK_CHANGES.keys())
-def test_a_memo_ends_when_the_sites_hooks_change(
+def test_an_answer_ends_when_the_sites_hooks_change(
     user: User, change: Callable[[Path], object]
 ) -> None:
     catalog = user.home / "hooks.d"
@@ -158,7 +158,7 @@ def test_a_memo_ends_when_the_sites_hooks_change(
     assert user.recalled() is None
 
 
-def test_a_memo_ends_when_the_site_begins_to_have_hooks(user: User) -> None:
+def test_an_answer_ends_when_the_site_begins_to_have_hooks(user: User) -> None:
     _write_site_file(user)
     site = user.prefix / "etc/container-engine/config.toml"
     site.write_text(f'hook_catalog = ["{user.home}/hooks.d"]\n')
@@ -180,7 +180,7 @@ OF_CLUSTER: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", OF_CLUSTER.values(), ids=OF_CLUSTER.keys())
-def test_a_memo_is_of_one_cluster_where_clusters_differ(user: User, change: Change) -> None:
+def test_an_answer_is_of_one_cluster_where_clusters_differ(user: User, change: Change) -> None:
     user.site_file("config.toml").touch()
     for name in ("daint", "eiger"):
         user.site_file(f"clusters.d/{name}.toml").write_text(f'[env]\nWHERE = "{name}"\n')
@@ -192,25 +192,25 @@ def test_a_memo_is_of_one_cluster_where_clusters_differ(user: User, change: Chan
     assert user.recalled() is None
 
 
-def test_a_memo_does_not_depend_on_a_variable_that_no_file_names(user: User) -> None:
+def test_an_answer_does_not_depend_on_a_variable_that_no_file_names(user: User) -> None:
     user.plan()
     user.env["LINES"] = "25"
     assert user.recalled() is not None
 
 
-def test_a_memo_ends_with_another_version_of_the_engine(user: User) -> None:
+def test_an_answer_ends_with_another_version_of_the_engine(user: User) -> None:
     user.plan()
-    (file,) = user.memos()
+    (file,) = user.answers()
     rewrite(file, lambda answer: answer._replace(request=b"9" + answer.request))
     assert user.recalled() is None
 
 
-def test_a_memo_ends_when_the_engine_is_installed_anew(user: User) -> None:
+def test_an_answer_ends_when_the_engine_is_installed_anew(user: User) -> None:
     user.plan()
-    assert f"s{container_engine.__file__}" in parsed(user.memos()[0]).witnesses
+    assert f"s{container_engine.__file__}" in parsed(user.answers()[0]).witnesses
 
 
-def test_a_variable_that_was_unset_ends_the_memo_when_it_is_set(user: User) -> None:
+def test_a_variable_that_was_unset_ends_the_answer_when_it_is_set(user: User) -> None:
     user.write(user.second / "e.toml", 'workdir = "${NOWHERE:-/x}"')
     user.plan()
     assert user.recalled() is not None
@@ -221,7 +221,7 @@ def test_a_variable_that_was_unset_ends_the_memo_when_it_is_set(user: User) -> N
 @pytest.mark.parametrize(
     "reference", ["base", "./base.toml", "link/base.toml", "./x/../link/base.toml"]
 )
-def test_a_memo_ends_when_a_base_changes_however_it_is_named(user: User, reference: str) -> None:
+def test_an_answer_ends_when_a_base_changes_however_it_is_named(user: User, reference: str) -> None:
     for version in ("1", "2"):
         user.write(user.cwd / version / "base.toml", f'[env]\nV = "{version}"')
     (user.cwd / "x").mkdir()
@@ -261,7 +261,7 @@ def test_an_environment_without_container_is_remembered_with_its_notice(user: Us
     (user.second / "e.toml").write_text('image = ""')
     assert user.plan() == prepare.HOST
     assert user.recalled() == prepare.HOST
-    assert b"ce: warning: " in user.memos()[0].read_bytes()
+    assert b"ce: warning: " in user.answers()[0].read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -282,37 +282,37 @@ def test_a_plan_without_the_images_environment_is_not_remembered(user: User, scr
     assert user.recalled() is not None
 
 
-def test_a_memo_and_its_directory_are_private(user: User) -> None:
+def test_an_answer_and_its_directory_are_private(user: User) -> None:
     previous = os.umask(0)
     try:
         user.plan()
     finally:
         os.umask(previous)
-    (file,) = user.memos()
+    (file,) = user.answers()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def _link_the_memo(user: User) -> None:
-    (file,) = user.memos()
+def _link_the_answer(user: User) -> None:
+    (file,) = user.answers()
     file.rename(user.home / "elsewhere")
     file.symlink_to(user.home / "elsewhere")
 
 
 def _link_the_directory(user: User) -> None:
-    place = user.memos()[0].parent
+    place = user.answers()[0].parent
     place.rename(user.home / "elsewhere")
     place.symlink_to(user.home / "elsewhere")
 
 
 def _make_a_fifo(user: User) -> None:
-    (file,) = user.memos()
+    (file,) = user.answers()
     file.unlink()
     os.mkfifo(file, 0o600)
 
 
 def _with_result(user: User, change: Callable[[list[bytes]], list[bytes]]) -> None:
     """Change the fields of the plan."""
-    (file,) = user.memos()
+    (file,) = user.answers()
 
     def changed(answer: Answer) -> Answer:
         *fields, nothing = answer.result.split(b"\0")
@@ -323,19 +323,19 @@ def _with_result(user: User, change: Callable[[list[bytes]], list[bytes]]) -> No
 
 
 def _until(user: User, when: str) -> None:
-    (file,) = user.memos()
+    (file,) = user.answers()
     rewrite(file, lambda a: a._replace(witnesses={**a.witnesses, "t": when}))
 
 
 TAMPERING: dict[str, Change] = {
-    "a link instead of the file": _link_the_memo,
+    "a link instead of the file": _link_the_answer,
     "a link instead of the directory": _link_the_directory,
-    "a file that others may read": lambda user: user.memos()[0].chmod(0o604),
-    "a file that others may write": lambda user: user.memos()[0].chmod(0o602),
-    "a file that the group may read": lambda user: user.memos()[0].chmod(0o640),
-    "a file that the group may write": lambda user: user.memos()[0].chmod(0o620),
-    "a directory that others may write": lambda user: user.memos()[0].parent.chmod(0o702),
-    "a directory that the group may write": lambda user: user.memos()[0].parent.chmod(0o720),
+    "a file that others may read": lambda user: user.answers()[0].chmod(0o604),
+    "a file that others may write": lambda user: user.answers()[0].chmod(0o602),
+    "a file that the group may read": lambda user: user.answers()[0].chmod(0o640),
+    "a file that the group may write": lambda user: user.answers()[0].chmod(0o620),
+    "a directory that others may write": lambda user: user.answers()[0].parent.chmod(0o702),
+    "a directory that the group may write": lambda user: user.answers()[0].parent.chmod(0o720),
     "a FIFO": _make_a_fifo,
     "a plan cut short": lambda user: _with_result(user, lambda fields: fields[:-1]),
     "a word without its plan, as for no container": lambda user: _with_result(
@@ -344,7 +344,7 @@ TAMPERING: dict[str, Change] = {
     "a plan in another number of parts": lambda user: _with_result(
         user, lambda fields: [*fields[:2], b"2", fields[3]]
     ),
-    "an empty file": lambda user: user.memos()[0].write_bytes(b""),
+    "an empty file": lambda user: user.answers()[0].write_bytes(b""),
     "no expiry": lambda user: _until(user, ""),
     "another field behind its end": lambda user: _with_result(user, lambda f: [*f, b"more"]),
     "a negative number of parts": lambda user: _with_result(
@@ -354,27 +354,27 @@ TAMPERING: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("tamper", TAMPERING.values(), ids=TAMPERING.keys())
-def test_a_memo_is_not_used_if_it_is(user: User, tamper: Change) -> None:
+def test_an_answer_is_not_used_if_it_is(user: User, tamper: Change) -> None:
     user.plan()
     tamper(user)
     assert user.recalled() is None
 
 
-def test_a_memo_of_another_user_is_not_used(user: User) -> None:
+def test_an_answer_of_another_user_is_not_used(user: User) -> None:
     user.plan()
-    (file,) = user.memos()
+    (file,) = user.answers()
     ours, theirs = (b"\0%d " % uid for uid in (os.geteuid(), os.geteuid() + 1))
     rewrite(file, lambda a: a._replace(request=a.request.replace(ours, theirs, 1)))
     assert user.recalled() is None
 
 
-@pytest.mark.parametrize("what", ["the memo", "its directory"])
-def test_a_memo_that_somebody_else_owns_is_not_used(
+@pytest.mark.parametrize("what", ["the answer", "its directory"])
+def test_an_answer_that_somebody_else_owns_is_not_used(
     user: User, what: str, as_nobody: Callable[[Path], None]
 ) -> None:
     user.plan()
-    (memo_file,) = user.memos()
-    as_nobody(memo_file if what == "the memo" else memo_file.parent)
+    (recorded,) = user.answers()
+    as_nobody(recorded if what == "the answer" else recorded.parent)
     assert user.recalled() is None
 
 
@@ -383,7 +383,7 @@ def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
     place.mkdir(parents=True)
     place.chmod(0o777)
     user.plan()
-    assert user.memos() == []
+    assert user.answers() == []
 
 
 def _made(
@@ -398,13 +398,13 @@ def test_jobs_whose_variables_alternate_all_have_their_plans(user: User) -> None
     for place in ("/a", "/b", "/c"):
         user.env["SCRATCH"] = place
         user.plan()
-    assert len(user.memos()) == 3
+    assert len(user.answers()) == 3
     for place in ("/a", "/b", "/c", "/a"):
         user.env["SCRATCH"] = place
         assert f'"workdir":"{place}"' in (user.recalled() or "")
 
 
-def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
+def test_an_answer_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
     directory = user.home / "directory"
     made = _made(user, prepare.HOST, (), files=(f"{directory}/file",))
     assert recorded_plan.remember(made, user.env)
@@ -414,12 +414,12 @@ def test_a_memo_ends_when_a_file_is_missing_for_another_reason(user: User) -> No
 
 
 @pytest.mark.parametrize("home", ["/proc/none", "relative", ""])
-def test_a_home_that_cannot_hold_memos_is_no_error(user: User, home: str) -> None:
+def test_a_home_that_cannot_hold_answers_is_no_error(user: User, home: str) -> None:
     user.env["HOME"] = home
     assert user.plan() != ""
 
 
-def test_memos_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) -> None:
+def test_answers_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) -> None:
     usual, own = user.home / ".cache", user.home / "own"
     for cache, used in ((str(own), own), ("relative", usual), ("", usual)):
         user.env["XDG_CACHE_HOME"] = cache
@@ -430,7 +430,7 @@ def test_memos_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) ->
         assert user.recalled() is None
 
 
-def test_only_the_newest_memos_are_kept(user: User) -> None:
+def test_only_the_newest_answers_are_kept(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True, mode=0o700)
     for age in range(recorded_plan.MOST):
@@ -438,7 +438,7 @@ def test_only_the_newest_memos_are_kept(user: User) -> None:
         old.touch()
         os.utime(old, (1000 - age, 1000 - age))
     user.plan()
-    names = {file.name for file in user.memos()}
+    names = {file.name for file in user.answers()}
     assert len(names) == recorded_plan.MOST
     assert f"old{recorded_plan.MOST - 1}" not in names
     assert user.recalled() is not None
@@ -456,7 +456,7 @@ def test_a_plan_that_depends_on_the_whole_environment_is_not_remembered(
     assert user.recalled() is None
 
 
-def test_a_memo_ends_when_its_time_is_over(user: User) -> None:
+def test_an_answer_ends_when_its_time_is_over(user: User) -> None:
     made = _made(user, prepare.HOST, ())
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
         assert recorded_plan.remember(made._replace(not_after=not_after), user.env)
@@ -480,7 +480,7 @@ REQUESTS: dict[str, tuple[str | None, list[str]]] = {
     "facts",
     ["", prepare.INSIDE, f"{prepare.VOID_STORE}/a\n", f"{prepare.IMAGE}a\n{prepare.KEPT}b/c\n"],
 )
-def test_the_program_finds_the_memo_of_each_request(
+def test_the_program_finds_the_answer_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
 ) -> None:
     user.env["LD_LIBRARY_PATH"] = "/none"
@@ -518,10 +518,10 @@ def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
     assert len(secrets) == 3
 
 
-def test_a_memo_that_is_not_as_it_was_written_is_not_used(user: User) -> None:
+def test_an_answer_that_is_not_as_it_was_written_is_not_used(user: User) -> None:
     """A disk may change a bit, for example in the plan's mounts."""
     printed = user.plan()
-    (file,) = user.memos()
+    (file,) = user.answers()
     whole = file.read_bytes()
     for at in random.Random(1).sample(range(len(whole)), 200):
         changed = bytearray(whole)
@@ -540,7 +540,7 @@ _NEITHER = (
 
 def test_a_plan_is_used_if_its_word_fits_what_follows(user: User) -> None:
     user.plan()
-    (file,) = user.memos()
+    (file,) = user.answers()
     answer = parsed(file)
     *_before, plan, _nothing = answer.result.decode().split("\0")
     for head in (prepare.HOST, prepare.PLAN, f"{prepare.INSIDE}{prepare.PLAN}", *_NEITHER):

@@ -192,7 +192,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_memo_ends_with_a_change_of(site: Site, change: str) -> None:
+def test_an_answer_ends_with_a_change_of(site: Site, change: str) -> None:
     if change == "another drop-in":
         CHANGES["a drop-in"](site.file)
     site.plan(SITE, "")

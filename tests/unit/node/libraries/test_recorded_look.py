@@ -28,7 +28,7 @@ class Software:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.memos = str(directory / "ce-memos-1/libraries")
+        self.answers = str(directory / "ce-answers-1/libraries")
         for release in ("1", "2"):
             (directory / release).mkdir()
         (directory / "1/libx.so.1").write_text("x")
@@ -54,17 +54,17 @@ class Software:
 
     @property
     def request(self) -> dict[str, object]:
-        return {"answers": self.memos, "root": "/root", "prefix": "/p", "ids": answers.own_ids()}
+        return {"answers": self.answers, "root": "/root", "prefix": "/p", "ids": answers.own_ids()}
 
     @property
     def answer(self) -> Path:
-        [file] = Path(self.memos).iterdir()
+        [file] = Path(self.answers).iterdir()
         return file
 
     @property
     def files(self) -> Path:
         """Return the directory of what was written into images."""
-        return Path(self.memos).with_name("files")
+        return Path(self.answers).with_name("files")
 
     @property
     def file(self) -> Path:
@@ -174,27 +174,27 @@ def test_what_is_there_already_is_not_written_again(software: Software) -> None:
     before = software.file.stat().st_ino
     software.remember(Tree(), b"abc", request="[]")
     assert software.file.stat().st_ino == before
-    assert len([*Path(software.memos).iterdir()]) == 2
+    assert len([*Path(software.answers).iterdir()]) == 2
 
 
-def test_only_the_youngest_memos_and_files_stay(software: Software) -> None:
+def test_only_the_youngest_answers_and_files_stay(software: Software) -> None:
     for number in range(70):
         software.remember(Tree(), b"abc%d" % number, request=f"[{number}]")
-    assert (len([*Path(software.memos).iterdir()]), len([*software.files.iterdir()])) == (16, 32)
+    assert (len([*Path(software.answers).iterdir()]), len([*software.files.iterdir()])) == (16, 32)
     assert software.recall("[69]") is not None
     assert software.recall("[0]") is None
 
 
 @pytest.mark.parametrize("fault", ["owner", "mode", "link"])
-@pytest.mark.parametrize("which", ["the user's memos", "those of looks"])
+@pytest.mark.parametrize("which", ["the user's answers", "those of looks"])
 def test_an_answer_is_only_taken_from_directories_of_the_users_alone(
     software: Software, fault: str, which: str
 ) -> None:
     """The first of them is in a directory in which everybody may create one."""
     software.remember(Tree())
     assert software.is_known()
-    place = Path(software.memos)
-    if which == "the user's memos":
+    place = Path(software.answers)
+    if which == "the user's answers":
         place = place.parent
     if fault == "owner":
         os.chown(place, 65534, 65534)

@@ -16,4 +16,4 @@ _TEMPORARY = "/var/tmp"
 
 def place(kind: str) -> str:
     """Return the directory for one kind of answers, such as "starts"."""
-    return f"{_TEMPORARY}/ce-memos-{os.geteuid()}/{kind}"
+    return f"{_TEMPORARY}/ce-answers-{os.geteuid()}/{kind}"
