@@ -353,16 +353,29 @@ def test_an_answer_that_is_not_what_it_was_is_not_used(node: Node, damage: str) 
     "text",
     [
         "startup = ['true']\n",
-        "workdir = '${SLURM_JOB_ID:+/}'\n",
         "[annotations]\ncom.ce.start = 'podman'\n",
         "[annotations]\ncom.hooks.slurm.enabled = 'true'\n",
     ],
-    ids=["startup", "deferred", "podman", "hook"],
+    ids=["startup", "podman", "hook"],
 )
 def test_a_start_that_asks_the_node_is_always_pythons(node: Node, text: str) -> None:
     edf = node.cluster.edf(text)
     assert node.is_python(edf)
     assert node.is_python(edf)
+
+
+def test_a_deferred_string_has_the_value_of_its_own_step(node: Node) -> None:
+    edf = node.known("workdir = '${SLURM_JOB_NAME:+/tmp}'\n[env]\nOF_STEP = '${SLURM_JOB_NAME}'\n")
+
+    def is_python(name: str) -> bool:
+        show = f"--environment={edf}", "sh", "-c", "echo $OF_STEP; pwd"
+        done, is_python = node.srun("-J", name, *show)
+        assert done.stdout.split() == [name, "/tmp"], done.stderr
+        return is_python
+
+    for name in ("a", "b"):
+        assert is_python(name)
+    assert not any(map(is_python, ("a", "b", "a")))
 
 
 def test_a_container_that_is_saved_is_always_pythons(node: Node) -> None:

@@ -71,12 +71,14 @@ def _are_data(edits: HookEdits) -> bool:
 
 
 def _is_data(hook: HookUse) -> bool:
-    checks = hook.get("checks", ())
+    checks, text = hook.get("checks", ()), to_json(hook)
     return (
         hook.get("code", "") in _OF_VARIABLES
         and not hook.get("automatic_when")
         and not any(check["kind"] in _OF_STEP for check in checks)
-        and BEGIN not in to_json(hook)
+        # deferred strings, and fields of the node
+        and '"var"' not in text
+        and BEGIN not in text
     )
 
 

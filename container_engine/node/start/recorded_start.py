@@ -20,8 +20,9 @@ from container_engine.base.errors import LaunchError
 from container_engine.base.private_files import open_place
 from container_engine.node import answers_directory, step_port
 from container_engine.node.container.description import HOSTS_FILES, PATH
+from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
-from container_engine.node.report.secret_values import may_be_secret
+from container_engine.node.report.secret_values import may_be_secret, secret_stems
 from container_engine.node.start import image_in_use, site_rules
 
 TYPE_CHECKING = False
@@ -30,14 +31,18 @@ if TYPE_CHECKING:
 
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import Mount
     from container_engine.node.start.container import Started
+
+    # kind, source and target of a mount
+    Literal = tuple[str, ...]
 
 # the most answers of one user, each with a whole plan
 _MOST = 16
 # variables of one step that make hooks apply
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
-# in a plan: a string that each step must evaluate, and a secret that is new for each launch
-_NOT_AGAIN = ('"var"', '"secret":"')
+# in a plan: a secret that is new for each launch
+_NOT_AGAIN = '"secret":"'
 # the launcher makes their values, or takes them away (node_name.py)
 _OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
 _PORT = "MASTER_PORT"
@@ -51,10 +56,11 @@ def remember(
     `text` is the plan as it arrived. An answer that cannot be written is not an error.
     """
     try:
-        hooks = started.hooks() if _is_plain(text, plan) else None
+        mounts = [tuple(_of_mount(mount, node)) for mount in plan.mounts]
+        hooks = started.hooks() if _is_plain(text, plan, mounts) else None
         if hooks is None:
             return
-        questions = (*_questions(plan, libexec), *hooks.asked)
+        questions = (*_questions(plan, node, mounts, libexec), *hooks.asked)
         states = {question: answers.state(question) for question in questions}
         witnesses = {**_user(), **answers.installation(), **states}
         if not answers.can_be_checked(witnesses):
@@ -63,6 +69,8 @@ def remember(
         if found is None:
             return
         variables, ports = found
+        if _have_secret(variables, plan):
+            return
         prefix = os.path.dirname(os.path.dirname(libexec))
         request = answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
         result = _result(plan, started, hooks.names, ports)
@@ -72,25 +80,41 @@ def remember(
         return
 
 
-def _is_plain(text: str, plan: NodePlan) -> bool:
-    """Check that ce-node can do all that a start with this plan needs."""
+def _is_plain(text: str, plan: NodePlan, mounts: Sequence[Literal]) -> bool:
+    """Check that ce-node can do all that a start with this plan, and its `mounts`, needs."""
     return (
         os.geteuid() != 0
         and not (plan.by_podman or plan.kept or plan.entrypoint or plan.startup)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
         and "pid" not in plan.unshare
-        and not any(sign in text for sign in _NOT_AGAIN)
+        and _NOT_AGAIN not in text
         and plan.save is None
         and not any(
-            _is_below(mount["source"], "/dev/") or _is_below(mount["target"], "/proc/", "/sys/")
-            for mount in plan.mounts
+            _is_below(source, "/dev/") or _is_below(f"/{target}", "/proc/", "/sys/")
+            for _kind, source, target in mounts
         )
         and not may_be_secret(trace.mount_texts(plan.mounts), plan.secrets, {})
     )
 
 
-def _is_below(path: object, *directories: str) -> bool:
-    return f"{os.path.normpath(str(path))}/".startswith(directories)
+def _of_mount(mount: Mount, node: Mapping[str, str]) -> Iterator[str]:
+    yield mount["kind"]
+    for text in (mount["source"], mount["target"]):
+        yield resolve(text, node, mount["from"])
+
+
+def _is_below(path: str, *directories: str) -> bool:
+    # normpath leaves two slashes at the beginning
+    return f"/{os.path.normpath(path).lstrip('/')}/".startswith(directories)
+
+
+def _have_secret(variables: Mapping[str, str], plan: NodePlan) -> bool:
+    """Check whether the value of a variable that may be a secret would be written."""
+    stems = secret_stems(plan.secrets)
+    return any(
+        state[:1] == "=" and any(stem in question.upper() for stem in stems)
+        for question, state in variables.items()
+    )
 
 
 # ---- what a start asks ------------------------------------------------------------------------
@@ -122,10 +146,15 @@ def _decided_again(
     return variables.asked, places.found
 
 
-def _questions(plan: NodePlan, libexec: str) -> list[str]:
+def _questions(
+    plan: NodePlan, node: Mapping[str, str], mounts: Sequence[Literal], libexec: str
+) -> list[str]:
     """Return the questions (base/answers.py) about files that a start depends on."""
-    mounts = [(mount["kind"], str(mount["source"])) for mount in plan.mounts]
-    devices = [str(device["name"]) for device in plan.devices if not device["cdi"]]
+    devices = [
+        resolve(device["name"], node, device["from"])
+        for device in plan.devices
+        if not device["cdi"]
+    ]
     programs = [
         path for name in (plan.runtime or "crun", plan.podman or "podman") for path in _found(name)
     ]
@@ -134,8 +163,8 @@ def _questions(plan: NodePlan, libexec: str) -> list[str]:
     ]
     return [
         *(f"f{path}" for path in plan.image_paths),
-        *(f"f{source}" for kind, source in mounts if kind == "squashfs"),
-        *(f"p{source}" for kind, source in mounts if kind == "bind"),
+        *(f"f{source}" for kind, source, _target in mounts if kind == "squashfs"),
+        *(f"p{source}" for kind, source, _target in mounts if kind == "bind"),
         *(f"d{device}" for device in devices),
         *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
         *(f"f{path}" for path in (*programs, *own)),

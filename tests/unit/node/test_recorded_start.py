@@ -52,6 +52,10 @@ def _apply(starts: StartStage, **edits: object) -> None:
     starts.plan["hooks"][0] |= {**always, **edits}
 
 
+def _deferred(name: str) -> list[Any]:
+    return [{"var": name, "op": "", "word": ""}]
+
+
 class Changes:
     """Changes after which both still start a container in the same way."""
 
@@ -84,6 +88,17 @@ class Changes:
     def variables(starts: StartStage) -> None:
         starts.plan["env"].append({"name": "GONE", "value": None, "from": "e"})
         starts.node |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_NNODES": "1", "HYDRA_LAUNCHER": "ssh"}
+
+    @staticmethod
+    def deferred(starts: StartStage) -> None:
+        (starts.home / "7").mkdir()
+        job = _deferred("SLURM_JOB_ID")
+        source = [f"{starts.home}/", *job]
+        starts.plan["mounts"].append({**mount("", ""), "source": source, "target": ["/of/", *job]})
+        starts.plan["workdir"] = ["/of/", *job]
+        starts.plan["env"].append({"name": "JOB", "value": ["job ", *job], "from": "e"})
+        absent = [{"var": "NOT_THERE", "op": ":-", "word": "none"}]
+        starts.plan["env"].append({"name": "ABSENT", "value": absent, "from": "e"})
 
     @staticmethod
     def two_nodes(starts: StartStage) -> None:
@@ -572,8 +587,28 @@ class Unusual:
         starts.plan["settings"]["start"] = "podman"
 
     @staticmethod
-    def deferred(starts: StartStage) -> None:
-        starts.plan["workdir"] = [{"var": "HOME", "op": ":-", "word": "/"}]
+    def deferred_secret(starts: StartStage) -> None:
+        starts.node["API_TOKEN"] = "x"
+        starts.plan["env"].append({"name": "X", "value": _deferred("API_TOKEN"), "from": "e"})
+
+    @staticmethod
+    def deferred_variable_of_each_task(starts: StartStage) -> None:
+        starts.plan["workdir"] = ["/", {"var": "SLURM_PROCID", "op": ":+", "word": ""}]
+
+    @staticmethod
+    def deferred_mount_of_a_device(starts: StartStage) -> None:
+        starts.node["DEVICE"] = "null"
+        starts.plan["mounts"].append({**mount("", "/v"), "source": ["/dev/", *_deferred("DEVICE")]})
+
+    @staticmethod
+    def deferred_place_of_the_kernel(starts: StartStage) -> None:
+        starts.node["PLACE"] = "sys/fs"
+        starts.plan["mounts"].append({**mount("/usr", ""), "target": _deferred("PLACE")})
+
+    @staticmethod
+    def hook_with_a_deferred_string(starts: StartStage) -> None:
+        starts.node["VALUE"] = "x"
+        _apply(starts, env={"OF_HOOK": _deferred("VALUE")})
 
     @staticmethod
     def secret_of_the_step(starts: StartStage) -> None:
@@ -700,7 +735,6 @@ def test_nothing_is_remembered_with(
         {"settings": {"unshare": ["pid"]}},
         {"mounts": [mount("/dev/shm", "/s")]},
         {"mounts": [mount("/usr", "/proc/x")]},
-        {"name": {"var": "X"}},
         {"name": {"secret": "X"}},
     ],
     ids=lambda change: next(iter(change)),
@@ -714,7 +748,8 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
     def is_plain() -> bool:
         # in the form in which the plan arrives
         text = json.dumps(plan, separators=(",", ":"))
-        return recorded_start._is_plain(text, node_plan(plan))
+        mounts = [(m["kind"], m["source"], m["target"]) for m in plan["mounts"]]
+        return recorded_start._is_plain(text, node_plan(plan), mounts)
 
     assert is_plain()
     for key, value in change.items():
@@ -769,8 +804,28 @@ def test_a_start_by_root_is_not_remembered(
     found = []
     for uid in (1000, 0):
         monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
-        found.append(recorded_start._is_plain(starts.text, plan))
+        found.append(recorded_start._is_plain(starts.text, plan, []))
     assert found == [True, False]
+
+
+def test_a_deferred_string_has_the_value_of_its_own_step(starts: StartStage) -> None:
+    for name in ("5", "6"):
+        (starts.home / name).mkdir()
+    starts.plan["mounts"].append(
+        {**mount("", "/data"), "source": [f"{starts.home}/", *_deferred("DATA")]}
+    )
+    starts.plan["env"].append({"name": "X", "value": _deferred("DATA"), "from": "e"})
+    for name in ("5", "6"):
+        starts.node["DATA"] = name
+        assert not starts.starts_without_python()
+    for name in ("5", "6", "5"):
+        starts.node["DATA"] = name
+        assert starts.start() == starts.start(by_python=True)
+        assert starts.starts_without_python()
+    # another directory at the path
+    (starts.home / "5").rename(starts.home / "aside")
+    (starts.home / "5").mkdir()
+    assert not starts.starts_without_python()
 
 
 @pytest.mark.parametrize("name", ["SLURM_NNODES", "HYDRA_LAUNCHER", "SLURM_UMASK"])
