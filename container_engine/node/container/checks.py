@@ -91,7 +91,7 @@ def resolve_mounts(
     """
     mounts = []
     for origin in planned:
-        mount = _literal(origin, environment)
+        mount = literal(origin, environment)
         problem = _source_problem(mount)
         if problem == _ABSENT and "nofail" in mount.options:
             continue
@@ -163,7 +163,8 @@ def _place(origin: str) -> str:
     return f"{file}: {key}"
 
 
-def _literal(mount: Mount, environment: Mapping[str, str]) -> NodeMount:
+def literal(mount: Mount, environment: Mapping[str, str]) -> NodeMount:
+    """Return a plan's mount with literal strings. Raise LaunchError."""
     return NodeMount(
         mount["kind"],
         resolve(mount["source"], environment, mount["from"]),

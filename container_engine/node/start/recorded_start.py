@@ -19,6 +19,7 @@ from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import LaunchError
 from container_engine.base.private_files import open_place
 from container_engine.node import answers_directory, step_port
+from container_engine.node.container.checks import literal
 from container_engine.node.container.description import HOSTS_FILES, PATH
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
@@ -29,13 +30,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from container_engine.node.container.description import NodeMount
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.node_plan import NodePlan
-    from container_engine.node.plan_types import Mount
     from container_engine.node.start.container import Started
-
-    # kind, source and target of a mount
-    Literal = tuple[str, ...]
 
 # the most answers of one user, each with a whole plan
 _MOST = 16
@@ -56,7 +54,7 @@ def remember(
     `text` is the plan as it arrived. An answer that cannot be written is not an error.
     """
     try:
-        mounts = [tuple(_of_mount(mount, node)) for mount in plan.mounts]
+        mounts = [literal(mount, node) for mount in plan.mounts]
         hooks = started.hooks() if _is_plain(text, plan, mounts) else None
         if hooks is None:
             return
@@ -80,7 +78,7 @@ def remember(
         return
 
 
-def _is_plain(text: str, plan: NodePlan, mounts: Sequence[Literal]) -> bool:
+def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
     """Check that ce-node can do all that a start with this plan, and its `mounts`, needs."""
     return (
         os.geteuid() != 0
@@ -90,17 +88,11 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[Literal]) -> bool:
         and _NOT_AGAIN not in text
         and plan.save is None
         and not any(
-            _is_below(source, "/dev/") or _is_below(f"/{target}", "/proc/", "/sys/")
-            for _kind, source, target in mounts
+            _is_below(mount.source, "/dev/") or _is_below(mount.target, "/proc/", "/sys/")
+            for mount in mounts
         )
         and not may_be_secret(trace.mount_texts(plan.mounts), plan.secrets, {})
     )
-
-
-def _of_mount(mount: Mount, node: Mapping[str, str]) -> Iterator[str]:
-    yield mount["kind"]
-    for text in (mount["source"], mount["target"]):
-        yield resolve(text, node, mount["from"])
 
 
 def _is_below(path: str, *directories: str) -> bool:
@@ -147,7 +139,7 @@ def _decided_again(
 
 
 def _questions(
-    plan: NodePlan, node: Mapping[str, str], mounts: Sequence[Literal], libexec: str
+    plan: NodePlan, node: Mapping[str, str], mounts: Sequence[NodeMount], libexec: str
 ) -> list[str]:
     """Return the questions (base/answers.py) about files that a start depends on."""
     devices = [
@@ -163,8 +155,8 @@ def _questions(
     ]
     return [
         *(f"f{path}" for path in plan.image_paths),
-        *(f"f{source}" for kind, source, _target in mounts if kind == "squashfs"),
-        *(f"p{source}" for kind, source, _target in mounts if kind == "bind"),
+        *(f"f{mount.source}" for mount in mounts if mount.kind == "squashfs"),
+        *(f"p{mount.source}" for mount in mounts if mount.kind == "bind"),
         *(f"d{device}" for device in devices),
         *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
         *(f"f{path}" for path in (*programs, *own)),

@@ -12,6 +12,7 @@ import pytest
 
 from container_engine.base import answers
 from container_engine.base.answers import state
+from container_engine.node.container.checks import literal
 from container_engine.node.node_plan import SAVE, node_plan
 from container_engine.node.start import recorded_start
 from container_engine.node.start.site_rules import _RULES
@@ -748,7 +749,7 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
     def is_plain() -> bool:
         # in the form in which the plan arrives
         text = json.dumps(plan, separators=(",", ":"))
-        mounts = [(m["kind"], m["source"], m["target"]) for m in plan["mounts"]]
+        mounts = [literal(mount, {}) for mount in plan["mounts"]]
         return recorded_start._is_plain(text, node_plan(plan), mounts)
 
     assert is_plain()
