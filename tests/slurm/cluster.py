@@ -4,12 +4,15 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TypedDict
 
 from ce_sandbox import images, run
@@ -62,6 +65,36 @@ class Login(TypedDict):
     extra_groups: list[int]
     env: dict[str, str]
     umask: int
+
+
+class Piped(subprocess.Popen[str]):
+    """A command with pipes, in a session of its own. If the block fails, the command is killed."""
+
+    def kill_all(self) -> None:
+        """Kill its children, too: they hold the pipes open."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def line(self, within_s: float = 60) -> str:
+        """Return the next line of output; fail the test if there is none in time."""
+        assert self.stdout is not None
+        alarm = threading.Timer(within_s, self.kill_all)
+        alarm.start()
+        found = self.stdout.readline()
+        alarm.cancel()
+        if not found:
+            raise AssertionError(f"{self.args!r}: no line: {self.communicate(timeout=20)}")
+        return found
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.kill_all()
+        super().__exit__(kind, value, traceback)
 
 
 @dataclass(frozen=True)
@@ -137,9 +170,9 @@ class Cluster:
         user: str = ALICE,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-    ) -> subprocess.Popen[str]:
+    ) -> Piped:
         """Start a command with pipes, for tests that send signals; the pid is the command's."""
-        return subprocess.Popen(
+        return Piped(
             argv,
             **self.login(user, env),
             stdin=subprocess.PIPE,
@@ -166,8 +199,8 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 seen = procfs.waiting(pwd.getpwnam(user).pw_uid)
                 self.cancel_all(user)
-                process.kill()
-                out, err = process.communicate()
+                process.kill_all()
+                out, err = process.communicate(timeout=20)
                 raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}\n{seen}") from None
         return subprocess.CompletedProcess(list(argv), process.returncode, out, as_if_at_once(err))
 

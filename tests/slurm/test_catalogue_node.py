@@ -288,8 +288,7 @@ def test_a_user_whose_programs_have_many_descriptors_on_their_way(
     edf = provoked.edf("")
     with cluster.popen(["python3", "-c", _IN_FLIGHT]) as sender:
         assert sender.stdin is not None
-        assert sender.stdout is not None
-        assert sender.stdout.readline() == "sent\n"
+        assert sender.line() == "sent\n"
         limited = ["prlimit", "--nofile=48", "srun", "-N1", "--propagate=NOFILE"]
         done = cluster.run([*limited, f"--environment={edf}", "echo", "ran"])
         sender.stdin.close()

@@ -138,8 +138,7 @@ def test_nothing_of_the_callers_environment_reaches_the_user(cluster: Cluster) -
 
 def test_jobs_of_two_users_share_the_nodes(cluster: Cluster) -> None:
     with cluster.popen(["srun", "-N2", "sh", "-c", "echo up; cat"]) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "up\n"
+        assert first.line() == "up\n"
         assert cluster.srun("-N2", "true", user=BOB).returncode == 0
         first.communicate("")
         assert first.returncode == 0
@@ -165,8 +164,7 @@ def test_down_leaves_no_process_even_when_the_controller_was_killed(cluster: Clu
     uids = [pwd.getpwnam(user).pw_uid for user in (ALICE, BOB)]
     task = "setsid -f sleep 1000; echo up; exec sleep 1000"
     with cluster.popen(["srun", "-N2", "sh", "-c", task]) as job:
-        assert job.stdout is not None
-        assert job.stdout.readline() == "up\n"
+        assert job.line() == "up\n"
         os.kill(_daemons()["slurmctld"], 9)
         try:
             assert sandbox("down").returncode == 0
@@ -262,8 +260,7 @@ def test_a_second_sandbox_runs_and_ends_beside_the_first(cluster: Cluster, demo:
 
     step = ["srun", "-N2", f"--environment={demo}", "sh", "-c", "echo up; cat"]
     with cluster.popen(step) as first:
-        assert first.stdout is not None
-        assert [first.stdout.readline() for _ in range(2)] == ["up\n"] * 2
+        assert [first.line() for _ in range(2)] == ["up\n"] * 2
         try:
             assert f"run as {other.users[0]}\n" in command("up", "-n", "1")
             inside = (

@@ -12,7 +12,7 @@ import pytest
 
 from container_engine.images.store.void_store import VoidStore
 from tests.integration.registry import Registry
-from tests.slurm.cluster import ALICE, Cluster
+from tests.slurm.cluster import ALICE, Cluster, Piped
 from tests.slurm.job import batch
 from tests.slurm.polling import until
 from tests.slurm.registry import push, serving_to
@@ -57,15 +57,15 @@ def void(place: Path) -> dict[str, str]:
     return {"EDF_IMAGESTORE": "void", "SCRATCH": str(place)}
 
 
-def begin(cluster: Cluster, env: dict[str, str], edf: str, *options: str) -> subprocess.Popen[str]:
+def begin(cluster: Cluster, env: dict[str, str], edf: str, *options: str) -> Piped:
     """Start a step; return when its tasks, one a node, wait for a line of input."""
     argv = ["srun", *options, f"--environment={edf}", *_HELD]
     step = cluster.popen(argv, env=env)
-    assert step.stdout is not None
     for _node in range(2 if "-N2" in options else 1):
-        line = step.stdout.readline()
+        line = step.line()
         if line != "up\n":
-            pytest.fail(f"{line}{step.communicate()}")
+            step.kill_all()
+            pytest.fail(f"{line}{step.communicate(timeout=20)}")
     return step
 
 
