@@ -13,6 +13,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,12 +22,14 @@ from container_engine.node import step_port
 from tests.integration.libraries import build
 from tests.recorded import parsed, write
 from tests.slurm.cluster import ALICE
+from tests.slurm.job import job_id, started
+from tests.slurm.test_hook_network import NCCL, Network
+from tests.slurm.test_hook_network import network as network  # noqa: PLC0414  # a fixture
 from tests.slurm.test_starts_again import _ALL, _SETTLED_S, Node, answers_of
 from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.slurm.cluster import Cluster, Completed
 
@@ -416,6 +419,22 @@ def test_devices_and_their_libraries_are_the_same_without_python(gpus: Gpus) -> 
     again, is_python = gpus.step(script)
     assert not is_python
     assert again == first
+
+
+def test_devices_the_network_and_the_job_together_start_without_python(
+    gpus: Gpus, network: Network, cluster: Cluster
+) -> None:
+    network.set_up()
+    text = 'env = { OF_JOB = "job ${SLURM_JOB_ID}" }\n' + Path(gpus.edf).read_text()
+    static = NCCL.partition("\n")[2] + 'com.hooks.aws_ofi_nccl.variant = "cuda12"\n'
+    Path(gpus.edf).write_text(text + static)
+    script = f"echo $OF_JOB; echo $DRIVER; echo $NCCL_NET; ls {network.devices} | wc -l"
+    with started(cluster, "srun", "-wn1", "sleep", "infinity"):
+        job = job_id(cluster)
+        argv = (f"--jobid={job}", "--overlap")
+        gpus.know(*argv)
+        lines, is_python = gpus.step(script, *argv)
+        assert (lines, is_python) == ([f"job {job}", "first", "AWS Libfabric", "4"], False)
 
 
 def test_each_step_has_a_port_of_its_own_for_torch_without_python(gpus: Gpus) -> None:
