@@ -294,7 +294,8 @@ faults: $(VENV)/.dev sandbox-engine ## random faults while steps start (FAULTS_R
 	@CE_CONTAINMENT_ROUNDS=200 $(PYTEST) tests/slurm/test_containment.py
 
 soak: $(VENV)/.dev sandbox-engine ## 2000 starts in a row (SOAK_LAUNCHES), 50 at once: what is left, what grows
-	@$(PYTEST) $(SOAK) tests/slurm/test_many_starts.py tests/slurm/test_mpi.py tests/slurm/test_kept.py tests/integration
+	@$(PYTEST) $(SOAK) tests/slurm/test_many_starts.py tests/slurm/test_mpi.py tests/slurm/test_kept.py tests/integration \
+		tests/slurm/test_starts_again.py tests/unit/node/test_recorded_start.py
 
 check-sanitizers: $(VENV)/.dev sandbox-engine ## cluster tests with a plugin built with ASan and UBSan
 	@tests/sanitizers/run

@@ -6,6 +6,7 @@ records each start and executes it.
 
 import os
 import pwd
+import random
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from typing import Self
 
 import pytest
 
+from tests.recorded import fault
 from tests.slurm.cluster import ALICE, BOB, Cluster, Completed, causes
 from tests.slurm.error_block import differing, mounted_on
 from tests.slurm.leftovers import steps
@@ -347,6 +349,23 @@ def test_an_answer_that_is_not_what_it_was_is_not_used(node: Node, damage: str) 
         recorded.parent.chmod(0o700)
     # The answer has been written again, unless the directory was not private.
     assert not node.is_python(edf) or damage == "directory"
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.soak)])
+def test_random_faults_of_answers_never_start_another_container(node: Node, count: int) -> None:
+    chance = random.Random(seed := os.environ.get("FAULTS_SEED") or f"{time.time_ns()}")
+    steps = []
+    for text in ("[env]\nA = '1'\n", "workdir = '/usr'\nmounts = ['/usr/share:/there']\n"):
+        words = (f"--environment={node.known(text)}", "sh", "-c", _ALL)
+        [*_, file] = node.answers()
+        steps.append((words, file, node.srun(*words)[0].stdout))
+    for number in range(count):
+        (words, file, expected), (others, other, of_other) = chance.sample(steps, 2)
+        name = fault(chance, file, other)
+        where = f"FAULTS_SEED={seed}, {number}: {name}"
+        done, is_python = node.srun(*words)
+        assert (done.stdout, is_python) == (expected, True), where
+        assert node.srun(*others)[0].stdout == of_other, where
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from container_engine.node.container.checks import literal
 from container_engine.node.node_plan import SAVE, node_plan
 from container_engine.node.start import recorded_start
 from container_engine.node.start.site_rules import _RULES
-from tests.recorded import Answer, parsed, rewrite, write
+from tests.recorded import Answer, fault, parsed, rewrite, write
 from tests.unit.node.hooks.hooks import hook
 from tests.unit.node.hooks.hooks import mount as hook_mount
 from tests.unit.node.plans import mount
@@ -562,22 +564,77 @@ def test_a_start_during_which_something_has_come_is_not_remembered(starts: Start
     assert starts.starts_without_python()
 
 
-def test_a_damaged_answer_is_never_used(starts: StartStage) -> None:
-    starts.start()
-    recorded, whole = starts.recorded, starts.recorded.read_bytes()
-    chance = random.Random(1)
-    damaged = [whole[:length] for length in (0, len(whole) - 1, len(whole) // 2)]
-    damaged.append(whole + b"more\0")
-    for _ in range(16):
-        at = chance.randrange(len(whole))
-        damaged.append(
-            whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :]
-        )
-    for text in damaged:
-        recorded.write_bytes(text)
-        assert not starts.starts_without_python()
-        # Python has written it again
-        assert starts.recorded.read_bytes() == whole
+class Stale:
+    """Changes of the node, each of which can happen again; what starts next sees them."""
+
+    @staticmethod
+    def image(starts: StartStage) -> None:
+        shutil.copy2(starts.image, starts.home / "new")
+        (starts.home / "new").rename(starts.image)
+
+    @staticmethod
+    def source(starts: StartStage) -> None:
+        (starts.home / "data").rename(starts.home / f"data-{time.monotonic_ns()}")
+        (starts.home / "data").mkdir()
+
+    @staticmethod
+    def source_that_comes_and_goes(starts: StartStage) -> None:
+        later = starts.home / "later"
+        (later.rmdir if later.exists() else later.mkdir)()
+
+    @staticmethod
+    def one_more_or_less_for_a_hook(starts: StartStage) -> None:
+        more = starts.home / "hooked/m2"
+        (more.rmdir if more.exists() else more.mkdir)()
+
+    @staticmethod
+    def user(starts: StartStage) -> None:
+        text = (starts.home / "etc/passwd").read_text()
+        starts.etc("passwd", text.replace(":Me", ":MeMe"))
+
+    @staticmethod
+    def runtime(starts: StartStage) -> None:
+        shutil.copy2(starts.home / "crun", starts.home / "new")
+        (starts.home / "new").rename(starts.home / "crun")
+
+
+def _plans(starts: StartStage) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Yield two plans whose containers differ, and the file of each one's answer."""
+    known: set[Path] = set()
+    for name in ("1", "2"):
+        starts.plan = {**starts.plan, "workdir": f"/{name}", "workdir_from": name}
+        starts.start()
+        [file] = {*starts.answers} - known
+        known.add(file)
+        yield starts.plan, file
+
+
+@pytest.mark.parametrize("count", [25, pytest.param(2000, marks=pytest.mark.soak)])
+def test_random_faults_of_answers_never_start_another_container(
+    starts: StartStage, count: int
+) -> None:
+    _with_an_answer(starts)
+    starts.answers[0].unlink()
+    plans = [*_plans(starts)]
+    chance = random.Random(seed := os.environ.get("FAULTS_SEED") or f"{time.time_ns()}")
+    happened: Counter[str] = Counter()
+    for number in range(count):
+        (starts.plan, file), (plan, other) = chance.sample(plans, 2)
+        starts.start()
+        if chance.random() < 1 / 4:
+            name, change = chance.choice([*_named(Stale).items()])
+            change(starts)
+        else:
+            name = fault(chance, file, other)
+        happened[name] += 1
+        where = f"FAULTS_SEED={seed}, {number}: {name}"
+        made = starts.start()
+        assert starts.was_python(), where
+        assert made == starts.start(by_python=True), where
+        if name == "swapped":
+            starts.plan = plan
+            assert starts.start() == starts.start(by_python=True), where
+    print(f"FAULTS_SEED={seed}, {count} faults, no other container: {dict(happened)}")
 
 
 class Unusual:
