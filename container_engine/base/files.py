@@ -6,12 +6,11 @@ import contextlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Callable, Iterator
-    from typing import BinaryIO
 
 _PIECE = 1 << 20
 # the caller's umask, as long as another one is in force

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic_core import from_json
 
 from container_engine.base.validation_text import Misfit, MisfitError, found_in, misfits
-
-if TYPE_CHECKING:
-    from typing import Self
 
 # to ask all packages for plugins takes pydantic a tenth of its import, and none has a say here
 sys.modules["pydantic.plugin._loader"] = SimpleNamespace(get_plugins=tuple)  # type: ignore[assignment]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from container_engine.base.errors import CeError, SiteError
@@ -12,7 +13,6 @@ from container_engine.base.loader_env import without_loader
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # subprocess.PIPE and DEVNULL, so that a start that runs no program does without the import
 _PIPE, _NOTHING = -1, -3

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 _Record = TypeVar("_Record")
 # how JSON holds a field of each type; a boolean is no number

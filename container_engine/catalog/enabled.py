@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.catalog.order import in_order
 from container_engine.faults.hook_switches import turn_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from container_engine.catalog.load import Hook
 
 TRUE = "true"

@@ -10,15 +10,13 @@ import os
 import re
 import stat
 import tomllib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from container_engine.base.ownership import fault, fault_above
 from container_engine.base.process import reason
 from container_engine.base.validation_text import Fault, MisfitError
 from container_engine.catalog.model import HOOK_NAME, HookFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 FILE = "hook.toml"
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import When
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from container_engine.base.errors import CeError, InternalError, SiteError
@@ -17,12 +19,10 @@ from container_engine.printing import messages, output
 from container_engine.submit import context
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
-
     from container_engine.images.listener import Listener
 
-    Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
+
+Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

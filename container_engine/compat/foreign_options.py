@@ -10,14 +10,12 @@ import argparse
 import json
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from container_engine.edf import message_text
 from container_engine.printing import messages
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _NAME_IN_FILE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=", re.MULTILINE)
 # The terminal is always the caller's, and no container outlives its command.

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from container_engine.base.errors import UserError
 from container_engine.edf.deferred_text import Text, Variable
-from container_engine.edf.model import Device
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Origin
+from container_engine.edf.model import Device, Origin
 
 
 def parse_device(text: Text, origin: Origin) -> Device:

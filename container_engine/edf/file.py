@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from container_engine.base.toml_positions import TooDeepError, find_positions
+from container_engine.base.toml_positions import Positions, TooDeepError, find_positions
 from container_engine.edf.expand import Scope
-from container_engine.edf.layer import Layer
+from container_engine.edf.layer import Base, Item, Layer
 from container_engine.edf.model import Origin, Problem
 from container_engine.edf.problems import Report
 from container_engine.edf.source import SourceError, read_source
@@ -18,11 +19,7 @@ from container_engine.edf.value_types import TomlFloat, check
 from container_engine.edf.values import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from container_engine.base.toml_positions import Positions
     from container_engine.edf.hook_values import HookRules
-    from container_engine.edf.layer import Base, Item
 
 
 @dataclass(frozen=True, slots=True)

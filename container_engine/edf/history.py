@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from container_engine.base.deferred_operators import WORD, replacement_kind
-from container_engine.base.secrecy import HIDDEN
-from container_engine.edf.expand import shown
-from container_engine.edf.layer import image_item
+from container_engine.base.secrecy import HIDDEN, Secrecy
+from container_engine.edf.expand import Scope, shown
+from container_engine.edf.layer import Item, Layer, WithOrigin, image_item
 from container_engine.edf.mounts import mount_text
 from container_engine.edf.plain_keys import PLAIN
-from container_engine.edf.tokens import scan
+from container_engine.edf.tokens import Expansion, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from container_engine.base.secrecy import Secrecy
     from container_engine.edf.deferred_text import Text
-    from container_engine.edf.expand import Scope
     from container_engine.edf.file import EdfFile
-    from container_engine.edf.layer import Item, Layer, WithOrigin
     from container_engine.edf.model import Edf, Mount, Origin
-    from container_engine.edf.tokens import Expansion
 
     # Text, except for the keys whose value is true or false.
     Value = bool | Text

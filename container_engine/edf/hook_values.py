@@ -5,15 +5,11 @@ The rules are data of the hook catalog; the caller that loads an EDF passes them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "-----BEGIN")
 _MAX_VALUE = 1000

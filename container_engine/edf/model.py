@@ -8,14 +8,12 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 from container_engine.base.model import PART, Array, about
 from container_engine.edf.deferred_text import Text
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from pydantic_core import CoreSchema
 
 __all__ = [

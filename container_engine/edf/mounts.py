@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
 from container_engine.base.mount_target import excess, is_reserved
 from container_engine.edf.deferred_text import Text, Variable, join
-from container_engine.edf.expand import escape, shown, spell
+from container_engine.edf.expand import Piece, escape, shown, spell
 from container_engine.edf.foreign_names import FOREIGN_FLAGS, WINDOWS, WINDOWS_HINT
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
-from container_engine.edf.model import Mount
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from container_engine.edf.expand import Piece
-from container_engine.edf.model import Origin
+from container_engine.edf.model import Mount, Origin
 
 _ACCESS = ("ro", "rw")
 _BINDS = ("bind", "rbind")

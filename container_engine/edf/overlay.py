@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.edf.layer import Layer, WithOrigin, add_mount, merge
-from container_engine.edf.model import EnvEntry, Mount, Origin
+from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, ROOT_REMAP
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from container_engine.edf.model import Annotation, Problem
 
 SEE = "container-option"
 

@@ -6,6 +6,7 @@ The parser's own message names what it expected next, seldom the author's mistak
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from container_engine.edf.placeholders import find_placeholder
 from container_engine.edf.problems import key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from container_engine.base.toml_positions import Positions
 
 _DOCKERFILE_WORDS = ("ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "RUN", "WORKDIR")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TIMES = 20  # text is compressed by this factor; programs and data are compressed less
 _BYTES_PER_ENTRY, _ENTRIES = 4096, 1_000_000  # the names are in memory while an image is packed

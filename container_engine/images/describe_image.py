@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from container_engine.base.errors import CeError
 from container_engine.images.resolve import from_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # unsquashfs is a program of the node's system, whatever PATH the job has
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from container_engine.base.files import sum_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ALGORITHMS = ("sha256", "sha512")
 _LONG = 128

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
@@ -21,8 +22,6 @@ from container_engine.base.validation_text import MisfitError
 from container_engine.images.squashfs import unsquashfs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from container_engine.oci.image import Execution
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

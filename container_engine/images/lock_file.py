@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
@@ -19,12 +20,7 @@ from container_engine.base.process import reason
 from container_engine.base.validation_text import MisfitError
 from container_engine.images import files_beside as beside_file
 from container_engine.images import free_space, identity, squashfs
-from container_engine.images.reference import FileImage, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from container_engine.images.reference import RegistryImage
+from container_engine.images.reference import FileImage, RegistryImage, parse
 
 SUFFIX = ".lock"
 _FILE = "file"  # in place of an architecture

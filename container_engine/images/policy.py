@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,12 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import place_of
 from container_engine.images.budget import Budget
-from container_engine.images.reference import FileImage, LocalImage, plain_host, plain_name
+from container_engine.images.reference import (
+    FileImage,
+    Imported,
+    LocalImage,
+    Reference,
+    plain_host,
+    plain_name,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from container_engine.images.reference import Imported, Reference
     from container_engine.site.model import Policy
 _SIZE = re.compile(r"(\d+)([KMGT]?)", re.IGNORECASE)
 _HINT = "the site decides which images may be used; ask its support"

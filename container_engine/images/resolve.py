@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.base.errors import SiteError, UserError
 from container_engine.edf.image_text import looks_like_file
@@ -13,9 +14,6 @@ from container_engine.images.files_beside import read as read_beside
 from container_engine.plan.model import Image, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
     from container_engine.images.reference import RegistryImage
 
 _LONG_PAST = 1.0  # as `not_after`: the next launch tries again to read what this one could not

@@ -8,6 +8,7 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process, records
@@ -19,8 +20,6 @@ from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.store.store import CLOCKS_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from container_engine.images.policy import Rules
 
 _MAX_REPORT = 1 << 20

@@ -6,14 +6,12 @@ import errno
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from container_engine.base import process
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
 _SUPERBLOCK_SIZE = 96  # including the positions of tables, which are not read here

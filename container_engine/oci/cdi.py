@@ -5,10 +5,8 @@ Never imported by a launch, whose reader (node/devices/cdi_file.py) judges such 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 
 class DeviceNode(TypedDict, total=False):

@@ -5,10 +5,8 @@ Never imported by a launch. The hooks of oci-hooks(5) have their place here, too
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
 
 Stage = Literal[
     "precreate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
@@ -12,8 +13,6 @@ from container_engine.edf.hook_values import judge_value
 from container_engine.plan.hooks import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import HookFile
 

@@ -6,6 +6,7 @@ of them looks for problems itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
@@ -17,8 +18,6 @@ from container_engine.plan.overrides import PREFIX
 from container_engine.plan.site_entries import add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from container_engine.edf.model import Annotation, Edf, Origin, Problem
     from container_engine.plan.model import Image, LaunchPlan
     from container_engine.plan.offer import Offer

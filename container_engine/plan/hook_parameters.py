@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.text_layout import natural
-from container_engine.catalog.enabled import Refusal
+from container_engine.catalog.enabled import Active, Refusal
 from container_engine.catalog.values import Values, in_words
 from container_engine.faults.hook_switches import turn_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
-
-    from container_engine.catalog.enabled import Active
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import Parameter
 
     # the names in a directory, or None if it cannot be read here; it may still exist on the nodes
-    Entries: TypeAlias = Callable[[str], Sequence[str] | None]
+
+Entries: TypeAlias = Callable[[str], Sequence[str] | None]
 
 LATEST = "latest"
 _SHOWN = 20

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from container_engine.catalog.enabled import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values
-from container_engine.edf.hook_values import HookRule, ValueRule
+from container_engine.edf.hook_values import HookRule, HookRules, ValueRule
 from container_engine.faults.hook_switches import turn_off
 from container_engine.plan.hook_conflicts import overlaps
-from container_engine.plan.hook_parameters import idle, settle
+from container_engine.plan.hook_parameters import Entries, idle, settle
 from container_engine.plan.model import HookUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import Edit, HookCheck, HookService, When
-    from container_engine.edf.hook_values import HookRules
     from container_engine.edf.model import Edf, Problem
-    from container_engine.plan.hook_parameters import Entries
 
 T = TypeVar("T")
 

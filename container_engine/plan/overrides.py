@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
@@ -10,8 +11,6 @@ from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.site.model import SIZE, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from container_engine.edf.model import Annotation, Edf, Origin, Problem
     from container_engine.plan.offer import Offer
 

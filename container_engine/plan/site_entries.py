@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,8 +15,6 @@ from container_engine.edf.mounts import parse_mount
 from container_engine.edf.tokens import ExpandError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from container_engine.site.load import Configuration
 
 

@@ -6,17 +6,12 @@ import contextlib
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Mapping, Sequence
+from typing import TextIO
 
-from container_engine.base.errors import UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.edf import message_text
 from container_engine.submit.refused import RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from container_engine.base.errors import CeError
-
 
 USAGE = 2
 _LOGS = 50

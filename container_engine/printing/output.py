@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
 from container_engine.base import text_layout
 from container_engine.base.text_layout import wrap
 from container_engine.edf.message_text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 
 def line(content: object = "", colour: str = "", before: str = "") -> None:

@@ -6,15 +6,13 @@ It reads the plan's JSON, as nodes do: to print a cached plan takes no models.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.base.text_layout import with_origins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
     from container_engine.node.plan_types import (
         EnvEntry,
         HookUse,

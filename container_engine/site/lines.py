@@ -6,14 +6,13 @@ The files are read again for this, so that only a launch with a fault pays for i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.toml_positions import find_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from container_engine.base.validation_text import Fault
 
 _UNKNOWN = re.compile(r"unknown key '([^']+)'")

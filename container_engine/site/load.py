@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import tomllib
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,8 +21,6 @@ from container_engine.base.validation_text import Fault
 from container_engine.site.places import READ_ON_NODES, Places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from container_engine.site.model import SiteConfig
 
 SYSTEM_DIRECTORY = "/etc/container-engine"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +19,6 @@ from container_engine.edf.names import is_step
 from container_engine.plan.overrides import read_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from container_engine.submit.options import Options
 
 _PLACE = ".local/state/container-engine/names"

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.images.listener import Quiet
+from container_engine.images.listener import Listener, Quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from container_engine.images.listener import Listener
     from container_engine.images.store.void_store import VoidStore
     from container_engine.site.load import Configuration
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
-from container_engine.edf.file import Setting
+from container_engine.edf.file import EdfFile, Setting
 from container_engine.edf.image_text import looks_like_file
-from container_engine.edf.layer import WithOrigin
+from container_engine.edf.layer import Layer, WithOrigin
 from container_engine.edf.load import load
 from container_engine.edf.locate import search_path
-from container_engine.edf.model import Edf, Origin
+from container_engine.edf.model import Annotation, Edf, Loaded, Origin, Problem
 from container_engine.edf.overlay import NO_OPTIONS, Overlay, alone, no_container
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
@@ -29,22 +30,16 @@ from container_engine.submit.known_image import (
     unusable_image,
 )
 from container_engine.submit.mistaken_names import with_image_hint
-from container_engine.submit.options import NONE_GIVEN
+from container_engine.submit.options import NONE_GIVEN, Options
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from container_engine.edf.file import EdfFile
-    from container_engine.edf.layer import Layer
-    from container_engine.edf.model import Annotation, Loaded, Problem
     from container_engine.plan.model import HookUse
     from container_engine.plan.offer import Offer
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
-    from container_engine.submit.options import Options
 
 
 class WithOrigins(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import LaunchError
@@ -18,8 +19,6 @@ from container_engine.node.container.checks import (
 from container_engine.submit.known_image import unusable_image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.edf.model import Edf, Origin, Problem
     from container_engine.submit.context import Context
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import SiteError, UserError
@@ -18,7 +19,7 @@ from container_engine.images.resolve import (
     stacked,
 )
 from container_engine.images.store import publish
-from container_engine.images.store.store import architecture
+from container_engine.images.store.store import Stores, architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
 from container_engine.submit.mistaken_names import with_environment_hint, with_similar_hint
@@ -27,12 +28,9 @@ from container_engine.submit.short_name import candidates, meant
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from container_engine.edf.model import Edf
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
-    from container_engine.images.store.store import Stores
     from container_engine.images.store.void_store import VoidStore
     from container_engine.plan.offer import Offer
     from container_engine.site.model import SiteConfig

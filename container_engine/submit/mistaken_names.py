@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from container_engine.submit.short_name import candidates, stored
 from container_engine.submit.stores import stores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from container_engine.edf.model import Problem
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context

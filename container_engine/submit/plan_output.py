@@ -6,18 +6,17 @@ Whether one is valid is decided in spank_plugin/start/plan_answer.c, for all pla
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
-from container_engine.submit.options import NONE_GIVEN
+from container_engine.submit.options import NONE_GIVEN, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from container_engine.submit.context import Context
-    from container_engine.submit.options import Options
 
-    Printed = tuple[str, str, str]
+
+Printed = tuple[str, str, str]
 
 
 def plan_of(

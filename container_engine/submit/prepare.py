@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__
 from container_engine.base.answers import Variables
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
-from container_engine.edf.model import Loaded
+from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.plan.checks import check
 from container_engine.plan.hook_code import SECRET
 from container_engine.plan.overrides import choose
@@ -16,19 +17,15 @@ from container_engine.submit import container_names, recorded_plan
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
-from container_engine.submit.options import NONE_GIVEN
+from container_engine.submit.options import NONE_GIVEN, Options
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from container_engine.edf.model import Edf, Problem
     from container_engine.plan.model import LaunchPlan
     from container_engine.plan.offer import Offer
     from container_engine.submit.context import Context
-    from container_engine.submit.options import Options
 
     Load: TypeAlias = Callable[[Context, Offer], Loaded]
 

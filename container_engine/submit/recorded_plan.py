@@ -8,13 +8,11 @@ never outlive what it was made from: if that cannot be guaranteed, none is writt
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from container_engine.base import answers
 from container_engine.base.private_files import make_own, own_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 MOST = 64
 

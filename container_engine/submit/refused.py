@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from container_engine.edf.model import Problem
 
 

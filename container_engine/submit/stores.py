@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import LaunchError, SiteError, UserError
 from container_engine.images.files_beside import owner
-from container_engine.images.listener import Quiet
+from container_engine.images.listener import Listener, Quiet
 from container_engine.images.policy import Rules
 from container_engine.images.pull_policy import Pull
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.submit.site import configuration, node_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from container_engine.images.fetch.registry import Skopeo
     from container_engine.images.importing.adopt import Adopter
     from container_engine.images.importing.importer import Importer
-    from container_engine.images.listener import Listener
     from container_engine.images.reference import Imported
     from container_engine.images.store.void_store import VoidStore
     from container_engine.site.model import SiteConfig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from container_engine.base.errors import UserError
 from container_engine.base.model import Excerpt
@@ -12,9 +13,6 @@ from container_engine.base.validation_text import MisfitError
 from container_engine.images import files_beside, image_config, squashfs
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.oci.image import ConfigWithHistory, Manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LIST_TIMEOUT_S = 300
 # mode, owner, size, date, time and path of a file

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _LIMIT_S = 30.0
 

@@ -8,6 +8,7 @@ import re
 import stat
 import sys
 import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,8 +28,6 @@ from container_engine.tools.running_steps import trace_directory
 from container_engine.tools.trace import reader, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from container_engine.submit.context import Context
     from container_engine.tools.doctor.finding import Finding
     from container_engine.tools.trace.reader import Trace

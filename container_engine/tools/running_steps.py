@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.base.errors import CeError, UserError
@@ -13,8 +14,6 @@ from container_engine.submit.site import places
 from container_engine.tools.trace import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from container_engine.submit.context import Context
 
 # also of an array, 7_3.0, or of a component of a heterogeneous job

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from container_engine.base.text_layout import wrap
 from container_engine.catalog.values import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
-
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import Parameter
     from container_engine.plan.model import HookUse

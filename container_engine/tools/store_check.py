@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
@@ -15,14 +16,11 @@ from container_engine.images import identity, image_config, squashfs
 from container_engine.images.digests import is_as_named
 from container_engine.images.files_beside import small
 from container_engine.images.store import inventory, lease
-from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store.in_use import NOTHING, InUse
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from container_engine.images.store.in_use import InUse
     from container_engine.images.store.inventory import Item
 
 _OLD_S = 3600  # a running import's files are younger

@@ -5,6 +5,7 @@ The order is that of a launch, because the launch's own function decides.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
@@ -19,8 +20,6 @@ from container_engine.plan.site_entries import add
 from container_engine.submit.known_image import known_image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from container_engine.base.secrecy import Secrecy
     from container_engine.edf.model import EnvEntry
     from container_engine.plan.model import Image

@@ -12,10 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Any
 
 # smallroot.sh writes the file
 VARIABLE = "APT_CONFIG=/dev/shm/container-engine-apt.conf"

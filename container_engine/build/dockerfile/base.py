@@ -9,15 +9,13 @@ import hashlib
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.images.confine.cage import Cage
 from container_engine.images.store.store import architecture
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PIECE = 1 << 20
 _OCI = "application/vnd.oci.image"

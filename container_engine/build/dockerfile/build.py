@@ -17,7 +17,8 @@ import pwd
 import shutil
 import stat
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
@@ -25,18 +26,13 @@ from container_engine.base.files import publish, sha256
 from container_engine.base.ownership import fault
 from container_engine.base.process import reason
 from container_engine.base.secrecy import is_secret_name
-from container_engine.images import confine
 from container_engine.build.dockerfile import apt
-from container_engine.build.dockerfile.base import write_layout
+from container_engine.build.dockerfile.base import Base, write_layout
 from container_engine.build.dockerfile.containerfile_lines import with_after_from
 from container_engine.build.dockerfile.failure import Output, failure
+from container_engine.images import confine
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.fetch.enroot_logins import auth_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from container_engine.build.dockerfile.base import Base
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")
 # Podman's working directory, for files that must not outlive its processes. It needs a path that is

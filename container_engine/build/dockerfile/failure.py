@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
@@ -22,8 +23,6 @@ from container_engine.images.fetch.refusal import explained
 from container_engine.images.reference import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from container_engine.base.process import CommandError
 
 _CODE = "image-build"

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.images import identity
 from container_engine.build.dockerfile.base import Base
 from container_engine.build.dockerfile.build import Recipe, find_containerfile
 from container_engine.build.dockerfile.containerfile_lines import (
     INSTRUCTIONS,
     UNKNOWN,
+    From,
     bases_of,
     first_mistake,
     stages_of,
     with_names,
 )
+from container_engine.images import identity
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration
 from container_engine.submit.short_name import candidates
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Container, Mapping, Sequence
 
-    from container_engine.build.dockerfile.containerfile_lines import From
     from container_engine.images.store.store import Stores
     from container_engine.submit.context import Context
 

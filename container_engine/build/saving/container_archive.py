@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.images.pack import tar_header
-from container_engine.images.pack.tar_header import Entry
+from container_engine.images.pack.tar_header import Entry, Xattrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from container_engine.images.pack.tar_header import Xattrs
     from container_engine.images.pack.tar_stream import Out
 
 _CHARACTER_DEVICE = b"3"

@@ -6,16 +6,13 @@ import contextlib
 import os
 import stat
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from container_engine.base import records
 from container_engine.base.files import now_at, publish
 from container_engine.base.private_files import is_own
 from container_engine.base.remove_tree import remove_tree
 from container_engine.images.store import lease
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PREFIX = ".ce-save-"
 _OWNER = "owner"

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import IO, NamedTuple
 
 from container_engine.base.errors import CeError
 from container_engine.build.saving import container_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
 _READ_ONLY, _NO_SETUID, _NO_DEVICES, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 14, 1 << 18

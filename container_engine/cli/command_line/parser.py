@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from container_engine import __version__
 from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.verb_table import VERBS, overview, verbs
 from container_engine.edf import message_text
 from container_engine.printing import messages, output
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 PROBLEM = 1
 

@@ -5,15 +5,14 @@ Imports no models: `ce run` must start quickly.
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.images.pull_policy import Pull
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from container_engine.base.secrecy import Secrecy
     from container_engine.submit.context import Context
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from container_engine.base import hook_code
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _OWN = "container_engine.cli.verbs"
 _HOOKS = "Of hooks"

@@ -5,11 +5,10 @@ A user waits for them, so each kind imports what it needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from container_engine.submit.context import Context
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable, Sequence
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -16,8 +17,6 @@ from container_engine.cli.completion.names import names
 from container_engine.printing import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from container_engine.submit.context import Context
 
 # What the shell adds: nothing, files *.toml and directories, any files. Where anything may stand,

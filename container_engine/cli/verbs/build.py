@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.build.dockerfile.build import Builder
-from container_engine.build.dockerfile.containerfile_lines import entrypoint_of, without_effect
+from container_engine.build.dockerfile.build import Builder, Recipe
+from container_engine.build.dockerfile.containerfile_lines import (
+    From,
+    entrypoint_of,
+    without_effect,
+)
 from container_engine.build.dockerfile.inputs import read, recipe_of, refuse_missing
 from container_engine.compat.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.images.free_space import unusable
@@ -23,20 +29,15 @@ from container_engine.images.reference import (
 )
 from container_engine.images.store.inventory import items
 from container_engine.printing import messages, output
+from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from container_engine.submit.mistaken_names import image_named, is_environment
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, own_store, rules, stores
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from container_engine.build.dockerfile.build import Recipe
-    from container_engine.build.dockerfile.containerfile_lines import From
     from container_engine.images.store.store import Known, Stores
     from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from typing import TYPE_CHECKING
@@ -12,14 +13,12 @@ from container_engine.base.process import reason
 from container_engine.edf import message_text
 from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.printing import messages, output
+from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
 from container_engine.tools.cdi.check import differences
 from container_engine.tools.cdi.generate import MAKERS
 
 if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
     from container_engine.tools.cdi.format import Made
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from container_engine.cli import completion
 from container_engine.printing import output
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 SHELLS = ("bash", "zsh", "fish")
 _OF_CE, _OF_SLURM = "#compdef ce\n", "#compdef -p (*/|)(srun|sbatch|salloc)\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import SiteError
@@ -16,18 +18,14 @@ from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide
 from container_engine.printing import output
 from container_engine.site.lines import FaultsError, line_of, located
-from container_engine.site.load import directories, of_clusters
+from container_engine.site.load import Configuration, directories, of_clusters
+from container_engine.submit.context import Context
 from container_engine.submit.site import with_faults
 from container_engine.tools.doctor import site_values
 from container_engine.tools.doctor.site_files import site_files
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
     from container_engine.base.secrecy import Secrecy
-    from container_engine.site.load import Configuration
-    from container_engine.submit.context import Context
 
 _DEFAULT = "default"
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.edf import message_text
 from container_engine.printing import messages, output
+from container_engine.submit.context import Context
 from container_engine.submit.environment import load_with_origins
-from container_engine.tools.difference import differences
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
-    from container_engine.tools.difference import Difference
+from container_engine.tools.difference import Difference, differences
 
 TROUBLE = 2
 _CHANGES = {"-": "removed", "+": "added", "~": "reordered"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from container_engine.base.errors import EXIT_ENGINE
 from container_engine.base.files import with_given_umask
 from container_engine.cli.command_line.shared_options import SHELL, has_terminal
+from container_engine.submit.context import Context
 from container_engine.tools import running_steps
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
@@ -9,21 +11,23 @@ from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.edf import message_text
 from container_engine.edf.document import KEYS
-from container_engine.edf.history import displayed, histories, quoted, variables
+from container_engine.edf.history import (
+    Assignment,
+    History,
+    displayed,
+    histories,
+    quoted,
+    variables,
+)
 from container_engine.edf.mounts import mount_text
 from container_engine.plan.site_entries import SiteOrigin, add
 from container_engine.printing import messages, output
-from container_engine.submit.environment import load_with_origins, scope_at
+from container_engine.submit.context import Context
+from container_engine.submit.environment import WithOrigins, load_with_origins, scope_at
 from container_engine.tools.variable_sources import explain_variable
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator, Sequence
-
     from container_engine.base.secrecy import Secrecy
-    from container_engine.edf.history import Assignment, History
-    from container_engine.submit.context import Context
-    from container_engine.submit.environment import WithOrigins
 
 _KEEP_FIRST = ("devices", "startup")
 

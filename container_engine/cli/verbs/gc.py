@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import time
@@ -13,18 +14,15 @@ from container_engine.build.dockerfile.build import cache_of
 from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store
-from container_engine.images.store.in_use import NOTHING, used_by_jobs
+from container_engine.images.store.in_use import NOTHING, InUse, used_by_jobs
 from container_engine.images.store.store import VOID
 from container_engine.printing import output
+from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
 
 if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.images.store.in_use import InUse
     from container_engine.images.store.inventory import Item
-    from container_engine.submit.context import Context
 
 _DAY_S = 86400
 _BLOB_DAYS = 7

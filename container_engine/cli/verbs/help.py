@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import SiteError, UserError
@@ -15,16 +16,10 @@ from container_engine.cli.command_line import verb_table
 from container_engine.compat.foreign_verbs import FOREIGN_VERBS
 from container_engine.faults.catalogue import FAULTS
 from container_engine.printing import output
+from container_engine.submit.context import Context
 from container_engine.tools.help import pages as help_pages
 from container_engine.tools.help.markdown import plain
-from container_engine.tools.help.pages import TOPICS
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
-    from container_engine.submit.context import Context
-    from container_engine.tools.help.pages import Page
+from container_engine.tools.help.pages import TOPICS, Page
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

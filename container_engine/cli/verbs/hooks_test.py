@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import hook_code
@@ -16,14 +17,12 @@ from container_engine.node.libraries.host import MACHINES, Host
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import choices
 from container_engine.printing import output
+from container_engine.submit.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from container_engine.catalog.load import Hook
     from container_engine.plan.model import HookUse
     from container_engine.plan.offer import Offer
-    from container_engine.submit.context import Context
 
 OK, ABSENT, LACKS, MISSING, STEP = "ok", "absent", "lacks", "missing", "in a step"
 _LEGEND = {

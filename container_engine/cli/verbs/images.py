@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from container_engine.base.text_layout import size_text
 from container_engine.edf import message_text
 from container_engine.images.reference import familiar
 from container_engine.images.store.inventory import Item, items, room_of_blobs
 from container_engine.printing import output
+from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import stores
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from container_engine.submit.context import Context
 
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")
 _RIGHT = _HEAD.index("SIZE")

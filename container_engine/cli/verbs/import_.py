@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.base import process
@@ -17,6 +19,7 @@ from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     PODMAN,
     FileImage,
+    Imported,
     LocalImage,
     RegistryImage,
     canonical_name,
@@ -25,17 +28,13 @@ from container_engine.images.reference import (
 )
 from container_engine.images.store.store import architecture
 from container_engine.printing import messages, output
+from container_engine.submit.context import Context
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import adopter, importer, own_store, rules, stores
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from container_engine.images.reference import Imported
     from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
 
 # endings of files that newcomers name without ./
 _FILES = (".tar", ".tar.gz", ".tgz", ".sqsh", ".sif")

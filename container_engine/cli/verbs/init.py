@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.cli.command_line.container_options import add_container_options
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
-from container_engine.edf.deferred_text import Variable
+from container_engine.edf.deferred_text import Text, Variable
 from container_engine.edf.locate import is_path, search_path
-from container_engine.edf.model import Origin
+from container_engine.edf.model import EnvEntry, Origin, Problem
 from container_engine.edf.render import to_toml, toml_string
 from container_engine.images import free_space
 from container_engine.printing import messages, output
+from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import site_config
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-    from typing import TextIO
-
-    from container_engine.edf.deferred_text import Text
-    from container_engine.edf.model import EnvEntry, Problem
-    from container_engine.submit.context import Context
 
 DEFAULT_NAME = "./env.toml"
 DEFAULT_IMAGE = "ubuntu:24.04"

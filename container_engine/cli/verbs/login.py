@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import shutil
 import sys
 import termios
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
 from container_engine.images.fetch.refusal import skopeos_words, trust_hint, unreached
 from container_engine.images.free_space import refuse_full, unusable
 from container_engine.printing import messages
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping
-
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 _LIMIT_S = 60
 _PATIENCE_S = 3600  # for the user to type

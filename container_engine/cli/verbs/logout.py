@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from container_engine.base.errors import UserError
 from container_engine.cli.verbs.login import log_out
 from container_engine.printing import output
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
-from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
@@ -14,12 +14,8 @@ from container_engine.images.pack.directory import pack
 from container_engine.images.pack.pack import Packer
 from container_engine.printing import output
 from container_engine.printing.progress import listener
+from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
 
 _LEVELS = range(1, 23)
 _BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}

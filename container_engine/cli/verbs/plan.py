@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.container_options import (
@@ -15,11 +15,7 @@ from container_engine.cli.command_line.shared_options import add_pull, add_show_
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.edf import message_text
 from container_engine.printing import output
+from container_engine.submit.context import Context
 from container_engine.tools import running_steps
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
 
 _HEAD = ("STEP", "NODES", "TIME", "COMMAND", "ENVIRONMENT", "IMAGE", "CONTAINER")
 

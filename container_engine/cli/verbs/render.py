@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,12 @@ from container_engine.edf import message_text
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
 from container_engine.printing import messages, output
+from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from container_engine.submit.refused import RefusedError
 
 if TYPE_CHECKING:
-    import argparse
-
     from container_engine.edf.model import Edf
-    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

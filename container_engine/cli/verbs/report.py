@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError, UserError
@@ -12,16 +14,13 @@ from container_engine.base.process import reason
 from container_engine.images.listener import Quiet
 from container_engine.node.report import error_log
 from container_engine.printing import output
+from container_engine.submit.context import Context
 from container_engine.submit.refused import RefusedError
 from container_engine.tools import report as report_parts
 from container_engine.tools.running_steps import trace_directory
 from container_engine.tools.trace import reader
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from container_engine.submit.context import Context
     from container_engine.tools.report import Part, Subject
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from container_engine.base.files import with_given_umask
@@ -19,18 +20,12 @@ from container_engine.cli.command_line.shared_options import SHELL, add_pull, ha
 from container_engine.compat.foreign_options import add_foreign, refuse_foreign
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
-from container_engine.node.node_plan import read_plan
+from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.printing import messages
 from container_engine.printing.messages import refuse
 from container_engine.submit import plan_output
+from container_engine.submit.context import Context
 from container_engine.submit.refused import RefusedError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
-    from container_engine.node.node_plan import NodePlan
-    from container_engine.submit.context import Context
 
 _ONE_EACH = (
     "this srun starts ce run once per task, each with a container of its own: "

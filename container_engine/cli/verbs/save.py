@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
@@ -21,12 +20,10 @@ from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
 from container_engine.printing import messages, output
 from container_engine.printing.progress import listener
+from container_engine.submit.context import Context
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config
 from container_engine.tools import running_steps
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

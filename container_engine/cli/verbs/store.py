@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
@@ -11,15 +12,10 @@ from container_engine.images.free_space import unusable
 from container_engine.images.store.in_use import NOTHING, used_by_jobs
 from container_engine.printing import output
 from container_engine.printing.progress import listener
+from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
-from container_engine.tools.store_check import Checker, repair
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
-    from container_engine.tools.store_check import Damage
+from container_engine.tools.store_check import Checker, Damage, repair
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

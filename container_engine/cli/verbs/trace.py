@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pwd
 import re
 import time
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.printing import output
+from container_engine.submit.context import Context
 from container_engine.submit.site import places
 from container_engine.tools import running_steps
 from container_engine.tools.trace import perfetto, reader, table
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from container_engine.submit.context import Context
 
 _LISTED = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

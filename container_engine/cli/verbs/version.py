@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.node.node_plan import PLAN_VERSIONS
 from container_engine.printing import output
-
-if TYPE_CHECKING:
-    import argparse
-
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

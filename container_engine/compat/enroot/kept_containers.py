@@ -6,6 +6,7 @@ pyxis calls them pyxis_NAME, or pyxis_JOB_NAME where they live with a job as the
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -19,8 +20,6 @@ from container_engine.submit import context as contexts
 from container_engine.submit.site import site_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from container_engine.submit.context import Context
 
 

@@ -11,7 +11,8 @@ import argparse
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from container_engine import __version__
 from container_engine.base.errors import UserError
@@ -20,9 +21,6 @@ from container_engine.compat.enroot import kept_containers
 from container_engine.edf import message_text
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
 from container_engine.printing import messages, output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _YES = ("y", "yes", "true", "1")
 _BY_VARIABLE = {

@@ -5,14 +5,13 @@ Imports no models, as `ce run` must start quickly.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.compat.pyxis.names import PREFIX, VARIABLES_COUNT
 from container_engine.submit.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from container_engine.edf.model import Edf
     from container_engine.edf.overlay import Overlay
 

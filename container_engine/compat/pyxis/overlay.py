@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,17 +24,14 @@ from container_engine.compat.pyxis.names import (
 )
 from container_engine.edf.image_text import looks_like_file
 from container_engine.edf.layer import Layer, WithOrigin, add_mount
-from container_engine.edf.model import Annotation, EnvEntry, Mount, Origin
+from container_engine.edf.model import Annotation, Edf, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.mounts import FLAGS, parse_mount
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
 from container_engine.edf.overlay import SEE, Home, Overlay, Unmount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.expand import Piece
-    from container_engine.edf.model import Edf, Problem
 
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")

@@ -12,16 +12,12 @@ import contextlib
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.images.reference import RegistryImage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from container_engine.images.reference import Imported
+from container_engine.images.reference import Imported, RegistryImage
 
 _AUTH_FILE = "REGISTRY_AUTH_FILE"
 # token servers, under whose names enroot looks for logins

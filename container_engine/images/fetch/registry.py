@@ -12,7 +12,8 @@ import os
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from container_engine.base import process
 from container_engine.base.errors import CeError, SiteError, UserError
@@ -21,13 +22,8 @@ from container_engine.images import digests
 from container_engine.images.fetch import proxies, short_names
 from container_engine.images.fetch.refusal import LIMIT, LIMITED, UNCOMPARED, limited, refusal
 from container_engine.images.files_beside import MOST, small
-from container_engine.images.reference import LocalImage, RegistryImage
+from container_engine.images.reference import Imported, LocalImage, RegistryImage
 from container_engine.oci.image import Descriptor, Manifest, Outline
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from container_engine.images.reference import Imported
 
 # Errors that a retry does not remove. skopeo has one exit code for all errors, so its messages
 # decide; one that is missing here only costs the pauses.

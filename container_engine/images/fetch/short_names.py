@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -16,9 +17,6 @@ from container_engine.base.model import Array, Excerpt
 from container_engine.base.process import reason
 from container_engine.base.validation_text import MisfitError
 from container_engine.images.reference import RegistryImage, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _SYSTEM = "/etc/containers"
 _HINT = "man containers-registries.conf; or write the registry with the image"

@@ -11,12 +11,10 @@ import contextlib
 import json
 import os
 import socket
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Self
 
 from container_engine.base import process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _MAX_ANSWER, _MAX_FDS = 1 << 16, 2
 _TIMEOUT_S = 24 * 3600  # the reader notices silence, and the import as a whole has a limit

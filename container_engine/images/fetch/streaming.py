@@ -11,6 +11,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base import process
@@ -19,8 +20,6 @@ from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError, Refuse
 from container_engine.images.free_space import FULL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from container_engine.images.fetch.registry import Wanted
 
 _AT_ONCE = 3  # a distant registry is faster over several connections

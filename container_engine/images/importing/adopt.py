@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
@@ -27,8 +28,6 @@ from container_engine.images.store.lease import held
 from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from container_engine.images.listener import Listener
     from container_engine.images.store.store import Store
 

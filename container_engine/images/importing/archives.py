@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from container_engine.base.errors import UserError
@@ -23,16 +24,14 @@ from container_engine.images.files_beside import MOST, small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import FileImage, LocalImage, same_name
-from container_engine.oci.image import Index
+from container_engine.oci.image import Descriptor, Index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from container_engine.images.budget import Budget
     from container_engine.images.listener import Listener
     from container_engine.images.pack.chunks import Stream
-    from container_engine.oci.image import Descriptor
 
 DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT = "oci"

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.validation_text import MisfitError
 from container_engine.images import image_config
-from container_engine.images.fetch.registry import check_platform, small_blob
+from container_engine.images.fetch.registry import (
+    Fetched,
+    Remote,
+    Skopeo,
+    Wanted,
+    check_platform,
+    small_blob,
+)
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack import layers
-from container_engine.images.reference import RegistryImage
+from container_engine.images.reference import Imported, RegistryImage
 from container_engine.oci.image import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, Wanted
     from container_engine.images.pack.pack import Packer
-    from container_engine.images.reference import Imported
 
-    Far = Callable[[str, int], None]
+
+Far = Callable[[str, int], None]
 
 
 class Place(NamedTuple):

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, SiteError, UserError
@@ -15,12 +16,12 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
-from container_engine.images.fetch.registry import Skopeo, doubt
+from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, doubt
 from container_engine.images.policy import Rules
 from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import plain_name
+from container_engine.images.reference import Imported, plain_name
 from container_engine.images.resolve import Stored
-from container_engine.images.store.lease import held
+from container_engine.images.store.lease import Holder, Lease, held
 from container_engine.images.store.publish import (
     install,
     install_stored,
@@ -31,14 +32,10 @@ from container_engine.images.store.publish import (
 from container_engine.site.model import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from container_engine.images.fetch.registry import Fetched, Remote
     from container_engine.images.importing.convert import Maker, Place
     from container_engine.images.listener import Listener
-    from container_engine.images.reference import Imported
-    from container_engine.images.store.lease import Holder, Lease
     from container_engine.images.store.store import Known, Ref, Store, Stores
 
 _RETRY_S = 300  # after a failed look-up, launches do not ask the registry again for so long

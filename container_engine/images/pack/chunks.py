@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 _AHEAD = 8  # pieces, of a few MiB at most
 _ONCE, _MANY = 1 << 20, 512  # bytes and pieces to write at once; one call may write 1024 pieces

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from container_engine.base import process
@@ -27,7 +28,6 @@ except ImportError:
 
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from container_engine.images.budget import Account
 

@@ -8,13 +8,12 @@ layer means nothing, but hard links may lead there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.images.pack.tar_header import Xattrs
 
 WHITEOUT = b".wh."

@@ -7,6 +7,7 @@ raise UnusualError; `merge_seek.py`, which takes two passes, supports any order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from container_engine.images.pack import tar_header
@@ -24,8 +25,6 @@ from container_engine.images.pack.merge_rules import (
 from container_engine.images.pack.tar_header import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from container_engine.images.pack.tar_stream import Out, Reader
 
 _CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; an implied directory; one with its own entry

@@ -6,10 +6,8 @@ Whatever is not understood is an error: an entry that was passed over would be l
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 FILE, HARD_LINK, SYMLINK, DIRECTORY, FIFO = b"0", b"1", b"2", b"5", b"6"
 DEVICES = (b"3", b"4")

@@ -6,10 +6,8 @@ functions raise ValueError for a map that does not describe a file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 PREFIX = b"GNU.sparse."
 # The old form has fields of the header instead of pax records.

@@ -6,6 +6,7 @@ at damage after the first member. Here, whatever is not read as an entry is an e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from container_engine.images.pack import tar_sparse
@@ -20,6 +21,7 @@ from container_engine.images.pack.tar_header import (
     SPARSE,
     ZEROS,
     DamagedError,
+    Entry,
     is_header,
     number,
     parse,
@@ -27,10 +29,7 @@ from container_engine.images.pack.tar_header import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from container_engine.images.pack.chunks import Stream
-    from container_engine.images.pack.tar_header import Entry
 
 _HOLE = bytes(1 << 20)
 _MAX_EXTENSION = 1 << 20  # bytes of a name or of pax records

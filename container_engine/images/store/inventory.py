@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,8 +22,6 @@ from container_engine.images.store.publish import Use, belongings
 from container_engine.images.store.store import CLOCKS_S, Ref, read_ref, ref_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from container_engine.images.store.in_use import InUse
 
 _IMAGE = re.compile(r"(sha256)-([0-9a-f]{64})-(\w+)\.sqsh")

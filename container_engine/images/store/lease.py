@@ -15,15 +15,13 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import files_of, is_older, now_at
 from container_engine.base.process import reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _SIZE = 768  # bytes, so that the holder overwrites its file with one write
 _MAX_PROGRESS = 200

@@ -6,15 +6,13 @@ import contextlib
 import errno
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
 from container_engine.images import identity, image_config
 from container_engine.images.files_beside import small
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MANIFEST_SUFFIX = ".manifest"  # as in the registry: the image's name is its digest
 USED_SUFFIX = ".used"  # the time of the import, and of the last launch that used the image

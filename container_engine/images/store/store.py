@@ -17,20 +17,16 @@ import json
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
 from container_engine.base.private_files import read_regular
 from container_engine.images import files_beside
-from container_engine.images.reference import DIGEST
+from container_engine.images.reference import DIGEST, Imported
 from container_engine.oci.architecture import architecture_named
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from container_engine.images.reference import Imported
 
 VOID = "void"
 CLOCKS_S = 60  # the clocks of hosts may differ by this much; a later time is from a wrong clock

@@ -12,7 +12,8 @@ import contextlib
 import os
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from container_engine.base import reaper
 from container_engine.base.errors import CeError, UserError
@@ -21,9 +22,6 @@ from container_engine.base.process import reason
 from container_engine.base.records import to_json
 from container_engine.images.store import lease
 from container_engine.images.store.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PREFIX = ".ce-void-"
 _OWNER = "owner"

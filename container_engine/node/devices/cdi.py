@@ -13,7 +13,7 @@ import stat
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
-from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, Registry
+from container_engine.node.devices.cdi_file import OF_DAEMONS, Device, Directory, Registry
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.devices.cdi_file import Device
     from container_engine.node.node_plan import NodePlan
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Hook, Mount
 

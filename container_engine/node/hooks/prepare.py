@@ -14,7 +14,7 @@ from container_engine.node.hooks.devices_and_mounts import (
     missing_path,
 )
 from container_engine.node.hooks.node_fields import fill
-from container_engine.node.node_plan import applies
+from container_engine.node.node_plan import NodePlan, applies
 from container_engine.node.pattern import expand
 
 TYPE_CHECKING = False
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from container_engine.node.node_plan import NodePlan
     from container_engine.node.plan_types import HookUse
 
     Code = Callable[[HookUse, NodePlan, Mapping[str, str], HookEdits], None]

@@ -14,7 +14,7 @@ from container_engine.base import reaper
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.container.guard import memory_file
 from container_engine.node.container.specification import encode
-from container_engine.node.inside.programs import Process, failure
+from container_engine.node.inside.programs import Place, Process, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from container_engine.node.container.description import Operation
-    from container_engine.node.inside.programs import Place
 
     class Server(Protocol):
         """A service that needs code. A hook's code puts it into the key `server` of a service."""

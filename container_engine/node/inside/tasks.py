@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from container_engine.base.errors import UserError
 from container_engine.base.mountinfo import Mount, mounts
@@ -13,10 +14,6 @@ from container_engine.node.container.description import INIT_NAME, person_of_pro
 from container_engine.node.container.environment import parse_block
 from container_engine.node.container.guard import entering, memory_file
 from container_engine.node.inside import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 GUARD_NAME = "ce-guard"
 

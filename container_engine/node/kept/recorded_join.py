@@ -15,7 +15,7 @@ from container_engine.base import answers
 from container_engine.base.private_files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
-from container_engine.node.node_plan import applies
+from container_engine.node.node_plan import NodePlan, applies
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret
@@ -24,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from container_engine.node.node_plan import NodePlan
 
 # below the container's directory
 _PLACE = "answers"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from container_engine.node.libraries import elf
-from container_engine.node.libraries.host import CACHE, MOST_OF_CACHE, TRIPLES
+from container_engine.node.libraries.host import CACHE, MOST_OF_CACHE, TRIPLES, Host
 from container_engine.node.libraries.loader_cache import Cache
 from container_engine.node.libraries.names import Version, c_version
 from container_engine.node.pattern import expand
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from container_engine.node.libraries.host import Host
     from container_engine.node.libraries.trees import ImageTree, Tree
 
 

@@ -11,7 +11,13 @@ import sys
 
 from container_engine.node.libraries import recorded_look
 from container_engine.node.libraries.brought import Brought
-from container_engine.node.libraries.choose import BESIDE, OWN_DIRECTORY, Decider, RefusedError
+from container_engine.node.libraries.choose import (
+    BESIDE,
+    OWN_DIRECTORY,
+    Decider,
+    Decision,
+    RefusedError,
+)
 from container_engine.node.libraries.host import CACHE, MACHINES, Host
 from container_engine.node.libraries.image import Image
 from container_engine.node.libraries.names import is_runtime
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.libraries.choose import Decision
 _LIBRARY_FILE = "lib*.so*"
 _CONFIGURATIONS = "/etc/ld.so.conf.d"
 

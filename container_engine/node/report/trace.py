@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from container_engine.node.node_plan import applies, may_apply
+from container_engine.node.node_plan import ImageFile, NodePlan, Secrets, applies, may_apply
 from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.node_plan import ImageFile, NodePlan, Secrets
     from container_engine.node.plan_types import HookUse, Mount
 
 VERSION = 1

@@ -20,6 +20,7 @@ from container_engine.node.container.checks import (
 )
 from container_engine.node.container.description import Parts, Paths, person_of_process
 from container_engine.node.container.guard import (
+    GuardDescriptors,
     await_report,
     entering,
     go_on,
@@ -28,7 +29,7 @@ from container_engine.node.container.guard import (
     start_guard,
 )
 from container_engine.node.container.specification import encode, operations
-from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, may_apply
+from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, NodePlan, may_apply
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
@@ -39,11 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.node.container.description import Operation
-    from container_engine.node.container.guard import GuardDescriptors
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.kept.container import KeptOnNode, Running
-    from container_engine.node.node_plan import NodePlan
 
 
 class Container(Frozen):

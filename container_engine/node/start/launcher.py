@@ -20,16 +20,14 @@ from container_engine.node.container.guard import (
     read_all,
     rights,
 )
-from container_engine.node.node_plan import NodePlan, read_plan
+from container_engine.node.node_plan import NodePlan, Secrets, read_plan
 from container_engine.node.report import trace
-from container_engine.node.start.container import checked, start
+from container_engine.node.start.container import Container, checked, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.node_plan import Secrets
-    from container_engine.node.start.container import Container
 
 _MAX_NOTICES = 4 * 1024
 

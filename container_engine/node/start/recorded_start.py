@@ -20,7 +20,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.base.private_files import open_place
 from container_engine.node import answers_directory, step_port
 from container_engine.node.container.checks import literal
-from container_engine.node.container.description import HOSTS_FILES, PATH
+from container_engine.node.container.description import HOSTS_FILES, PATH, NodeMount
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret, secret_stems
@@ -30,7 +30,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from container_engine.node.container.description import NodeMount
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.start.container import Started

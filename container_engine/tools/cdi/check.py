@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, read_file
 from container_engine.node.libraries.trees import ImageTree
-from container_engine.tools.cdi.format import node
+from container_engine.tools.cdi.format import Made, node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Mount
-    from container_engine.tools.cdi.format import Made
 
 _UUID = "GPU-"
 

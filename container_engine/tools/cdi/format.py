@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from container_engine.oci.cdi import ContainerEdits, Device, DeviceNode, Spec
 
     Nodes = Sequence[DeviceNode]

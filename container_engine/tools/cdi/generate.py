@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
@@ -18,8 +19,6 @@ from container_engine.tools.cdi.format import (
 from container_engine.tools.cdi.nvidia import imex_channels, nvidia
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from container_engine.oci.cdi import ContainerEdits
 
 _AMD = "0x1002"

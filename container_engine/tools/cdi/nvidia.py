@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
@@ -22,8 +23,6 @@ from container_engine.tools.cdi.format import (
 from container_engine.tools.cdi.nvidia_driver import Driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from container_engine.oci.cdi import ContainerEdits, DeviceNode
     from container_engine.tools.cdi.format import Nodes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
@@ -17,8 +18,6 @@ from container_engine.node.libraries.trees import ImageTree
 from container_engine.node.pattern import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from container_engine.oci.cdi import Mount
 
 _FOR_READING = ("ro", "nosuid", "nodev", "rbind", "rprivate")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from container_engine.tools.doctor.finding import Finding, ok, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def look(uid: int, env: Mapping[str, str]) -> Iterator[Finding]:

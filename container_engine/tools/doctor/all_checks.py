@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 from container_engine.tools.doctor.site_files import site_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 

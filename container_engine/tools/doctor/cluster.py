@@ -6,16 +6,14 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import CommandError, output
 from container_engine.base.slurm import commands as slurm
 from container_engine.tools.doctor.finding import Finding, State, failed, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _LIMIT_S = 600
 _ROOM_S = 30  # the longest wait of a step for resources on its nodes

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from container_engine.tools.doctor import plugstack
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from container_engine.site.model import SiteConfig
 
 PROGRAMS = (

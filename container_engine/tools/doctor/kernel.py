@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _NEEDED = (5, 11)  # overlay with userxattr in a user namespace

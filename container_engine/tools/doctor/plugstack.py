@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.ownership import fault
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 PLUGIN = "lib/slurm/container_engine.so"
 _CHECK = "plugstack.conf"

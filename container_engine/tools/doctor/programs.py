@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from container_engine.base.errors import CeError
 from container_engine.base.process import CommandError, output
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    Verdict: TypeAlias = Callable[[str, str, str], Finding]
+Verdict: TypeAlias = Callable[[str, str, str], Finding]
 
 # the PATH for Podman and crun (PATH in node/container/description.py)
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import LaunchError
@@ -10,8 +11,6 @@ from container_engine.node.devices.cdi_file import Directory, Registry
 from container_engine.node.hooks.oci_hooks import OciHooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from container_engine.site.model import SiteConfig
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.images import free_space
 from container_engine.images.store import lease
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _CHECK = "image store"
 _ROOM = 20 << 30  # bytes: a large image and its layers

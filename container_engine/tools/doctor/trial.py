@@ -7,15 +7,12 @@ import os
 import shutil
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from container_engine.base.errors import CeError
 from container_engine.base.process import CommandError, output
 from container_engine.faults.remedies import remedy_of_site
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _CHECK = "a container"
 _TIMEOUT_S = 60

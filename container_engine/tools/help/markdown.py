@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.text_layout import wrap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)*([^)#]*?)(?:\.md)?(?:#[^)]*)?\)")
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)\n?")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container
+from typing import NamedTuple
 
 from container_engine.faults.catalogue import FAULTS
-
-if TYPE_CHECKING:
-    from collections.abc import Container
 
 # Directories of pages, as they are installed and in docs.
 DIRECTORIES = {

@@ -6,13 +6,14 @@ The advice never repeats a value: the output of `ce` ends up in logs and tickets
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.secrecy import TOKENS, is_secret_name
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.tools.lint.network import network, sockets
-from container_engine.tools.lint.subject import variables_in, written
+from container_engine.tools.lint.subject import Subject, variables_in, written
 from container_engine.tools.lint.tuning import caches, gpus, tuning
 from container_engine.tools.lint.variables import (
     quoted_values,
@@ -23,10 +24,7 @@ from container_engine.tools.lint.variables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.edf.model import Origin, Problem
-    from container_engine.tools.lint.subject import Subject
 
 
 # Tags that move to every new image, alone or with a suffix: latest-arm64.

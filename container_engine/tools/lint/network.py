@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.edf.model import EnvEntry, Mount, Problem
     from container_engine.tools.lint.subject import Subject
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.edf.tokens import names, scan
 from container_engine.faults.hook_switches import turn_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from container_engine.edf.history import History
     from container_engine.edf.model import Edf
     from container_engine.plan.model import HookUse

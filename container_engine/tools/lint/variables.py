@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.edf.expand import escape
-from container_engine.edf.model import Origin
+from container_engine.edf.model import Origin, Problem
 from container_engine.edf.values import of_image
-from container_engine.tools.lint.subject import variables_in
+from container_engine.tools.lint.subject import Subject, variables_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from container_engine.edf.history import History
-    from container_engine.edf.model import Problem
-    from container_engine.tools.lint.subject import Subject
 
 _LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _SYSTEM = ("/usr/bin", "/bin")

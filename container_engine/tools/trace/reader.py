@@ -8,17 +8,15 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import natural
 from container_engine.node import node_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _VERSION = 1
 _STEP = re.compile(r"\d+\.\d+")

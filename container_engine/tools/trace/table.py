@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from container_engine.base import text_layout
-from container_engine.tools.trace.reader import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from container_engine.tools.trace.reader import Trace
+from container_engine.tools.trace.reader import Trace, missing
 
 # factor above the median, and least difference in seconds, that make a node a straggler
 _SLOWER, _SLOWER_S = 1.5, 0.05

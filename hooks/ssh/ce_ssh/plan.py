@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import binascii
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
 from container_engine.plan.hook_code import SECRET, Added
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PARAMETER = "authorize_ssh_key"
 MAX_SIZE = 64 * 1024
