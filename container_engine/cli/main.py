@@ -8,19 +8,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from container_engine.base.errors import CeError, InternalError, SiteError
 from container_engine.base.files import keep_others_out
 from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.parser import PROBLEM, build
 from container_engine.cli.command_line.verb_table import overview, verb_in
+from container_engine.images.listener import Listener
 from container_engine.printing import messages, output
 from container_engine.submit import context
-
-if TYPE_CHECKING:
-    from container_engine.images.listener import Listener
-
 
 Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 

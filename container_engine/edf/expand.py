@@ -8,6 +8,8 @@ again, and a mount is not split at a colon in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from container_engine.base.deferred_operators import (
     MISSING,
     NOTHING,
@@ -19,10 +21,6 @@ from container_engine.base.deferred_operators import (
 )
 from container_engine.edf.deferred_text import Text, Variable, join
 from container_engine.edf.tokens import ExpandError, Expansion, Fault, scan
-
-TYPE_CHECKING = False  # avoids the import of typing; type checkers know the name
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 # A piece of an evaluated string, and whether it is protected.
 Piece = tuple[str | Variable, bool]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.edf.file import EdfFile, Setting, read_file
 from container_engine.edf.layer import Base, Layer, merge
 from container_engine.edf.locate import NotFoundError, is_path, locate
+from container_engine.edf.model import Problem
 from container_engine.edf.problems import clip
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Problem
 
 MAX_LEVELS = 10
 MAX_FILES = 100

@@ -6,10 +6,11 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from container_engine.base.toml_positions import Positions, TooDeepError, find_positions
 from container_engine.edf.expand import Scope
+from container_engine.edf.hook_values import HookRules
 from container_engine.edf.layer import Base, Item, Layer
 from container_engine.edf.model import Origin, Problem
 from container_engine.edf.problems import Report
@@ -17,9 +18,6 @@ from container_engine.edf.source import SourceError, read_source
 from container_engine.edf.syntax import syntax_problem
 from container_engine.edf.value_types import TomlFloat, check
 from container_engine.edf.values import Reader
-
-if TYPE_CHECKING:
-    from container_engine.edf.hook_values import HookRules
 
 
 @dataclass(frozen=True, slots=True)

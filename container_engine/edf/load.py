@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope, deferred_names, expand
 from container_engine.edf.family import Family
+from container_engine.edf.file import EdfFile, Setting
 from container_engine.edf.layer import Layer
 from container_engine.edf.model import Edf, Loaded, Origin
 from container_engine.edf.overlay import NO_OPTIONS, Overlay, apply
 from container_engine.edf.plain_keys import PLAIN
-
-if TYPE_CHECKING:
-    from container_engine.edf.file import EdfFile, Setting
 
 
 def load(

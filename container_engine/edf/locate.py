@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
 from container_engine.edf.source import open_trusted, reason, remedy
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine import __version__
 from container_engine.base.errors import UserError
@@ -23,6 +23,10 @@ from container_engine.plan import overrides
 from container_engine.plan.build import missing_image
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules, use
+from container_engine.plan.model import HookUse
+from container_engine.plan.offer import Offer
+from container_engine.site.model import SiteConfig
+from container_engine.submit.context import Context
 from container_engine.submit.known_image import (
     known_image,
     refused_image,
@@ -34,12 +38,6 @@ from container_engine.submit.options import NONE_GIVEN, Options
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
-
-if TYPE_CHECKING:
-    from container_engine.plan.model import HookUse
-    from container_engine.plan.offer import Offer
-    from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
 
 
 class WithOrigins(NamedTuple):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.edf.locate import search_path
+from container_engine.submit.context import Context
 from container_engine.submit.site import places
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
 
 _MAX_NAMES = 1000
 

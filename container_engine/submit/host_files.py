@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import LaunchError
 from container_engine.edf.image_text import SQUASHFS_SUFFIXES
+from container_engine.edf.model import Edf, Origin, Problem
 from container_engine.edf.mounts import packed_as_file
 from container_engine.node.container.checks import (
     DEVICE,
@@ -16,11 +16,8 @@ from container_engine.node.container.checks import (
     check_image,
     unusable,
 )
+from container_engine.submit.context import Context
 from container_engine.submit.known_image import unusable_image
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf, Origin, Problem
-    from container_engine.submit.context import Context
 
 
 def missing_files(edf: Edf, context: Context) -> list[Problem]:

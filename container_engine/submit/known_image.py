@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError, UserError
+from container_engine.edf.model import Edf, Origin, Problem
 from container_engine.images.reference import FileImage, Reference, parse
 from container_engine.images.resolve import from_file, stacked
+from container_engine.plan.model import Image
+from container_engine.site.model import SiteConfig
+from container_engine.submit.context import Context
 from container_engine.submit.short_name import stored
 from container_engine.submit.stores import admit_names, rules, stores
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf, Origin, Problem
-    from container_engine.plan.model import Image
-    from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
 
 
 def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from container_engine import __version__
+from container_engine.submit.context import Context
 from container_engine.submit.options import NONE_GIVEN, Options
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
-
 
 Printed = tuple[str, str, str]
 

@@ -6,26 +6,22 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base import hook_code
 from container_engine.base.errors import SiteError
 from container_engine.base.ownership import of_engine
 from container_engine.catalog.load import Catalog, load
+from container_engine.edf.model import Mount
 from container_engine.oci.architecture import ARCHITECTURES, architecture_named
 from container_engine.plan import catalog_faults
 from container_engine.plan.hook_code import Added
+from container_engine.plan.model import HookUse
 from container_engine.plan.offer import Offer
 from container_engine.plan.site_entries import sitewide
+from container_engine.site.load import Configuration
+from container_engine.site.model import SiteConfig
+from container_engine.submit.context import Context
 from container_engine.submit.site import node_rules
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Mount
-    from container_engine.plan.model import HookUse
-    from container_engine.site.load import Configuration
-    from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
-
 
 _MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 

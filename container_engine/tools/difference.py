@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from container_engine.base.secrecy import Secrecy
 from container_engine.edf.history import displayed, quoted, values
-
-if TYPE_CHECKING:
-    from container_engine.base.secrecy import Secrecy
-    from container_engine.edf.model import Edf
+from container_engine.edf.model import Edf
 
 
 class Difference(NamedTuple):

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine import __version__
 from container_engine.base.errors import CeError, UserError
@@ -21,16 +21,14 @@ from container_engine.images.lock_file import SUFFIX
 from container_engine.printing.messages import log_directory
 from container_engine.printing.plan import show
 from container_engine.submit import plan_output
+from container_engine.submit.context import Context
 from container_engine.submit.site import with_faults
 from container_engine.tools.doctor import cluster
 from container_engine.tools.doctor.all_checks import look
+from container_engine.tools.doctor.finding import Finding
 from container_engine.tools.running_steps import trace_directory
 from container_engine.tools.trace import reader, table
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
-    from container_engine.tools.doctor.finding import Finding
-    from container_engine.tools.trace.reader import Trace
+from container_engine.tools.trace.reader import Trace
 
 JOB = re.compile(r"\d+(_\d+)?(\.\d+)?")
 _TIMEOUT_S = 30

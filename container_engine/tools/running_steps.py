@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
 from container_engine.base.slurm import commands as slurm
+from container_engine.submit.context import Context
 from container_engine.submit.site import places
 from container_engine.tools.trace import reader
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
 
 # also of an array, 7_3.0, or of a component of a heterogeneous job
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import files_of, is_older, now_at, publish, sha256
@@ -17,11 +17,9 @@ from container_engine.images.digests import is_as_named
 from container_engine.images.files_beside import small
 from container_engine.images.store import inventory, lease
 from container_engine.images.store.in_use import NOTHING, InUse
+from container_engine.images.store.inventory import Item
 from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
 from container_engine.images.store.store import Store, ref_name
-
-if TYPE_CHECKING:
-    from container_engine.images.store.inventory import Item
 
 _OLD_S = 3600  # a running import's files are younger
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import CeError
 from container_engine.base.process import reason
 from container_engine.base.slurm import commands as slurm
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 # variables that would override the record of the name
 _OTHERS = ("PYXIS_CONTAINER_", "CE_ENVIRONMENT")

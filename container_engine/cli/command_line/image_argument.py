@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from container_engine.base.errors import UserError
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
+from container_engine.edf.model import Edf
+from container_engine.images.resolve import Resolved
+from container_engine.site.model import SiteConfig
+from container_engine.submit.context import Context
 from container_engine.submit.environment import load_with_origins, offer_here
 from container_engine.submit.image import found_image, images_of
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf
-    from container_engine.images.resolve import Resolved
-    from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
 
 
 def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | None:

@@ -6,10 +6,8 @@ A user waits for them, so each kind imports what it needs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 
 def names(kind: str, word: str, context: Context) -> Iterable[str]:

@@ -9,15 +9,13 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from container_engine.cli.command_line.parser import build, of_verb
 from container_engine.cli.command_line.verb_table import verbs
 from container_engine.cli.completion.names import names
 from container_engine.printing import output
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
+from container_engine.submit.context import Context
 
 # What the shell adds: nothing, files *.toml and directories, any files. Where anything may stand,
 # bash offers files, as it does for any program.

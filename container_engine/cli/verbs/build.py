@@ -6,7 +6,6 @@ import argparse
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
@@ -28,16 +27,14 @@ from container_engine.images.reference import (
     local_name,
 )
 from container_engine.images.store.inventory import items
+from container_engine.images.store.store import Known, Stores
 from container_engine.printing import messages, output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from container_engine.submit.mistaken_names import image_named, is_environment
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, own_store, rules, stores
-
-if TYPE_CHECKING:
-    from container_engine.images.store.store import Known, Stores
-    from container_engine.site.model import SiteConfig
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

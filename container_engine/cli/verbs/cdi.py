@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import replace
@@ -16,10 +15,8 @@ from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
 from container_engine.tools.cdi.check import differences
+from container_engine.tools.cdi.format import Made
 from container_engine.tools.cdi.generate import MAKERS
-
-if TYPE_CHECKING:
-    from container_engine.tools.cdi.format import Made
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

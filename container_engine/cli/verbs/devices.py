@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import LaunchError, SiteError
 from container_engine.node.devices.cdi import directories
 from container_engine.node.devices.cdi_file import Registry
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
+from container_engine.plan.offer import Offer
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
-
-if TYPE_CHECKING:
-    from container_engine.plan.offer import Offer
 
 
 class Row(NamedTuple):

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import aligned
@@ -14,10 +13,8 @@ from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.tools.doctor import cluster, site_hash
 from container_engine.tools.doctor.all_checks import look, site_and_finding
+from container_engine.tools.doctor.cluster import Folded
 from container_engine.tools.doctor.finding import Finding, State, ok
-
-if TYPE_CHECKING:
-    from container_engine.tools.doctor.cluster import Folded
 
 # column width for the names of the checks on one host
 _WIDTH = 17

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
+from container_engine.base.secrecy import Secrecy
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.edf import message_text
 from container_engine.edf.document import KEYS
@@ -25,9 +25,6 @@ from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import WithOrigins, load_with_origins, scope_at
 from container_engine.tools.variable_sources import explain_variable
-
-if TYPE_CHECKING:
-    from container_engine.base.secrecy import Secrecy
 
 _KEEP_FIRST = ("devices", "startup")
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
@@ -15,14 +15,12 @@ from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store
 from container_engine.images.store.in_use import NOTHING, InUse, used_by_jobs
+from container_engine.images.store.inventory import Item
 from container_engine.images.store.store import VOID
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
-
-if TYPE_CHECKING:
-    from container_engine.images.store.inventory import Item
 
 _DAY_S = 86400
 _BLOB_DAYS = 7

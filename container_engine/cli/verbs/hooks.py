@@ -5,26 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from container_engine.base import hook_code
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import LaunchError, UserError
+from container_engine.catalog.load import Hook
 from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.edf import message_text
 from container_engine.node.node_plan import holds, read_plan
 from container_engine.node.start.dry_run import find
+from container_engine.plan.model import HookUse
+from container_engine.plan.offer import Offer
 from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
 from container_engine.submit.prepare import prepare
 from container_engine.tools.show_hook import show_hook, show_libraries, show_use
-
-if TYPE_CHECKING:
-    from container_engine.catalog.load import Hook
-    from container_engine.plan.model import HookUse
-    from container_engine.plan.offer import Offer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

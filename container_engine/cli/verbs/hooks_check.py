@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base import hook_code
 from container_engine.base.errors import CeError
 from container_engine.base.validation_text import Fault
+from container_engine.catalog.load import Catalog
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hooks import whole
+from container_engine.plan.model import HookUse
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.site_offer import catalog, machine
 from container_engine.tools.doctor.site_files import site_files
-
-if TYPE_CHECKING:
-    from container_engine.catalog.load import Catalog
-    from container_engine.plan.model import HookUse
 
 
 def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int:

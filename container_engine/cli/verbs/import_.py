@@ -7,7 +7,6 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
@@ -28,13 +27,11 @@ from container_engine.images.reference import (
 )
 from container_engine.images.store.store import architecture
 from container_engine.printing import messages, output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import adopter, importer, own_store, rules, stores
-
-if TYPE_CHECKING:
-    from container_engine.site.model import SiteConfig
 
 # endings of files that newcomers name without ./
 _FILES = (".tar", ".tar.gz", ".tgz", ".sqsh", ".sif")

@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
@@ -16,6 +16,7 @@ from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.store import architecture
 from container_engine.printing import output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
 from container_engine.submit.image import found_image, images_of
@@ -24,10 +25,7 @@ from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores, with_pull
 from container_engine.tools import image_details
-
-if TYPE_CHECKING:
-    from container_engine.site.model import SiteConfig
-    from container_engine.tools.image_details import Content, Details
+from container_engine.tools.image_details import Content, Details
 
 _MAX_STEP = 60
 _JOB = re.compile(r"\d+(?:\.\d+)?")

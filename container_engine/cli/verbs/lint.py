@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from container_engine.base.mountinfo import network_file_system
 from container_engine.edf import message_text
 from container_engine.edf.history import histories
+from container_engine.edf.model import Problem
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import judged, load_with_origins
 from container_engine.submit.refused import RefusedError
 from container_engine.tools.lint.advise import advise
 from container_engine.tools.lint.subject import Subject
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Problem
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.text_layout import shortened
 from container_engine.edf import message_text
 from container_engine.edf.expand import shown
+from container_engine.edf.model import Edf
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective, offer_here
 from container_engine.submit.environment_names import environments
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf
 
 _HEAD = ("NAME", "IMAGE", "FILE", "DESCRIPTION")
 _LONGEST_IMAGE = 48

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import environment_of
+from container_engine.edf.model import Edf
 from container_engine.images import identity, lock_file
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.store.store import architecture
 from container_engine.printing import output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
 from container_engine.submit.lock_state import declared
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import asking, rules, stores
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf
-    from container_engine.site.model import SiteConfig
 
 _ARCHITECTURES = ("amd64", "arm64")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_pull
@@ -11,14 +10,12 @@ from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import Stored, refuse_bare_file
 from container_engine.printing import messages, output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.mistaken_names import with_environment_hint
 from container_engine.submit.short_name import meant
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import importer, rules, stores, with_pull
-
-if TYPE_CHECKING:
-    from container_engine.site.model import SiteConfig
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

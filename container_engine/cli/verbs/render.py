@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from container_engine.edf import message_text
+from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from container_engine.submit.refused import RefusedError
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

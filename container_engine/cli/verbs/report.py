@@ -6,7 +6,6 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.files import replace
@@ -17,11 +16,9 @@ from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.refused import RefusedError
 from container_engine.tools import report as report_parts
+from container_engine.tools.report import Part, Subject
 from container_engine.tools.running_steps import trace_directory
 from container_engine.tools.trace import reader
-
-if TYPE_CHECKING:
-    from container_engine.tools.report import Part, Subject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

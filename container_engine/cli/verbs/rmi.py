@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
@@ -18,15 +18,13 @@ from container_engine.images.reference import (
     parse_source,
 )
 from container_engine.images.store import in_use, inventory
+from container_engine.images.store.in_use import InUse
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.mistaken_names import similar_image
 from container_engine.submit.short_name import candidates
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store
-
-if TYPE_CHECKING:
-    from container_engine.images.store.in_use import InUse
 
 _PREFIX, _SHORTEST = "sha256:", 12
 _FORCE = "--force removes it under its tasks"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import SiteError
 from container_engine.cli.command_line.image_argument import resolved
 from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.images.scanning import Scanner, Verdict, cache_directory
 from container_engine.printing import messages, output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.image import subject
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import rules, with_pull
-
-if TYPE_CHECKING:
-    from container_engine.site.model import SiteConfig
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from container_engine.base.model import Model
 from container_engine.base.schemas import render
 from container_engine.printing import output
 from container_engine.submit.context import Context
-
-if TYPE_CHECKING:
-    from container_engine.base.model import Model
 
 FORMATS = (
     *("config", "diff", "edf", "explain", "gc", "hook", "images", "lint", "lock", "locks"),

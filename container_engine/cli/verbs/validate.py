@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.cli.command_line.container_options import (
     add_container_options,
@@ -14,14 +14,12 @@ from container_engine.cli.command_line.container_options import (
 )
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
+from container_engine.edf.model import Edf, Problem
 from container_engine.faults.remedies import code_for, remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import judged, load_effective, offer_here
 from container_engine.submit.host_files import missing_files, packed_files
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf, Problem
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from container_engine.base.errors import UserError
 from container_engine.build.saving import save_named
@@ -17,10 +17,8 @@ from container_engine.node.kept import directories
 from container_engine.node.node_name import node_name
 from container_engine.submit import container_names
 from container_engine.submit import context as contexts
+from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
-
-if TYPE_CHECKING:
-    from container_engine.submit.context import Context
 
 
 class Named(NamedTuple):

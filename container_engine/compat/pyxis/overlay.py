@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
@@ -22,16 +22,14 @@ from container_engine.compat.pyxis.names import (
     VARIABLES,
     VARIABLES_COUNT,
 )
+from container_engine.edf.deferred_text import Text
+from container_engine.edf.expand import Piece
 from container_engine.edf.image_text import looks_like_file
 from container_engine.edf.layer import Layer, WithOrigin, add_mount
 from container_engine.edf.model import Annotation, Edf, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.mounts import FLAGS, parse_mount
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
 from container_engine.edf.overlay import SEE, Home, Overlay, Unmount
-
-if TYPE_CHECKING:
-    from container_engine.edf.deferred_text import Text
-    from container_engine.edf.expand import Piece
 
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
 from container_engine.base.secrecy import TOKENS, is_secret_name
+from container_engine.edf.model import Origin, Problem
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.tools.lint.network import network, sockets
 from container_engine.tools.lint.subject import Subject, variables_in, written
@@ -22,10 +22,6 @@ from container_engine.tools.lint.variables import (
     slurm_variables,
     unmounted,
 )
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Origin, Problem
-
 
 # Tags that move to every new image, alone or with a suffix: latest-arm64.
 _MOVING = ("latest", "nightly")
