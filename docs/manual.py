@@ -20,8 +20,7 @@ from container_engine import __version__  # noqa: E402 - found through sys.path
 from container_engine.base.errors import EXIT_ENGINE  # noqa: E402
 from container_engine.base.schemas import render  # noqa: E402
 from container_engine.catalog.model import HookFile  # noqa: E402
-from container_engine.cli.command_line.examples import examples_of  # noqa: E402
-from container_engine.cli.command_line.verb_table import verbs  # noqa: E402
+from container_engine.cli.command_line.verb_table import examples_of, verbs  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
 from container_engine.site.model import SiteConfig  # noqa: E402
 from docs.reference import parsers, toml, type_of  # noqa: E402

@@ -8,9 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from container_engine.base.schemas import render
-from container_engine.cli.command_line.examples import examples_of
 from container_engine.cli.command_line.parser import build
-from container_engine.cli.command_line.verb_table import verbs
+from container_engine.cli.command_line.verb_table import examples_of, verbs
 from container_engine.edf.document import Document
 from container_engine.site.model import MEANT_FOR_NODES, Policy, SiteConfig
 from container_engine.site.places import READ_ON_NODES

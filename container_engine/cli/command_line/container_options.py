@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from container_engine.cli.command_line.examples import hint_without_name
+from container_engine.cli.command_line.verb_table import hint_without_name
 from container_engine.compat.pyxis.names import OPTIONS, VARIABLES_COUNT
 from container_engine.printing import messages
 

@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 
 from container_engine import __version__
 from container_engine.base.text_layout import wrap_lines
-from container_engine.cli.command_line.verb_table import VERBS, overview, verbs
+from container_engine.cli.command_line.verb_table import (
+    VERBS,
+    examples_of,
+    hint_without_name,
+    overview,
+    verbs,
+)
 from container_engine.edf import message_text
 from container_engine.printing import messages, output
 
@@ -81,8 +87,6 @@ class Parser(argparse.ArgumentParser):
         return "--" not in words and not takes_command
 
     def error(self, message: str) -> NoReturn:
-        from container_engine.cli.command_line.examples import hint_without_name
-
         said, hint = self._plain(message), f"'{self.prog} --help' shows how to use it"
         if said.endswith("missing"):
             hint = hint_without_name(self.prog.partition(" ")[2])
@@ -117,8 +121,6 @@ class Parser(argparse.ArgumentParser):
         sys.exit(messages.USAGE)
 
     def format_help(self) -> str:
-        from container_engine.cli.command_line.examples import examples_of
-
         if self.formatter_class is _unmeasured:
             self.formatter_class = argparse.HelpFormatter
         text = super().format_help().replace("positional arguments:", "arguments:", 1)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from container_engine.base import hook_code
 
 _OWN = "container_engine.cli.verbs"
-_HOOKS = "Of hooks"
 
 
 class Verb(NamedTuple):
@@ -34,76 +33,102 @@ class Verb(NamedTuple):
         return importlib.import_module(f"{package or _OWN}.{self.module}")
 
 
-VERBS = {
-    "list": Verb("list_", "list the environments that can be used by name"),
-    "validate": Verb("validate", "check an environment and report every problem"),
-    "plan": Verb("plan", "show what a launch would do"),
-    "run": Verb("run", "run a command in a container on this host"),
-    "shell": Verb("shell", "open a shell in a container on this host"),
-    "render": Verb("render", "print the effective environment"),
-    "explain": Verb("explain", "show for each value which line it comes from"),
-    "diff": Verb("diff", "show what two environments do differently"),
-    "lint": Verb("lint", "give advice on an environment"),
-    "init": Verb("init", "write a commented environment to begin with"),
-    "schema": Verb("schema", "print the JSON Schema of a format"),
-    "import": Verb("import_", "import an image from a registry, archive, directory or Podman"),
-    "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
-    "build": Verb("build", "build an image from a Dockerfile"),
-    "images": Verb("images", "list the images in the stores"),
-    "inspect": Verb("inspect", "show what is in an image"),
-    "lock": Verb("lock", "pin an environment to an exact image"),
-    "scan": Verb("scan", "ask the site's scanner about an image"),
-    "rmi": Verb("rmi", "remove an image from your store"),
-    "gc": Verb("gc", "delete unused images from your store"),
-    "pack": Verb("pack", "create a SquashFS file from a directory, for a mount"),
-    "login": Verb("login", "log in to a registry"),
-    "logout": Verb("logout", "log out from a registry"),
-    "store": Verb("store", "check or repair your store"),
-    "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
-    "devices": Verb("devices", "list the devices of this node that environments can use"),
-    "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
-    "ps": Verb("ps", "list your steps that run in containers"),
-    "exec": Verb("exec", "run one more command, or a shell, in a running container"),
-    "save": Verb("save", "save a running container as an image"),
-    "trace": Verb("trace", "show where a launch spent its time"),
-    "report": Verb("report", "write one file to attach to a support ticket"),
-    "doctor": Verb("doctor", "check whether containers can run on this host"),
-    "completion": Verb("completion", "print a shell's completion of ce"),
-    "help": Verb("help", "show help for a verb, an error or any words"),
-    "config": Verb("config", "show or check the site's configuration"),
-    "version": Verb("version", "print the version"),
-}
-
-_GROUPS = {
-    "Environments": (
-        "shell",
-        "list",
-        "init",
-        "validate",
-        "plan",
-        "explain",
-        "render",
-        "diff",
-        "lint",
-    ),
-    "Images": (
-        *("pull", "import", "build", "pack", "images", "inspect", "scan", "lock"),
-        *("rmi", "gc", "store", "login", "logout"),
-    ),
-    "Running steps": ("ps", "exec", "save", "trace", "report"),
-    "This host and site": (
-        *("help", "hooks", "devices", "cdi", "doctor", "config", "schema", "completion", "version"),
-    ),
-}
-# Verbs by purpose, for `ce help`: a line each.
 _PURPOSES = {
-    "Start": ("run", "shell", "list"),
-    "Write an environment": ("init", "validate", "lint", "explain", "plan", "render", "diff"),
-    "Get images": ("pull", "import", "build", "pack", "login", "logout"),
-    "Manage images": ("images", "inspect", "lock", "scan", "rmi", "gc", "store"),
-    "Look at running steps": ("ps", "exec", "save", "trace", "report"),
-    "Know this site": ("hooks", "devices", "config", "doctor", "version"),
-    "Write tools for it": ("schema", "completion", "cdi"),
+    "Start": {
+        "run": Verb("run", "run a command in a container on this host"),
+        "shell": Verb("shell", "open a shell in a container on this host"),
+        "list": Verb("list_", "list the environments that can be used by name"),
+    },
+    "Write an environment": {
+        "init": Verb("init", "write a commented environment to begin with"),
+        "validate": Verb("validate", "check an environment and report every problem"),
+        "lint": Verb("lint", "give advice on an environment"),
+        "explain": Verb("explain", "show for each value which line it comes from"),
+        "plan": Verb("plan", "show what a launch would do"),
+        "render": Verb("render", "print the effective environment"),
+        "diff": Verb("diff", "show what two environments do differently"),
+    },
+    "Get images": {
+        "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
+        "import": Verb("import_", "import an image from a registry, archive, directory or Podman"),
+        "build": Verb("build", "build an image from a Dockerfile"),
+        "pack": Verb("pack", "create a SquashFS file from a directory, for a mount"),
+        "login": Verb("login", "log in to a registry"),
+        "logout": Verb("logout", "log out from a registry"),
+    },
+    "Manage images": {
+        "images": Verb("images", "list the images in the stores"),
+        "inspect": Verb("inspect", "show what is in an image"),
+        "lock": Verb("lock", "pin an environment to an exact image"),
+        "scan": Verb("scan", "ask the site's scanner about an image"),
+        "rmi": Verb("rmi", "remove an image from your store"),
+        "gc": Verb("gc", "delete unused images from your store"),
+        "store": Verb("store", "check or repair your store"),
+    },
+    "Look at running steps": {
+        "ps": Verb("ps", "list your steps that run in containers"),
+        "exec": Verb("exec", "run one more command, or a shell, in a running container"),
+        "save": Verb("save", "save a running container as an image"),
+        "trace": Verb("trace", "show where a launch spent its time"),
+        "report": Verb("report", "write one file to attach to a support ticket"),
+    },
+    "Know this site": {
+        "hooks": Verb("hooks", "list, show, check or test the hooks of this site"),
+        "devices": Verb("devices", "list the devices of this node that environments can use"),
+        "config": Verb("config", "show or check the site's configuration"),
+        "doctor": Verb("doctor", "check whether containers can run on this host"),
+        "version": Verb("version", "print the version"),
+        "help": Verb("help", "show help for a verb, an error or any words"),
+    },
+    "Write tools for it": {
+        "schema": Verb("schema", "print the JSON Schema of a format"),
+        "completion": Verb("completion", "print a shell's completion of ce"),
+        "cdi": Verb("cdi", "write a CDI file for the devices of this node"),
+    },
+}
+VERBS = {name: verb for verbs in _PURPOSES.values() for name, verb in verbs.items()}
+# for the help of each verb, its manual page and its errors
+_EXAMPLES: dict[str, tuple[str, ...]] = {
+    "list": ("ce list",),
+    "validate": ("ce validate train", "ce validate --strict --check-files ./train.toml"),
+    "plan": ("ce plan train",),
+    "run": (
+        "ce run demo -- python3 --version",
+        "ce run --image ubuntu:24.04 -- cat /etc/os-release",
+    ),
+    "shell": ("ce shell demo", "ce shell --image ubuntu:24.04"),
+    "render": ("ce render --format toml train",),
+    "explain": ("ce explain train mounts", "ce explain --env PATH train"),
+    "diff": ("ce diff train ./train-new.toml",),
+    "lint": ("ce lint train",),
+    "init": ("ce init train --image nvcr.io/nvidia/pytorch:25.01-py3",),
+    "schema": ("ce schema edf",),
+    "import": ("ce import ubuntu:24.04", "ce import -o tools.sqsh docker-archive:tools.tar"),
+    "pull": ("ce pull ubuntu:24.04",),
+    "build": ("ce build -t mytools:1.0 .", "ce build -f Dockerfile.gpu --build-arg V=2 ."),
+    "images": ("ce images", "ce images -q"),
+    "inspect": ("ce inspect demo", "ce inspect --depth 2 ubuntu:24.04"),
+    "lock": ("ce lock train", "ce lock --check train"),
+    "scan": ("ce scan train",),
+    "rmi": ("ce rmi ubuntu:24.04",),
+    "gc": ("ce gc --unused 60 --dry-run", "ce gc --size 50G"),
+    "pack": ("ce pack ./dataset dataset.sqsh",),
+    "login": ("ce login nvcr.io", "ce login -u alice --password-stdin registry.example.org"),
+    "logout": ("ce logout nvcr.io",),
+    "store": ("ce store check",),
+    "hooks": ("ce hooks list", "ce hooks explain train"),
+    "devices": ("ce devices",),
+    "cdi": ("ce cdi generate amd -o /etc/cdi/amd.json",),
+    "ps": ("ce ps", "ce ps 1234"),
+    "exec": ("ce exec -w node2 1234.0 -- nvidia-smi", "ce exec work -- ls /data"),
+    "save": ("ce save 1234 mine.sqsh", "ce save --difference 1234.0 mine.sqsh"),
+    "trace": ("ce trace 1234", "ce trace 1234.0 --perfetto launch.json"),
+    "report": ("ce report 1234", "ce report"),
+    "doctor": ("ce doctor", "ce doctor --all-nodes"),
+    "completion": ("ce completion bash",),
+    "help": ("ce help mount-source-missing", "ce help pip install"),
+    "config": ("ce config show", "ce config check ./new.toml"),
+    "version": ("ce version",),
 }
 _HEAD = """\
 ce runs commands in containers, each described by an environment (NAME.toml).
@@ -157,18 +182,18 @@ def verb_in(words: Sequence[str]) -> str | None:
 
 def overview() -> str:
     """Return what `ce` alone prints, with a line for every verb."""
-    text, known = _HEAD, verbs()
-    for title, names in (_GROUPS | _of_hooks()).items():
-        text += f"\n{title}:\n"
-        text += "".join(f"  ce {name:<11}{known[name].help}\n" for name in names)
+    text = _HEAD
+    for purpose, found in _by_purpose().items():
+        text += f"\n{purpose}:\n"
+        text += "".join(f"  ce {name:<11}{verb.help}\n" for name, verb in found.items())
     return text + _TAIL
 
 
 def summary() -> str:
     """Return what `ce help` prints: the verbs by purpose."""
-    purposes = _PURPOSES | _of_hooks()
+    purposes = _by_purpose()
     width = max(map(len, purposes))
-    lines = [f"  {purpose:<{width}}  {' '.join(names)}\n" for purpose, names in purposes.items()]
+    lines = [f"  {purpose:<{width}}  {' '.join(found)}\n" for purpose, found in purposes.items()]
     return f"""\
 {_HEAD}
 {"".join(lines)}
@@ -179,5 +204,19 @@ def summary() -> str:
 """
 
 
-def _of_hooks() -> dict[str, tuple[str, ...]]:
-    return {_HOOKS: tuple(hook_verbs())} if hook_verbs() else {}
+def _by_purpose() -> Mapping[str, Mapping[str, Verb]]:
+    return _PURPOSES | ({"Of hooks": hook_verbs()} if hook_verbs() else {})
+
+
+def hint_without_name(verb: str) -> str:
+    """Return the hint for a command line that ends too early."""
+    usage = f"'ce {verb} --help' shows how to use it"
+    examples = examples_of(verb)
+    return f"for example {examples[0]}; {usage}" if examples else usage
+
+
+def examples_of(verb: str) -> tuple[str, ...]:
+    """Return the examples of a verb of the engine or of a hook; none for anything else."""
+    if verb in _EXAMPLES or verb not in hook_verbs():
+        return _EXAMPLES.get(verb, ())
+    return hook_verbs()[verb].examples
