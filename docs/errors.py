@@ -82,9 +82,9 @@ def header() -> str:
     return (
         "/* The lines below an error, for `below` of struct ce_error: the remedy and the code of"
         " the fault catalogue.\n * Made by docs/errors.py. */\n"
-        "#ifndef CE_HELP_H\n#define CE_HELP_H\n\n"
+        "#pragma once\n\n"
         '#define CE_HELP(code, remedy) "ce: hint: " remedy "\\nce: see: ce help " code\n\n'
-        f"{lines}\n#endif\n"
+        f"{lines}"
     )
 
 

@@ -28,8 +28,8 @@ def header() -> str:
     return (
         "/* The filter of container_engine/images/confine/fakeroot.py."
         " Made by docs/fakeroot.py. */\n"
-        "#ifndef CE_FAKEROOT_CODE_H\n#define CE_FAKEROOT_CODE_H\n\n"
-        f"{''.join(parts)}#endif\n\n#endif\n"
+        "#pragma once\n\n"
+        f"{''.join(parts)}#endif\n"
     )
 
 

@@ -1,6 +1,5 @@
 /* Says why a command is not found, or cannot be executed, and what helps. */
-#ifndef CE_FIND_COMMAND_H
-#define CE_FIND_COMMAND_H
+#pragma once
 
 #include "common/error.h"
 
@@ -9,5 +8,3 @@
  * the error, whose exit code is 127 if the command is not found, 126 if it cannot be executed, 125 without
  * memory. */
 int ce_find_command(const char *path, const char *command, char **found, struct ce_error *err);
-
-#endif

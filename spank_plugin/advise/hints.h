@@ -2,8 +2,7 @@
  * Hints for what newcomers try first: commands that images do not have, and scripts of the host that are not
  * in the container.
  */
-#ifndef CE_HINTS_H
-#define CE_HINTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ extern const char ce_interpreter_help[];
  * the current directory there; else return 0. `directory` is a descriptor, `named` its path. */
 int ce_script_is_elsewhere(int argc, char **argv, int directory, const char *named,
 			   char line[CE_SCRIPT_LINE]);
-
-#endif

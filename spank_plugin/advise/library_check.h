@@ -4,8 +4,7 @@
  * job name is there. Called in the container, after
  * the join; only reads files.
  */
-#ifndef CE_LIBRARY_CHECK_H
-#define CE_LIBRARY_CHECK_H
+#pragma once
 
 #include "common/join.h"
 
@@ -25,5 +24,3 @@ int ce_find_missing_places(int records_fd, const struct ce_variables *variables,
 /* Return 1, and a line about it in `line`, if the program needs an MPI library that its loader certainly
  * cannot find; else return 0, also for a program with a search path of its own. */
 int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LIBRARY_LINE]);
-
-#endif

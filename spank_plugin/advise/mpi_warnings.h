@@ -1,6 +1,5 @@
 /* Tells users, before the command runs, that its MPI ranks will not find each other. */
-#ifndef CE_MPI_WARNINGS_H
-#define CE_MPI_WARNINGS_H
+#pragma once
 
 #include "common/error.h"
 #include "common/join.h"
@@ -22,5 +21,3 @@ int ce_mpi_refused(const struct ce_variables *variables, const char *found, int 
 /* Collect the other warnings about the command, whose file is `found`. `environment` is the task's. */
 void ce_mpi_warn(const struct ce_variables *variables, char **environment, const char *found, int argc,
 		 char **argv, struct ce_mpi_warnings *warnings);
-
-#endif

@@ -2,8 +2,7 @@
  * The image's mpirun within a Slurm step: it starts its processes with Slurm's srun, which images do not
  * have. Hydra (MPICH, Intel MPI) then waits forever, Open MPI ends with "report this to the developers".
  */
-#ifndef CE_MPIRUN_H
-#define CE_MPIRUN_H
+#pragma once
 
 #include "common/error.h"
 #include "common/join.h"
@@ -22,5 +21,3 @@ int ce_is_mpirun(const char *file);
  * an srun. Return NULL if the mpirun may work: outside a job, in a job of one node, or where the user has
  * chosen another way to start processes. */
 const char *ce_doubt_mpirun(const struct ce_variables *variables);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds programs that use MPI, and mpirun, behind a command that starts them: env, numactl, a shell, a
  * script. In the task. */
-#ifndef CE_WRAPPED_MPI_H
-#define CE_WRAPPED_MPI_H
+#pragma once
 
 #include "common/word_search.h"
 
@@ -17,5 +16,3 @@ int ce_wraps_mpi(const char *path, const char *found, int argc, char **argv, cha
  * name into `name`, unless the same text chooses another way to start processes. The command itself is not
  * looked at. */
 int ce_wraps_mpirun(const char *path, const char *found, int argc, char **argv, char name[CE_WRAPPED_SIZE]);
-
-#endif

@@ -14,8 +14,7 @@
  *   b  the lines to print below the error
  *   .  nothing: the end of a complete answer
  */
-#ifndef CE_ADVICE_H
-#define CE_ADVICE_H
+#pragma once
 
 #include "error.h"
 #include "join.h"
@@ -65,5 +64,3 @@ struct ce_command {
  * not found, 126 if it cannot be executed, 125 for all else. Call it in the container. */
 int ce_check_command(const struct ce_advisor *advisor, const struct ce_command *command, char **found,
 		     struct ce_error *err);
-
-#endif

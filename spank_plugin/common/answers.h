@@ -7,8 +7,7 @@
  * word "end". The header of a request is four fields: version of the engine, its prefix, boot and host name
  * of the node or nothing, and the ids of the user, the group and the other groups.
  */
-#ifndef CE_ANSWERS_H
-#define CE_ANSWERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ char *ce_answer_request(const struct ce_query *request, size_t *size);
  * with its header, and that all witnesses are true. Return 0 with the result, or -1. */
 int ce_answer_check(const struct ce_query *request, const char *whole, size_t whole_size, size_t size,
 		    struct ce_answer *answer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Becoming the user: the only place where privileges are dropped. */
-#ifndef CE_BECOME_USER_H
-#define CE_BECOME_USER_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -10,5 +9,3 @@
  * or a description of the failure with the reason in errno: the process must then end. Without root's ids,
  * only verify. Async-signal-safe: for a child after fork. */
 const char *ce_become_user(uid_t uid, gid_t gid, const gid_t *groups, size_t count);
-
-#endif

@@ -2,8 +2,7 @@
  * Environment variables by which the plugin hands a task over to ce-join (programs/enter.c). No other program
  * reads them.
  */
-#ifndef CE_CE_JOIN_H
-#define CE_CE_JOIN_H
+#pragma once
 
 /* CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace, the environment and the
  * seccomp profile (-1: none), 1 or 0 for whether the task may gain privileges, four descriptors of other
@@ -18,5 +17,3 @@
 /* Printed on a node that has not prepared the step: by Slurm, as a part of the mark (plugin/argv_mark.h), by
  * ce-join and by ce-prolog. */
 #define CE_NOT_LOADED "this node's Slurm does not load the plugin of --environment; nothing was started"
-
-#endif

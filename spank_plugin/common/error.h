@@ -1,6 +1,5 @@
 /* A small error: a one-line message and the exit code it stands for. */
-#ifndef CE_ERROR_H
-#define CE_ERROR_H
+#pragma once
 
 enum { CE_EXIT_ENGINE = 125, CE_EXIT_NOT_EXECUTABLE = 126, CE_EXIT_NOT_FOUND = 127 };
 
@@ -41,5 +40,3 @@ const char *ce_error_text(const struct ce_error *err);
 
 /* Free the message and make the error one in which nothing has failed. */
 void ce_error_clear(struct ce_error *err);
-
-#endif

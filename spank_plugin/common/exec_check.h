@@ -1,7 +1,6 @@
 /* Checks whether the kernel can execute a program: whether its interpreter or loader exists, and whether it
  * is for the node's processor. */
-#ifndef CE_ENTER_CHECK_H
-#define CE_ENTER_CHECK_H
+#pragma once
 
 #include "program_head.h"
 
@@ -25,5 +24,3 @@ int ce_cannot_start(const char *path, char why[CE_WHY_SIZE]);
 /* Write to `why` the reason for which the program could not be executed, where execve has failed with the
  * errno `number`: what the file itself lacks, if that is found, else the errno's own words. */
 void ce_not_started(const char *path, int number, char why[CE_WHY_SIZE]);
-
-#endif

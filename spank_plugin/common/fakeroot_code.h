@@ -1,6 +1,5 @@
 /* The filter of container_engine/images/confine/fakeroot.py. Made by docs/fakeroot.py. */
-#ifndef CE_FAKEROOT_CODE_H
-#define CE_FAKEROOT_CODE_H
+#pragma once
 
 #if defined(__x86_64__)
 #define CE_FAKEROOT_CODE \
@@ -86,6 +85,4 @@
 	{ 0x06, 0, 0, 0x7fff0000 }, \
 	{ 0x06, 0, 0, 0x00050000 }, \
 	{ 0x06, 0, 0, 0x7fff0000 },
-#endif
-
 #endif

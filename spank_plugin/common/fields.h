@@ -1,7 +1,6 @@
 /* Fields of text, each of which ends with NUL: those of a recorded answer (answers.h), and of a specification
  * for the guard or ce-reaper. */
-#ifndef CE_FIELDS_H
-#define CE_FIELDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ struct ce_fields ce_take_table(struct ce_fields *fields, int width);
 
 /* Take the next field and return whether it is `expected`. */
 int ce_is_next(struct ce_fields *fields, const char *expected);
-
-#endif

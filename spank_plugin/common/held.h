@@ -3,8 +3,7 @@
  * interpreters. A program of the engine's or of Slurm's must not get those of a user or of a container, but
  * the tasks need them. They are held, under other names, on the way to where they are meant.
  */
-#ifndef CE_HELD_H
-#define CE_HELD_H
+#pragma once
 
 #define CE_HELD "CE_HELD_"
 /* Names in the environment of tasks with Slurm's programs, for such variables and for those that lead to a
@@ -26,5 +25,3 @@ int ce_exchange_path(void);
 
 /* Forget the host's PATH. */
 void ce_forget_path(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The lines below an error, for `below` of struct ce_error: the remedy and the code of the fault catalogue.
  * Made by docs/errors.py. */
-#ifndef CE_HELP_H
-#define CE_HELP_H
+#pragma once
 
 #define CE_HELP(code, remedy) "ce: hint: " remedy "\nce: see: ce help " code
 
@@ -100,5 +99,3 @@
 #define CE_HELP_PLANNER_MUTE \
 	CE_HELP("planner-mute", \
 		"report it: plugin and engine of the same version belong on all hosts")
-
-#endif

@@ -2,8 +2,7 @@
  * The options that srun, salloc and sbatch inherit from the job in which they are started, even if their
  * environment has been cleared. Runs in these commands, as the user, and in ce-host before it executes them.
  */
-#ifndef CE_INHERIT_H
-#define CE_INHERIT_H
+#pragma once
 
 /* The prefix of the variables by which Slurm passes a job's options to the programs started in it;
  * the option's name follows. */
@@ -27,5 +26,3 @@ const char *ce_not_inherited(void);
 /* Return the value of an inherited option that asks for a container and put the option's name, such as
  * --environment, into *option; NULL if there is none. */
 const char *ce_inherited(const char **option);
-
-#endif

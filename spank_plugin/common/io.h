@@ -1,7 +1,6 @@
 /* Descriptors: scoped closing, complete reads and writes, memory files, packets with descriptors.
  * Time limits are in milliseconds. */
-#ifndef CE_IO_H
-#define CE_IO_H
+#pragma once
 
 #include <dirent.h>
 #include <stddef.h>
@@ -144,5 +143,3 @@ int ce_open_own(int at, const char *path, uid_t uid, mode_t others);
  * caller frees it. Return NULL if it cannot be read, is a symlink, does not belong to `uid`, has any mode
  * bits for group or others, or is longer than `limit`. */
 char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *size);
-
-#endif

@@ -1,7 +1,6 @@
 /* Variables by which a job names directories and files to programs. What was right on the host may be wrong
  * in the container. Called there, after the join. */
-#ifndef CE_JOB_PLACES_H
-#define CE_JOB_PLACES_H
+#pragma once
 
 #include "join.h"
 
@@ -23,5 +22,3 @@ const char *ce_missing_place(int records_fd, const struct ce_variables *variable
 
 /* Return whether there is anything to say of LD_LIBRARY_PATH, PYTHONPATH or a naming variable, perhaps. */
 int ce_may_lack_places(int records_fd, const struct ce_variables *variables);
-
-#endif

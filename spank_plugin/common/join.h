@@ -3,8 +3,7 @@
  * every task and by ce-enter (`ce run`). All of it runs as the user, in a single-threaded process; it neither
  * needs nor keeps a privilege.
  */
-#ifndef CE_JOIN_H
-#define CE_JOIN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -61,5 +60,3 @@ struct ce_variables {
  * set the usual PATH if there is none. Return 0, or -1 with an error that names the first variable that
  * cannot be set; later records are then not applied. */
 int ce_apply_environment(int records_fd, const struct ce_variables *variables, struct ce_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds the file of a command, as execvp does. */
-#ifndef CE_LOOK_UP_H
-#define CE_LOOK_UP_H
+#pragma once
 
 /* the PATH of a task that would have none */
 extern const char ce_usual_path[];
@@ -17,5 +16,3 @@ int ce_search_path(const char *path, const char *command, int (*try_file)(const 
 /* Find a command that the user may execute, by the given PATH (NULL: the usual one). Return as
  * ce_search_path. */
 int ce_look_up(const char *path, const char *command, char **found, int *reason);
-
-#endif

@@ -1,6 +1,5 @@
 /* The PID namespace of a container, for a process that must stay where Slurm started it. */
-#ifndef CE_PID_NAMESPACE_H
-#define CE_PID_NAMESPACE_H
+#pragma once
 
 #include "error.h"
 
@@ -13,5 +12,3 @@ int ce_is_pid_namespace(int fd);
  * process group of its own and the terminal, and ends as the child does. When it is killed, so is the
  * child. */
 int ce_enter_pids(struct ce_error *err);
-
-#endif

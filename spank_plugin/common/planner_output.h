@@ -2,8 +2,7 @@
  * Names that the planner, the plugin and the programs on the nodes share: what the planner prints, and the
  * environment variables of the step that carry this output to the nodes.
  */
-#ifndef CE_PLANNER_OUTPUT_H
-#define CE_PLANNER_OUTPUT_H
+#pragma once
 
 /* Lines before the keyword: facts for the plugin, which does not parse plans. The first is a whole line; the
  * others continue with a value. container_engine/submit/prepare.py has the same names. */
@@ -28,5 +27,3 @@
 /* Set for a container that lives with its job: its key, followed by the directory on the nodes below which it
  * is kept. */
 #define CE_CARRY_KEPT "SLURM_CE_KEPT"
-
-#endif

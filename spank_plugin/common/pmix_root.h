@@ -3,8 +3,7 @@
  * its module "native" compares that with the number that the client sends, and refuses root. The server of
  * PMIx 4.2 then never ends, and neither does slurmstepd, so such a client must not reach the server at all.
  */
-#ifndef CE_PMIX_ROOT_H
-#define CE_PMIX_ROOT_H
+#pragma once
 
 #include "join.h"
 
@@ -13,5 +12,3 @@
  * so that a client fails at once, and return 1. Return 0 if the user is not root or the step has no server,
  * -1 if a variable cannot be set. */
 int ce_pmix_of_root(unsigned uid, const struct ce_variables *variables);
-
-#endif

@@ -1,6 +1,5 @@
 /* The name by which a program was called, and where it is installed. */
-#ifndef CE_PROGRAM_H
-#define CE_PROGRAM_H
+#pragma once
 
 #include <errno.h>
 #include <limits.h>
@@ -39,5 +38,3 @@ static inline char *ce_find_prefix(void)
 	errno = EINVAL;
 	return NULL;
 }
-
-#endif

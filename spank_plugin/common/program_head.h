@@ -1,6 +1,5 @@
 /* The first bytes of a program's file, and what the kernel needs to execute it. */
-#ifndef CE_PROGRAM_HEAD_H
-#define CE_PROGRAM_HEAD_H
+#pragma once
 
 #include <elf.h>
 #include <sys/types.h>
@@ -32,5 +31,3 @@ int ce_is_of_other_machine(const struct ce_head *head, Elf64_Ehdr *file);
 /* Return whether the kernel may be unable to execute the file: the cheap question before ce_cannot_start
  * (exec_check.h), which never has a reason where the answer is no. */
 int ce_may_not_start(const char *path);
-
-#endif

@@ -11,8 +11,7 @@
  *   ce-node and the launcher to the plugin        the answer           enum ce_answer_kind, _text and _fd
  *   task to guard                                 a request            enum ce_asked_fd
  */
-#ifndef CE_PROTOCOL_H
-#define CE_PROTOCOL_H
+#pragma once
 
 /* The most namespaces that a container can have of its own besides the user and mount namespaces: network,
  * IPC, UTS, PID. */
@@ -153,5 +152,3 @@ enum ce_answer_fd {
 /* Answer in place of a launcher that could not be started: `what` failed, for the reason `why`. `below` are
  * the lines below the message. */
 void ce_answer_not_started(int reply, const char *what, const char *why, const char *below);
-
-#endif

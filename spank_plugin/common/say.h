@@ -2,8 +2,7 @@
  * User-facing messages. Some are printed once per step, by the first of its nodes to report them.
  * container_engine/node/report/once_per_step.py does the same for launchers.
  */
-#ifndef CE_SAY_H
-#define CE_SAY_H
+#pragma once
 
 /* the variable that holds Slurm's name for the node */
 #define CE_NODE "SLURMD_NODENAME"
@@ -31,5 +30,3 @@ void ce_say_error(const char *node, const char *message, const char *below);
 /* Write a message of this kind and the lines below it without a node, for programs that a user starts on this
  * host. The message is made one line. `below` may be "". */
 void ce_say_here(const char *kind, const char *message, const char *below);
-
-#endif

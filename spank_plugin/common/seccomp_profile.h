@@ -1,6 +1,5 @@
 /* The site's seccomp profile for tasks: a compiled filter in a root-owned file. */
-#ifndef CE_SECCOMP_PROFILE_H
-#define CE_SECCOMP_PROFILE_H
+#pragma once
 
 #include "error.h"
 
@@ -16,5 +15,3 @@ int ce_profile_of_site(const char *prefix, int *fd, struct ce_error *err);
 /* Confine this process, and all that it becomes and starts, to the profile in `fd`; no-op for -1. Return 0,
  * or -1 with the error. Call this last: the profile may refuse what prepares a task. */
 int ce_profile_apply(int fd, struct ce_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Descriptors 0 to 2: open in every program of the engine, whatever its caller has closed. */
-#ifndef CE_STANDARD_STREAMS_H
-#define CE_STANDARD_STREAMS_H
+#pragma once
 
 #include <fcntl.h>
 
@@ -14,5 +13,3 @@ static inline void ce_open_standard_streams(void)
 			return;
 	}
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Kills all processes of a container, found by its namespaces. */
-#ifndef CE_SWEEP_H
-#define CE_SWEEP_H
+#pragma once
 
 /* Kill all processes in the mount namespace that `mount_ns` refers to; do nothing if that is the caller's own
  * namespace. Repeat until none is found, at most ten times, because a process may be forking. As root, this
@@ -11,5 +10,3 @@ int ce_sweep(int mount_ns);
  * a session. Do nothing if this parent is the caller's own user namespace. Repeat and return as ce_sweep
  * does. */
 int ce_sweep_all(int user_ns);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lists of words in one text, with a blank before and after each. */
-#ifndef CE_WORD_LIST_H
-#define CE_WORD_LIST_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -13,5 +12,3 @@ static inline int ce_is_in(const char *list, const char *word)
 	return strchr(word, ' ') == NULL &&
 	       snprintf(whole, sizeof whole, " %s ", word) < (int)sizeof whole && strstr(list, whole) != NULL;
 }
-
-#endif

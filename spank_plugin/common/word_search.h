@@ -1,7 +1,6 @@
 /* Looks in the texts of shells and scripts for words that are programs of a kind. Nothing is executed or
  * expanded: a name made of variables is not found. */
-#ifndef CE_WORD_SEARCH_H
-#define CE_WORD_SEARCH_H
+#pragma once
 
 enum { CE_WORD_SIZE = 128 };
 
@@ -23,5 +22,3 @@ int ce_in_text(const struct ce_search *search, char *text);
 /* Return whether the text of a file names one: of a file that a shell reads, or else only of a script that
  * names its interpreter. */
 int ce_in_script(const struct ce_search *search, const char *file, int has_shell);
-
-#endif

@@ -1,6 +1,5 @@
 /* The confinement of a process that reads a SquashFS file: it can do almost nothing else. */
-#ifndef CE_IMAGE_CAGE_H
-#define CE_IMAGE_CAGE_H
+#pragma once
 
 /* Confine this process. Call this with all files open, before anything is read from them, as the only thread.
  * Afterwards this process and its threads can read, write and map memory, and nothing else: they cannot open
@@ -11,5 +10,3 @@
  * Return 0, or -1 with errno if the kernel refuses; then the process must end. Sanitizers need more than
  * that: with them, this does nothing. */
 int image_cage(void);
-
-#endif

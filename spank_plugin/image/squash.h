@@ -1,7 +1,6 @@
 /* Reading a SquashFS file by references to inodes. All functions may be called by several threads at once; a
  * failure returns a negative errno (-EIO: the file is damaged). */
-#ifndef CE_SQUASH_H
-#define CE_SQUASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ int squash_read(struct squash *squash, uint64_t inode, uint64_t offset, size_t s
 		struct squash_piece *piece);
 /* Give the memory of a piece back. */
 void squash_release(struct squash *squash, struct squash_piece *piece);
-
-#endif

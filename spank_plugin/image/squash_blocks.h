@@ -1,7 +1,6 @@
 /* The cache of recently read blocks of a SquashFS file, uncompressed. Threads that want the same block at the
  * same time wait for the one that reads it; others do not wait. */
-#ifndef CE_SQUASH_BLOCKS_H
-#define CE_SQUASH_BLOCKS_H
+#pragma once
 
 #include <sqfs/compressor.h>
 #include <sqfs/io.h>
@@ -29,5 +28,3 @@ void blocks_give_back(struct blocks *blocks);
 /* Return the uncompressed bytes of a held block, and their number. */
 const uint8_t *block_data(const struct block *block);
 uint32_t block_length(const struct block *block);
-
-#endif

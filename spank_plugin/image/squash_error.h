@@ -1,6 +1,5 @@
 /* Translates errors of libsquashfs into negative values of errno. */
-#ifndef CE_SQUASH_ERROR_H
-#define CE_SQUASH_ERROR_H
+#pragma once
 
 #include <errno.h>
 #include <sqfs/error.h>
@@ -18,5 +17,3 @@ static inline int squash_errno(int error)
 		return -EIO;
 	}
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Internal to the files that implement squash.h. */
-#ifndef CE_SQUASH_INNER_H
-#define CE_SQUASH_INNER_H
+#pragma once
 
 #include <pthread.h>
 #include <sqfs/compressor.h>
@@ -108,5 +107,3 @@ void squash_open_readers(struct readers *readers, uint64_t start, uint64_t end);
 void squash_drop_readers(struct readers *readers);
 void squash_drop_inodes(struct squash *squash);
 void squash_drop_listings(struct squash *squash);
-
-#endif

@@ -6,8 +6,7 @@
  * NUL after it. The fields of the result: notices, the beginning of the planner's output, number of parts of
  * the plan and each of them.
  */
-#ifndef CE_PLAN_ANSWER_H
-#define CE_PLAN_ANSWER_H
+#pragma once
 
 #include "common/answers.h"
 
@@ -37,5 +36,3 @@ int ce_plan_read(struct ce_fields result, struct ce_plan *plan);
 /* Return the plan's text with a new secret in each place for one, on the heap; the caller frees it. Return ""
  * if there is to be no container, NULL on failure. */
 char *ce_plan_text(const struct ce_plan *plan);
-
-#endif
