@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "sweep.h"
+#include "kill_container.h"
 
 #include <fcntl.h>
 #include <linux/nsfs.h>
@@ -79,7 +79,7 @@ static int pass(is_among_fn *is_among, const struct stat *namespace)
 	return killed;
 }
 
-static int sweep(is_among_fn *is_among, const struct stat *namespace)
+static int kill_all(is_among_fn *is_among, const struct stat *namespace)
 {
 	int total = 0;
 
@@ -92,7 +92,7 @@ static int sweep(is_among_fn *is_among, const struct stat *namespace)
 	return total;
 }
 
-int ce_sweep(int mount_ns)
+int ce_kill_container(int mount_ns)
 {
 	struct stat container, own;
 
@@ -100,10 +100,10 @@ int ce_sweep(int mount_ns)
 	if (fstat(mount_ns, &container) < 0 || stat("/proc/self/ns/mnt", &own) < 0 ||
 	    same(&container, &own))
 		return 0;
-	return sweep(lives_there, &container);
+	return kill_all(lives_there, &container);
 }
 
-int ce_sweep_all(int user_ns)
+int ce_kill_session(int user_ns)
 {
 	struct stat parent, own;
 
@@ -111,5 +111,5 @@ int ce_sweep_all(int user_ns)
 	 * whatever the descriptor is */
 	if (parent_of(user_ns, &parent) < 0 || stat("/proc/self/ns/user", &own) < 0 || same(&parent, &own))
 		return 0;
-	return sweep(lives_below, &parent);
+	return kill_all(lives_below, &parent);
 }

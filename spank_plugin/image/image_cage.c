@@ -149,8 +149,8 @@ static int filter_calls(void)
 
 /* Make /proc/self/fdinfo the root of the process that shares its root with this one: the directory is empty
  * once this process has ended, and stays the root of the other. A mount namespace of its own, the other way
- * to an empty root, would keep the session's mounts, and the guard and ce_sweep find a session's processes by
- * their mount namespace. */
+ * to an empty root, would keep the session's mounts, and the guard and ce_kill_container find a session's
+ * processes by their mount namespace. */
 static int leave_root(void *unused)
 {
 	(void)unused;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/ce_join.h"
 #include "common/io.h"
+#include "common/join.h"
 
 /* Slurm's configuration as slurmstepd itself uses it. Weak, because Slurm does not guarantee this symbol. */
 extern slurm_conf_t slurm_conf __attribute__((weak));

@@ -17,8 +17,8 @@
 #include "common/help.h"
 #include "common/image_gone.h"
 #include "common/io.h"
+#include "common/kill_container.h"
 #include "common/say.h"
-#include "common/sweep.h"
 #include "launcher_reply.h"
 
 /* the child's waits, one after the other */
@@ -165,8 +165,8 @@ static void end_session(const void *context)
 		}
 		/* in a container that other steps may be in, Slurm kills what belongs to this step */
 		if (!container.is_kept)
-			(void)(container.tasks >= 0 ? ce_sweep_all(container.user_ns)
-						    : ce_sweep(container.mount_ns));
+			(void)(container.tasks >= 0 ? ce_kill_session(container.user_ns)
+						    : ce_kill_container(container.mount_ns));
 		ce_shared_write(launcher->shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "common/advice.h"
-#include "common/ce_join.h"
 #include "common/help.h"
 #include "common/io.h"
 #include "common/join.h"

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/ce_join.h"
 #include "common/error.h"
 #include "common/help.h"
+#include "common/join.h"
 #include "common/planner_output.h"
 #include "common/program.h"
 #include "common/standard_streams.h"

@@ -7,13 +7,13 @@
  *     started by the launcher and live in the host's PID namespace, as tasks do, so the kernel does not end
  *     them with the guard. This process is started before the first service and outlives the guard for a
  *     moment: it waits for GUARD, a pidfd, and then kills every process in the container's mount namespace,
- *     whatever its session, process group or parent (sweep). END is a socket to the guard, which closes it
+ *     whatever its session, process group or parent (kill). END is a socket to the guard, which closes it
  *     when the session ends cleanly: services are then stopped by their own commands, while their image is
  *     still served, and the guard waits for that. DONE is the end of a pipe that closes with this process:
  *     slurmstepd waits for it before Slurm kills what is left of the step. The specification has the guard's
  *     format; the operations:
  *        stop PROGRAM ARG…       stops a service cleanly
- *        sweep WHAT              kills every process in the container (left out if other steps may be in it)
+ *        kill WHAT               kills every process in the container (left out if other steps may be in it)
  *        remove PATH             removes a file, or an empty directory, that marks the services as running
  *        poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
  * ce-reaper processes COMMAND GUARD MOUNT_NS     (open descriptors: two pidfds and the container's namespace)
@@ -40,8 +40,8 @@
 #include "common/error.h"
 #include "common/fields.h"
 #include "common/io.h"
+#include "common/kill_container.h"
 #include "common/standard_streams.h"
-#include "common/sweep.h"
 
 /* STOP_MS: for all stop commands together; the guard waits a little longer */
 enum { STOP_MS = 1000, GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
@@ -100,8 +100,8 @@ static void run_operations(const struct services *self, const char *wanted)
 			words[i] = (char *)ce_take(&fields);
 		if (fields.bad || strcmp(name, wanted) != 0)
 			continue;
-		if (strcmp(name, "sweep") == 0)
-			ce_sweep(self->mount_ns);
+		if (strcmp(name, "kill") == 0)
+			ce_kill_container(self->mount_ns);
 		else if (strcmp(name, "remove") == 0)
 			remove_one(words[0]);
 		else
@@ -125,7 +125,7 @@ static void end_services(struct services *self)
 		fds[1].fd = -1;
 		fds[1].revents = 0;
 	}
-	run_operations(self, "sweep");
+	run_operations(self, "kill");
 	run_operations(self, "remove");
 	run_operations(self, "poststop");
 }
@@ -177,7 +177,7 @@ static void kill_processes(void)
 	/* first wait for the guard's end: without the image, what the command has left cannot start programs
 	 * from it */
 	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
-	ce_sweep(MOUNT_NS);
+	ce_kill_container(MOUNT_NS);
 }
 
 static void remove_store(const char *directory, const char *record)

@@ -26,13 +26,13 @@ def directory(parent: str, limit_s: float) -> Iterator[str]:
     cannot be seen: its directory is removed at twice the age of `limit_s` seconds, the longest that
     one is used.
     """
-    _sweep(parent, 2 * limit_s)
+    _remove_old(parent, 2 * limit_s)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:
         publish(os.path.join(work, _OWNER), records.to_json(lease.this_process("")))
         yield work
 
 
-def _sweep(parent: str, age_s: float) -> None:
+def _remove_old(parent: str, age_s: float) -> None:
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
         with contextlib.suppress(OSError):  # it has ended meanwhile, or something is mounted there

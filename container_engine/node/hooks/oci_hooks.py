@@ -146,7 +146,7 @@ class OciHooks:
         if not self._after:
             return
         from container_engine.node.hooks.oci_conditions import applies
-        from container_engine.node.hooks.services import SWEEP, at_the_end
+        from container_engine.node.hooks.services import KILL, at_the_end
 
         command = [*plan.entrypoint, INIT_PATH][0]
         state = to_json({**self._state, "status": "stopped", "pid": 0})
@@ -159,7 +159,7 @@ class OciHooks:
                 shell = ["/bin/sh", "-c", _POSTSTOP, "sh", state]
                 steps.append((_AFTER, [*clean, *shell, *words]))
         if steps:
-            steps += [] if plan.kept else [SWEEP]
+            steps += [] if plan.kept else [KILL]
             at_the_end(steps, guard, mount_ns, done, libexec)
 
     def explain(self, report: str) -> LaunchError:

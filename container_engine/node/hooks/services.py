@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _EXIT_STEP_MS = 10
 # kill every process in the container; left out where other steps of the job may be in it
-SWEEP: Operation = ("sweep", ["all"])
+KILL: Operation = ("kill", ["all"])
 
 
 def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
@@ -153,7 +153,7 @@ def _end_with_container(
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
     ]
     stops = bool(steps)
-    steps += [] if place.is_kept else [SWEEP]
+    steps += [] if place.is_kept else [KILL]
     steps += [("remove", [path]) for path in leftovers(services)]
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     specification = memory_file("ce-services", encode(steps))

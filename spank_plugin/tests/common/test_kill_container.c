@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "common/sweep.h"
+#include "common/kill_container.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -44,24 +44,24 @@ static int killed(pid_t pid)
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-TEST("the caller's own mount namespace is never swept")
+TEST("the caller's own mount namespace is never killed in")
 {
 	pid_t neighbour = test_idle_process(NULL);
 	CE_AUTO_FD own = namespace_of(getpid());
 	int status;
 
-	CHECK_INT(ce_sweep(own), 0);
+	CHECK_INT(ce_kill_container(own), 0);
 	CHECK_INT(waitpid(neighbour, &status, WNOHANG), 0);
 	kill(neighbour, SIGTERM);
 	CHECK(!killed(neighbour));
 }
 
-TEST("a descriptor that is no namespace of any process sweeps nothing")
+TEST("a descriptor that is no namespace of any process kills nothing")
 {
 	CE_AUTO_FD null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	CHECK_INT(ce_sweep(null), 0);
-	CHECK_INT(ce_sweep(-1), 0);
+	CHECK_INT(ce_kill_container(null), 0);
+	CHECK_INT(ce_kill_container(-1), 0);
 }
 
 TEST("all processes of another mount namespace are killed, those outside it live")
@@ -76,13 +76,13 @@ TEST("all processes of another mount namespace are killed, those outside it live
 	entered = namespace;
 	pid_t mate = test_idle_process(join_mount_namespace);
 	/* a process that is still ending may be counted twice */
-	CHECK(ce_sweep(namespace) >= 2);
+	CHECK(ce_kill_container(namespace) >= 2);
 	CHECK(killed(container));
 	CHECK(killed(mate));
 	CHECK_INT(waitpid(outside, &status, WNOHANG), 0);
 	CHECK_INT(waitpid(other, &status, WNOHANG), 0);
 	kill(outside, SIGTERM);
 	CHECK(!killed(outside));
-	CHECK(ce_sweep(others) >= 1);
+	CHECK(ce_kill_container(others) >= 1);
 	CHECK(killed(other));
 }

@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/ce_join.h"
 #include "common/help.h"
 #include "common/io.h"
+#include "common/join.h"
 #include "fake_spank.h"
 #include "harness.h"
 #include "installation.h"
