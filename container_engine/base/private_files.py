@@ -11,13 +11,21 @@ from errno import EFBIG, EINVAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
 # clocks count whole seconds, and a file server's may differ a little from ours.
 SETTLED_NS = 2_000_000_000
 _OTHERS, OTHERS_WRITE = 0o077, 0o022
 _MOST = 16 << 20
+
+
+def user_directory(variable: str, usual: str, environment: Mapping[str, str]) -> str:
+    """Return the directory of an XDG variable, else `usual` below HOME; "" if that is no path."""
+    place, home = environment.get(variable, ""), environment.get("HOME", "")
+    if place.startswith("/"):
+        return place
+    return f"{home}/{usual}" if home.startswith("/") else ""
 
 
 def make_own(path: str, mode: int = 0o700) -> None:

@@ -15,7 +15,7 @@ from container_engine.base import process, records
 from container_engine.base.errors import SiteError
 from container_engine.base.files import publish
 from container_engine.base.ownership import fault
-from container_engine.base.private_files import read_regular
+from container_engine.base.private_files import read_regular, user_directory
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.store.store import CLOCKS_S
 
@@ -129,9 +129,7 @@ class Scanner(NamedTuple):
 
 def cache_directory(env: Mapping[str, str]) -> str:
     """Return the directory of a user's cached verdicts."""
-    cache = env.get("XDG_CACHE_HOME", "")
-    if not cache.startswith("/"):
-        cache = os.path.join(env.get("HOME") or tempfile.gettempdir(), ".cache")
+    cache = user_directory("XDG_CACHE_HOME", ".cache", env) or f"{tempfile.gettempdir()}/.cache"
     return f"{cache}/container-engine/scans"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from container_engine.base.errors import CeError, UserError
+from container_engine.base.private_files import forget_oldest, user_directory
 from container_engine.edf import message_text
 from container_engine.submit.refused import RefusedError
 
@@ -47,18 +48,16 @@ def _kept(text: str) -> str:
 
     directory = log_directory(os.environ)
     path = error_log.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
-    error_log.forget_old(directory, _LOGS)
+    with contextlib.suppress(OSError):
+        forget_oldest(directory, _LOGS)
     return path
 
 
 def log_directory(environment: Mapping[str, str]) -> str:
     """Return the directory of error logs; those of nodes are elsewhere, beside the traces."""
-    state = environment.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):
-        home = environment.get("HOME", "")
-        if not home.startswith("/"):
-            return f"/tmp/container-engine-{os.geteuid()}"  # made for this user alone
-        state = f"{home}/.local/state"
+    state = user_directory("XDG_STATE_HOME", ".local/state", environment)
+    if not state:
+        return f"/tmp/container-engine-{os.geteuid()}"  # made for this user alone
     return f"{state}/container-engine/errors"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.base.text_layout import with_origins
+from container_engine.edf.message_text import one_line
 
 if TYPE_CHECKING:
     from container_engine.node.plan_types import (
@@ -147,11 +148,6 @@ def _layout(rows: list[tuple[str, str, str]], columns: int | None) -> Iterable[s
     shown = []
     for label, what, origin in rows:
         head = "" if label == before else label
-        shown.append((f"{head:<{width}}", _printable(what), _printable(origin)))
+        shown.append((f"{head:<{width}}", one_line(what), one_line(origin)))
         before = label
     return (f"{line}\n" for line in with_origins(shown, columns, width))
-
-
-def _printable(what: str) -> str:
-    """Escape characters that are not printable, so that a value stays on one line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in what)

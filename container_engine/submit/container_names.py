@@ -14,7 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.base.private_files import OTHERS_WRITE, is_own_directory, make_own
+from container_engine.base.private_files import (
+    OTHERS_WRITE,
+    is_own_directory,
+    make_own,
+    write_private,
+)
 from container_engine.edf.names import is_step
 from container_engine.plan.overrides import read_name
 
@@ -100,9 +105,7 @@ def record(
         _forget_old(os.path.dirname(os.path.dirname(path)))
         make_own(os.path.dirname(path))
         if _read(path) != text:
-            with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(f"{path}.{os.getpid()}", path)
+            write_private(os.path.dirname(path), os.path.basename(path), text.encode())
     return (path,)
 
 

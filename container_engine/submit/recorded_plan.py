@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from container_engine.base import answers
-from container_engine.base.private_files import make_own, own_directory
+from container_engine.base.private_files import make_own, own_directory, user_directory
 
 MOST = 64
 
@@ -45,9 +45,10 @@ def request(name: str | None, cwd: str, options: Sequence[str] = ()) -> bytes:
 
 def remember(plan: Recorded, environment: Mapping[str, str]) -> bool:
     """Write the answer and return whether that succeeded; failure is not an error."""
-    place = _directory(environment)
-    if place is None:
+    cache = user_directory("XDG_CACHE_HOME", ".cache", environment)
+    if not cache:
         return False
+    place = f"{cache}/container-engine/plans"
     try:
         # hosts that share the home number file systems differently
         states = {question: answers.state(question) for question in map("s".__add__, plan.files)}
@@ -63,14 +64,3 @@ def remember(plan: Recorded, environment: Mapping[str, str]) -> bool:
         return answers.write(own_directory(place), asked, witnesses, result, MOST)
     except (OSError, ValueError):
         return False
-
-
-def _directory(environment: Mapping[str, str]) -> str | None:
-    """Return the directory of this user's plans, or None if the environment names no place."""
-    cache = environment.get("XDG_CACHE_HOME", "")
-    if not cache.startswith("/"):
-        home = environment.get("HOME", "")
-        if not home.startswith("/"):
-            return None
-        cache = f"{home}/.cache"
-    return f"{cache}/container-engine/plans"

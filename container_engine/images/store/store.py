@@ -23,7 +23,7 @@ from typing import NamedTuple
 from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
-from container_engine.base.private_files import read_regular
+from container_engine.base.private_files import read_regular, user_directory
 from container_engine.images import files_beside
 from container_engine.images.reference import DIGEST, Imported
 from container_engine.oci.architecture import architecture_named
@@ -265,12 +265,10 @@ def locate(env: Mapping[str, str], cwd: str, site_path: str | None) -> str:
         return os.path.join(cwd, scratch, ".edf_imagestore")
     if site_path:
         return site_path
-    data, home = env.get("XDG_DATA_HOME", ""), env.get("HOME", "")
-    if not data.startswith("/"):
-        if not home.startswith("/"):
-            message = "no place for images: none of EDF_IMAGESTORE, SCRATCH and HOME is set"
-            raise UserError(message, see="store-none")
-        data = f"{home}/.local/share"
+    data = user_directory("XDG_DATA_HOME", ".local/share", env)
+    if not data:
+        message = "no place for images: none of EDF_IMAGESTORE, SCRATCH and HOME is set"
+        raise UserError(message, see="store-none")
     return f"{data}/container-engine/images"
 
 

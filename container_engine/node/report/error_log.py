@@ -63,12 +63,3 @@ def keep(directory: str, name: str, text: str) -> str:
     finally:
         os.close(place)
     return f"{directory}/{name}"
-
-
-def forget_old(directory: str, kept: int) -> None:
-    """Remove all but the newest `kept` files; their names sort by age."""
-    try:
-        for name in sorted(os.listdir(directory))[:-kept]:
-            os.unlink(f"{directory}/{name}")
-    except OSError:
-        return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from container_engine.base.private_files import user_directory
 from container_engine.node.report.trace import open_own
 
 TYPE_CHECKING = False
@@ -22,9 +23,7 @@ _TRIES = 10
 
 def root(environment: Mapping[str, str], home: str) -> str:
     """Return the directory of all steps' records."""
-    cache = environment.get("XDG_CACHE_HOME", "")
-    if not cache.startswith("/"):
-        cache = f"{home}/.cache"
+    cache = user_directory("XDG_CACHE_HOME", ".cache", {**environment, "HOME": home})
     return f"{cache}/container-engine/hooks/ssh"
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.private_files import (
+    forget_oldest,
     is_own_directory,
     make_own,
     own_directory,
     publish_private,
+    user_directory,
 )
 
 
@@ -85,3 +87,27 @@ def test_a_directory_that_is_replaced_while_a_file_is_written_gets_nothing(
     publish_private(str(own), "recorded", b"x", 1)
     assert list(other.iterdir()) == []
     assert (tmp_path / "aside/recorded").read_bytes() == b"x"
+
+
+def test_only_the_newest_files_of_a_directory_are_kept(tmp_path: Path) -> None:
+    for age in range(5):
+        (tmp_path / f"{age}.log").touch()
+        os.utime(tmp_path / f"{age}.log", (1000 - age, 1000 - age))
+    forget_oldest(str(tmp_path), 2)
+    assert sorted(os.listdir(tmp_path)) == ["0.log", "1.log"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({"XDG_CACHE_HOME": "/cache", "HOME": "/home/me"}, "/cache"),
+        ({"XDG_CACHE_HOME": "cache", "HOME": "/home/me"}, "/home/me/.cache"),
+        ({"HOME": "/home/me"}, "/home/me/.cache"),
+        ({"HOME": "me"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_users_directory_is_an_absolute_path_or_none(
+    environment: dict[str, str], place: str
+) -> None:
+    assert user_directory("XDG_CACHE_HOME", ".cache", environment) == place

@@ -1,11 +1,10 @@
 """The log of an error: bounded, private to the user, without secrets."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from container_engine.node.report.error_log import MOST, forget_old, keep, redacted
+from container_engine.node.report.error_log import MOST, keep, redacted
 
 
 @pytest.mark.parametrize(
@@ -66,11 +65,3 @@ def test_a_link_in_the_place_of_a_log_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_made_is_no_error() -> None:
     assert keep("/proc/none", "x.log", "text") == ""
-
-
-def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
-    for number in range(5):
-        (tmp_path / f"{number}.log").touch()
-    forget_old(str(tmp_path), 2)
-    assert sorted(os.listdir(tmp_path)) == ["3.log", "4.log"]
-    forget_old("/no/such/place", 2)
