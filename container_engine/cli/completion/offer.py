@@ -1,6 +1,7 @@
 """The words and files that a command line of `ce` may go on with, for shells.
 
-A user waits for it: only the parser of the verb in the line is built.
+A user waits for it: only the parser of the verb in the line is built, and each kind of name imports
+what it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from container_engine.cli.command_line.parser import build, of_verb
 from container_engine.cli.command_line.verb_table import verbs
-from container_engine.cli.completion.names import names
 from container_engine.printing import output
 from container_engine.submit.context import Context
 
@@ -155,7 +155,65 @@ def _values(
         is_file = str(action.metavar).startswith(_FILES)
         return Offer((), "files" if is_file else "anything")
     about = given[0] if given and kind == "hook" else word
-    found = [(name, "") for name in names(kind, about, context)]
+    found = [(name, "") for name in _names(kind, about, context)]
     if kind in ("environment", "hook", "named"):
         return Offer(found, "environments")
     return Offer(found, "files" if kind == "source" and not word.startswith("podman") else "names")
+
+
+def _names(kind: str, word: str, context: Context) -> Iterable[str]:
+    """Return the names of this kind; `word` follows the verb.
+
+    What Podman has is asked for only where somebody writes podman://, as that takes a while.
+    """
+    if kind == "hook" and word == "explain":
+        kind = "environment"
+    if kind == "hook":
+        return _hooks(context) if word in ("show", "test") else ()
+    if kind in ("step", "trace"):
+        return _steps(kind, context)
+    if kind == "source" and word.startswith("podman"):
+        return _podmans(context)
+    found = [] if kind in ("image", "source") else _environments(context)
+    return found + (_images(context) if kind in ("image", "named", "source") else [])
+
+
+def _environments(context: Context) -> list[str]:
+    from container_engine.submit.environment_names import environments
+
+    return [name for name, _file in environments(context)]
+
+
+def _hooks(context: Context) -> list[str]:
+    from container_engine.submit.environment import offer_here
+
+    return sorted(offer_here(context).hooks)
+
+
+def _steps(kind: str, context: Context) -> Iterable[str]:
+    from container_engine.tools import running_steps
+    from container_engine.tools.trace import reader
+
+    if kind == "step":
+        return [step.id for step in running_steps.running(context)]
+    return reader.steps(running_steps.trace_directory(context), context.uid)
+
+
+def _podmans(context: Context) -> list[str]:
+    from container_engine.base.errors import CeError
+    from container_engine.tools.podman_storage import images
+
+    try:
+        return [f"podman://{image.name}" for image in images(context.env, context.uid)]
+    except CeError:
+        return []
+
+
+def _images(context: Context) -> list[str]:
+    from container_engine.images.reference import familiar
+    from container_engine.images.store.inventory import items
+    from container_engine.submit.site import places
+    from container_engine.submit.stores import stores
+
+    roots = [store.root for store in stores(context, places(context)).all()]
+    return sorted({familiar(name) for root in roots for i in items(root) for name in i.names})

@@ -17,7 +17,7 @@ from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from container_engine.node.container.description import Operation, Parts, Paths
@@ -109,8 +109,6 @@ class OciHooks:
         """Return the hooks that apply to the container, in the order in which they run."""
         if not self.hooks:
             return []
-        from container_engine.node.hooks.oci_conditions import applies
-
         command = [*container.entrypoint, INIT_PATH][0]
         found = [
             hook.definition(number, paths.at(HOOKS_STDERR))
@@ -145,7 +143,6 @@ class OciHooks:
         """
         if not self._after:
             return
-        from container_engine.node.hooks.oci_conditions import applies
         from container_engine.node.hooks.services import KILL, at_the_end
 
         command = [*plan.entrypoint, INIT_PATH][0]
@@ -286,3 +283,23 @@ def _check_owner(path: str) -> None:
     if found:
         path, reason, _remedy = found
         raise LaunchError(reason, see="oci-hook-invalid", where="OCI hooks", name=path)
+
+
+def applies(when: When, annotations: Mapping[str, str], command: str) -> bool:
+    """Decide as Podman does: a hook applies if it has conditions and all of them hold.
+
+    If true, `hasBindMounts` holds, because every container has bind mounts.
+    """
+    import re
+
+    conditions = []
+    if "always" in when:
+        conditions.append(bool(when["always"]))
+    if "hasBindMounts" in when:
+        conditions.append(bool(when["hasBindMounts"]))
+    for key, value in when.get("annotations", {}).items():
+        pairs = annotations.items()
+        conditions.append(any(re.search(key, k) and re.search(value, v) for k, v in pairs))
+    if when.get("commands"):
+        conditions.append(any(re.search(pattern, command) for pattern in when["commands"]))
+    return bool(conditions) and all(conditions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from container_engine.site.lines import located
 from container_engine.submit.site import site_config, with_faults
 from container_engine.submit.stores import stores
 from container_engine.tools.doctor import (
-    account,
     installation,
     kernel,
     programs,
@@ -43,7 +43,7 @@ def _node(
     context: Context, settings: SiteConfig, configuration: Finding, *, is_node: bool
 ) -> Iterator[Finding]:
     prefix = Path(context.prefix)
-    yield from account.look(context.uid, context.env)
+    yield _identity(context.uid)
     yield from kernel.look(Path("/"))
     chosen = {"podman": settings.podman, "crun": settings.runtime}
     yield from programs.look(context.env, site=chosen, is_crun_enough=settings.start == "crun")
@@ -63,6 +63,17 @@ def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
         yield ok("image store", "none: EDF_IMAGESTORE is void")
         return
     yield from storage.look(known.own.root, context.env)
+
+
+def _identity(uid: int) -> Finding:
+    if uid == 0:
+        remedy = "run it as an ordinary user too: what users may do differs"
+        return warning("user", "root", remedy)
+    try:
+        return ok("user", f"{pwd.getpwuid(uid).pw_name} ({uid})")
+    except KeyError:
+        remedy = "jobs run, with a made-up name; is the directory service (sssd, nslcd) up?"
+        return warning("user", f"{uid} has no name on this host", remedy)
 
 
 def site_and_finding(context: Context) -> tuple[SiteConfig, Finding]:

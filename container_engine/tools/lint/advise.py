@@ -13,7 +13,7 @@ from container_engine.base.secrecy import TOKENS, is_secret_name
 from container_engine.edf.model import Origin, Problem
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.tools.lint.network import network, sockets
-from container_engine.tools.lint.subject import Subject, variables_in, written
+from container_engine.tools.lint.subject import Subject, is_in, variables_in, written
 from container_engine.tools.lint.tuning import caches, gpus, tuning
 from container_engine.tools.lint.variables import (
     quoted_values,
@@ -100,16 +100,12 @@ def mounts(subject: Subject) -> Iterator[Problem]:
             hint = f"{subject.turn_on('slurm')}, which provides all that they need"
             yield mount.origin.warning(key, message, hint)
             has_slurm = True  # once is enough
-        elif has_server and "ro" not in mount.options and _has_home(mount.source, subject.home):
+        elif has_server and "ro" not in mount.options and is_in(subject.home, mount.source):
             message = (
                 f"'{mount.source}' holds your home directory, which the ssh hook's logins reach"
             )
             hint = "mount only the directories that you need, or add the flag 'ro'"
             yield mount.origin.warning(key, message, hint)
-
-
-def _has_home(source: str, home: str) -> bool:
-    return bool(home) and f"{home}/".startswith(f"{source}/")
 
 
 _CHANGES_DIRECTORY = re.compile(r"\s*cd(\s+[^\s;&|]+)?\s*")

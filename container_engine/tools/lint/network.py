@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from container_engine.edf.model import EnvEntry, Mount, Problem
-    from container_engine.tools.lint.subject import Subject
-
+from container_engine.edf.model import EnvEntry, Mount, Problem
+from container_engine.tools.lint.subject import Subject, is_in
 
 _PLUGINS_HOOK, _FABRICS_HOOK, _STACK = "aws_ofi_nccl", "cxi", "netstack"
 _UNLESS = "unless the image has its own"
@@ -153,7 +150,7 @@ def sockets(subject: Subject) -> Iterator[Problem]:
     The kind of a file system is that seen on this host; for an unknown one there is no warning.
     """
     origin = subject.edf.image_origin
-    if origin is None or subject.edf.image == "":
+    if origin is None or not subject.has_image:
         return
     for mount in subject.edf.mounts:
         kind = _network(subject, mount.source) if mount.kind == "bind" else ""
@@ -179,15 +176,10 @@ def _network(subject: Subject, path: object) -> str:
 
 def _on_host(subject: Subject, path: str) -> str:
     """Return the path on the host of a path in the container; "" for what is not mounted."""
-    mounts = [mount for mount in subject.edf.mounts if _is_below(path, mount)]
+    mounts = [mount for mount in subject.edf.mounts if is_in(path, str(mount.target))]
     if not mounts:
         return ""
     mount = max(mounts, key=lambda mount: len(str(mount.target)))
     if mount.kind != "bind" or not isinstance(mount.source, str):
         return ""
     return mount.source + path[len(str(mount.target)) :]
-
-
-def _is_below(path: str, mount: Mount) -> bool:
-    target = mount.target
-    return isinstance(target, str) and f"{path}/".startswith(f"{target.rstrip('/')}/")

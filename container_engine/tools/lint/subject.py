@@ -32,6 +32,16 @@ class Subject(NamedTuple):
     network: Callable[[str], str]
 
     @property
+    def has_image(self) -> bool:
+        """Whether the environment itself names an image, so that it has a container."""
+        return self.edf.image_origin is not None and self.edf.image != ""
+
+    @property
+    def scratch(self) -> str:
+        """Return the caller's SCRATCH, "" if there is none."""
+        return self.variables.get("SCRATCH", "").rstrip("/")
+
+    @property
     def home(self) -> str:
         """Return the caller's home, "" if there is none."""
         return self.variables.get("HOME", "").rstrip("/")
@@ -63,6 +73,15 @@ class Subject(NamedTuple):
             for history in self.histories
             if history.key.startswith((f"{key}.", f"{key}["))
         ]
+
+
+def is_below(path: str, directory: str) -> bool:
+    return path != directory and is_in(path, directory)
+
+
+def is_in(path: str, directory: str) -> bool:
+    """Check whether a path is `directory` or below it; nothing is below ""."""
+    return bool(directory) and f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
 def written(history: History) -> str:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.edf.model import EnvEntry, Origin, Problem
+from container_engine.tools.lint.subject import Subject, is_below, is_in
 
 if TYPE_CHECKING:
     from container_engine.edf.deferred_text import Text
     from container_engine.edf.history import History
     from container_engine.plan.model import HookUse
-    from container_engine.tools.lint.subject import Subject
 
 
 _PLUGIN = "NCCL_NET_PLUGIN"
@@ -140,7 +140,7 @@ def caches(subject: Subject) -> Iterator[Problem]:
 
     Values of [env] below HOME and SCRATCH are left to `variables.unmounted`.
     """
-    if subject.edf.image_origin is None or subject.edf.image == "":
+    if not subject.has_image:
         return
     own = {entry.name: entry for entry in subject.edf.env}
     placed = {entry.name: entry.value for entry in (*subject.offer.wide.env, *subject.edf.env)}
@@ -150,7 +150,7 @@ def caches(subject: Subject) -> Iterator[Problem]:
             continue
         if name not in own:
             yield _lost(_SHELL, name, f"'{value}'")
-        elif not _is_of_user(subject, value):
+        elif not (is_below(value, subject.home) or is_below(value, subject.scratch)):
             yield _lost(own[name].origin, f"env.{name}", f"'{value}'")
     switch = next((one for one in subject.edf.annotations if one.key == _pytorch(subject)), None)
     if (
@@ -177,12 +177,6 @@ def _is_mounted(subject: Subject, path: str) -> bool:
     every = (*subject.edf.mounts, *subject.offer.wide.mounts)
     # a target that only the node knows may well show it
     return any(
-        not isinstance(mount.target, str)
-        or (mount.kind == "bind" and f"{path}/".startswith(f"{mount.target.rstrip('/')}/"))
+        not isinstance(mount.target, str) or (mount.kind == "bind" and is_in(path, mount.target))
         for mount in every
     )
-
-
-def _is_of_user(subject: Subject, path: str) -> bool:
-    places = (subject.home, subject.variables.get("SCRATCH", "").rstrip("/"))
-    return any(place and path.startswith(f"{place}/") for place in places)

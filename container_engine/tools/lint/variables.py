@@ -9,7 +9,7 @@ from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.edf.expand import escape
 from container_engine.edf.model import Origin, Problem
 from container_engine.edf.values import of_image
-from container_engine.tools.lint.subject import Subject, variables_in
+from container_engine.tools.lint.subject import Subject, is_below, is_in, variables_in
 
 if TYPE_CHECKING:
     from container_engine.edf.history import History
@@ -85,7 +85,7 @@ def slurm_variables(subject: Subject) -> Iterator[Problem]:
 def shell_variables(subject: Subject) -> Iterator[Problem]:
     """Warn of variables of the shell with which programs of the image would load host files."""
     decided = {entry.name for entry in subject.edf.env}
-    if subject.edf.image_origin is None or subject.edf.image == "":
+    if not subject.has_image:
         return
     for name in _OF_HOST_FILES:
         if subject.variables.get(name) and name not in decided:
@@ -99,27 +99,19 @@ def unmounted(subject: Subject) -> Iterator[Problem]:
     Tasks inherit SCRATCH from the shell. A mount of a directory below it is a choice of the author
     and prevents the warning.
     """
-    if subject.edf.image_origin is None or subject.edf.image == "":
+    if not subject.has_image:
         return
-    scratch = subject.variables.get("SCRATCH", "").rstrip("/")
+    scratch = subject.scratch
     every = (*subject.edf.mounts, *subject.offer.wide.mounts)
     targets = [mount.target for mount in every if isinstance(mount.target, str)]
     places = {"SCRATCH": scratch, "HOME": subject.home}
     for _name, history in subject.below("env"):
         value = history.effective.value
         text = value if isinstance(value, str) else ""
-        within = next((name for name, place in places.items() if _is_below(text, place)), None)
-        if within and ":" not in text and not any(_is_in(text, target) for target in targets):
+        within = next((name for name, place in places.items() if is_below(text, place)), None)
+        if within and ":" not in text and not any(is_in(text, target) for target in targets):
             hint = f'add "${{{within}}}", or a directory below it, to mounts'
             yield history.effective.origin.warning(history.key, f"is {_LOST}", hint)
-    is_chosen = any(_is_in(scratch, one) or _is_in(one, scratch) for one in targets)
+    is_chosen = any(is_in(scratch, one) or is_in(one, scratch) for one in targets)
     if scratch and not is_chosen and not any(entry.name == "SCRATCH" for entry in subject.edf.env):
         yield _SHELL.warning("SCRATCH", f"is {_LOST}", 'add "${SCRATCH}" to mounts')
-
-
-def _is_in(path: str, directory: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return bool(directory) and path.startswith(f"{directory}/")

@@ -10,8 +10,7 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import Paths
-from container_engine.node.hooks.oci_conditions import applies
-from container_engine.node.hooks.oci_hooks import OciHooks
+from container_engine.node.hooks.oci_hooks import OciHooks, applies
 from container_engine.oci.runtime import When
 from tests.unit.node.plans import container
 
