@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
+def owner_name(uid: int) -> str:
+    """Return the name of a user, or "user UID" for one without a name."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
 def fault(
     path: str,
     status: os.stat_result,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import stat
 
 from container_engine.base.errors import UserError
+from container_engine.base.ownership import owner_name
 
 MAX_BYTES = 1 << 20
 _SQUASHFS = b"hsqs"
@@ -170,13 +170,6 @@ def _other_owner(path: str) -> str:
             continue
         return "" if uid == os.geteuid() else owner_name(uid)
     return ""
-
-
-def owner_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"the user {uid}"
 
 
 _BROKEN = "the file system reports an error there: try again, then ask its administrator"

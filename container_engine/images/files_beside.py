@@ -7,10 +7,10 @@ a file to another user's image or environment, and would decide what runs.
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 
 from container_engine.base.errors import UserError
+from container_engine.base.ownership import owner_name
 from container_engine.base.private_files import read_regular
 from container_engine.base.process import reason
 
@@ -61,7 +61,7 @@ def check_stored(path: str, status: os.stat_result) -> None:
             raise UserError(f"everybody may exchange what is in {one}", remedy, _SEE, where=path)
         if status.st_uid not in {found.st_uid, os.geteuid(), 0}:
             raise UserError(
-                f"owned by {owner(status.st_uid)}, in a store that everybody may write",
+                f"owned by {owner_name(status.st_uid)}, in a store that everybody may write",
                 f"remove it, and chmod o-w {one}",
                 _SEE,
                 where=path,
@@ -75,7 +75,7 @@ def _check(path: str, status: os.stat_result, main: str) -> None:
     of_main = os.stat(main).st_uid
     if status.st_uid not in {of_main, os.geteuid(), 0}:
         raise UserError(
-            f"owned by {owner(status.st_uid)}, and {main} by {owner(of_main)}",
+            f"owned by {owner_name(status.st_uid)}, and {main} by {owner_name(of_main)}",
             "it would decide what runs: remove it, or let both have one owner",
             _SEE,
             where=path,
@@ -88,11 +88,3 @@ def _check(path: str, status: os.stat_result, main: str) -> None:
 def _is_stored(main: str) -> bool:
     directory, name = os.path.split(main)
     return name.startswith("sha256-") and os.path.basename(directory) == "images"
-
-
-def owner(uid: int) -> str:
-    """Return the name of a user, or "user UID" for one without a name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

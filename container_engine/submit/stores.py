@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import LaunchError, SiteError, UserError
-from container_engine.images.files_beside import owner
+from container_engine.base.ownership import owner_name
 from container_engine.images.listener import Listener, Quiet
 from container_engine.images.policy import Rules
 from container_engine.images.pull_policy import Pull
@@ -50,7 +50,7 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
 
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     listener, wanted = _listener(context, quiet=quiet), rules(context, settings)
-    return Importer(_reachable_logins(context), owner(context.uid), limits, listener, wanted)
+    return Importer(_reachable_logins(context), owner_name(context.uid), limits, listener, wanted)
 
 
 def _listener(context: Context, *, quiet: bool) -> Listener:
@@ -80,7 +80,7 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 
     listener = _listener(context, quiet=quiet)
     limit, budget = settings.import_timeout_s, rules(context, settings).budget()
-    return Adopter(context.env, owner(context.uid), limit, listener, budget)
+    return Adopter(context.env, owner_name(context.uid), limit, listener, budget)
 
 
 @contextlib.contextmanager

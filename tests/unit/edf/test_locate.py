@@ -89,7 +89,7 @@ def test_a_searched_directory_that_everybody_may_write_has_files_of_trusted_user
     place.chmod(0o1777)
     loaded = load_edf(name, cwd=tmp_path, EDF_PATH=str(place))
     assert loaded.edf is None
-    said = f"{put}: owned by the user {other}, in a directory that everybody may write"
+    said = f"{put}: owned by user {other}, in a directory that everybody may write"
     assert said in seen(loaded, tmp_path / "none")
     assert found(str(file), tmp_path, EDF_PATH=str(place)) == str(file)
     os.chown(place, other, other)
@@ -111,7 +111,7 @@ def test_of_a_searched_directory_that_everybody_may_write_a_users_own_files_coun
         os.chown(place, owner, owner)
         for uid in (0, user, owner, other):
             os.chown(file, uid, uid)
-            refused = pytest.raises(UserError, match=f"owned by the user {other}")
+            refused = pytest.raises(UserError, match=f"owned by user {other}")
             os.seteuid(user)
             try:
                 with refused if uid == other else contextlib.nullcontext():
@@ -133,7 +133,7 @@ def test_a_file_that_another_user_puts_there_after_it_was_found_is_not_read(
     put.rename(tmp_path / "away")
     write(tmp_path, f"edfs/{name}.toml", 'image = "theirs"\n')
     os.chown(put, 61_002, 61_002)
-    with pytest.raises(SourceError, match="owned by the user 61002") as caught:
+    with pytest.raises(SourceError, match="owned by user 61002") as caught:
         read_source(*located)
     assert caught.value.see == "untrusted-file"
     put.rename(tmp_path / "theirs")
