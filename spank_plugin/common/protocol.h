@@ -5,7 +5,7 @@
  *
  *   plugin to ce-node, ce-node to the launcher    arguments            enum ce_launcher_arg
  *   ce-node and the launcher to ce-guard          arguments            enum ce_guard_arg
- *   Python to ce-enter                            arguments            enum ce_enter_arg
+ *   Python and ce-node to ce-enter                arguments            enum ce_enter_arg
  *   guard to ce-node, the launcher and tasks      a report             enum ce_report_kind, ce_reported_fd
  *   guard to ce-node and the launcher             a running container  enum ce_container_fd
  *   ce-node and the launcher to the plugin        the answer           enum ce_answer_kind, _text and _fd
@@ -21,7 +21,7 @@
 
 /* The arguments of ce-node and the launcher, after the program's name. The first CE_ARG_FDS are open
  * descriptors. The launcher gets those from CE_ARG_CONTROL on if ce-node has started a guard, which waits for
- * its specification. */
+ * its specification, or CE_ARG_LOG and CE_ARG_STATUS if all it does is to explain why the step fails. */
 enum ce_launcher_arg {
 	CE_ARG_REPLY, /* socket for the answer */
 	CE_ARG_PLAN,
@@ -33,7 +33,10 @@ enum ce_launcher_arg {
 	CE_ARG_CONTROL = CE_ARG_COUNT, /* socket to the guard */
 	CE_ARG_PIPE, /* descriptor to which the specification is written */
 	CE_ARG_PID,  /* of the process that has started the guard */
-	CE_ARG_MOST
+	CE_ARG_MOST,
+	CE_ARG_LOG = CE_ARG_COUNT, /* what start-up steps have printed that ce-node ran, and that failed */
+	CE_ARG_STATUS, /* of waitpid, -1 if they were not done in time */
+	CE_ARG_EXPLAINED
 };
 enum { CE_ARG_FDS = CE_ARG_BEGUN };
 

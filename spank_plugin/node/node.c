@@ -82,30 +82,34 @@ static int fail(int reply, const char *program)
 }
 
 /* Become the launcher, with the descriptors of our command line and those of a guard that was started early,
- * if one was. On failure answer the plugin, and return the exit code. */
+ * or of start-up steps that have failed. On failure answer the plugin, and return the exit code. */
 static int become_launcher(const struct start *start, char **given)
 {
 	char program[PATH_MAX + 64], numbers[CE_ARG_MOST][16];
 	char *argv[1 + CE_ARG_MOST + 1] = { program };
-	const int early[CE_ARG_MOST] = {
-		[CE_ARG_CONTROL] = start->early.control,
-		[CE_ARG_PIPE] = start->early.specification,
-		[CE_ARG_PID] = (int)start->early.pid,
-	};
+	const struct ce_startup *startup = &start->own.startup;
+	int more[CE_ARG_MOST] = { 0 }, count = CE_ARG_COUNT;
 
 	snprintf(program, sizeof program, "%s/libexec/container-engine/launcher", start->prefix);
 	for (int i = 0; i < CE_ARG_COUNT; i++)
 		argv[1 + i] = given[1 + i];
-	for (int i = CE_ARG_COUNT; i < CE_ARG_MOST && start->early.pid > 0; i++) {
-		snprintf(numbers[i], sizeof numbers[i], "%d", early[i]);
+	if (start->early.pid > 0) {
+		more[count++] = start->early.control;
+		more[count++] = start->early.specification;
+		more[count++] = (int)start->early.pid;
+		(void)fcntl(start->early.control, F_SETFD, 0);
+		(void)fcntl(start->early.specification, F_SETFD, 0);
+	} else if (startup->log >= 0) {
+		more[count++] = startup->log;
+		more[count++] = startup->status;
+		(void)fcntl(startup->log, F_SETFD, 0);
+	}
+	for (int i = CE_ARG_COUNT; i < count; i++) {
+		snprintf(numbers[i], sizeof numbers[i], "%d", more[i]);
 		argv[1 + i] = numbers[i];
 	}
 	for (int i = 0; i < CE_ARG_FDS; i++)
 		(void)fcntl(start->given[i], F_SETFD, 0);
-	if (start->early.pid > 0) {
-		(void)fcntl(start->early.control, F_SETFD, 0);
-		(void)fcntl(start->early.specification, F_SETFD, 0);
-	}
 	unsetenv(NODE_NAME);
 	execv(program, argv);
 	return fail(start->given[CE_ARG_REPLY], program);
@@ -492,20 +496,22 @@ static int specify(struct start *start)
  * does. */
 static int start_again(struct start *start)
 {
-	const struct ce_start_answer *own = &start->own;
+	struct ce_start_answer *own = &start->own;
 
 	if (start->early.pid <= 0 || prepare_own(start) < 0)
 		return -1;
 	start->moments.namespaces = ce_now_ns();
 	if (specify(start) < 0 || ce_start_note_images(own, &start->env) < 0)
 		return -1;
-	const struct ce_ready ready = { own->workdir, own->records, own->records_size, 0,
-					start->trace.file, start->trace.directory };
+	struct ce_ready ready = { own->workdir, own->records, own->records_size, 0, start->trace.file,
+				  start->trace.directory };
 	struct ce_report *report = await(start, own->timeout_ms);
 	if (report == NULL)
 		return -1;
 	start->moments.guard = report->text + 1;
-	if (has_environment(report->fds[CE_REPORTED_ENVIRONMENT], own->block, own->block_size))
+	start->moments.startup = own->startup.count > 0 ? ce_now_ns() : 0;
+	if (has_environment(report->fds[CE_REPORTED_ENVIRONMENT], own->block, own->block_size) &&
+	    ce_startup_run(&own->startup, &start->env, report, own->timeout_ms, start->prefix, &ready) == 0)
 		return answer(start, report, &ready);
 	ce_close_all(report->fds);
 	return -1;
@@ -540,7 +546,8 @@ int main(int argc, char **argv)
 {
 	ce_open_standard_streams();
 	struct start start = {
-		.moments.prepare = ce_now_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1
+		.moments.prepare = ce_now_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1,
+		.own.startup.log = -1
 	};
 
 	if (argc != 1 + CE_ARG_COUNT) {

@@ -49,10 +49,12 @@ int ce_start_read(const struct ce_answer *answer, struct ce_start_answer *start)
 	start->timeout_ms = ce_take_number(&result);
 	start->uses = ce_take_table(&result, 2);
 	start->ports = ce_take_table(&result, 1);
+	start->startup = (struct ce_startup){ .words = ce_take_table(&result, 1), .log = -1 };
+	start->startup.count = ce_take_number(&start->startup.words);
 	ce_trace_read(&result, &start->trace);
 	return !result.bad && result.next == result.end && start->specification_size > 0 &&
 			       start->workdir[0] == '/' && start->timeout_ms > 0 &&
-			       start->timeout_ms <= LONGEST_MS
+			       start->timeout_ms <= LONGEST_MS && start->startup.count <= CE_STARTUP_WORDS
 		       ? 0
 		       : -1;
 }

@@ -7,8 +7,8 @@
  * container's first process, the records of the tasks' environment, working directory, the time in
  * milliseconds that a start may take, number of images whose use is recorded in a store, with the directory
  * and the target of each record, number of places where the step's port is (step_port.h) and of each "s", "b"
- * or "r", for specification, first process or records, with the offset in that text, and the fields of
- * step_trace.h.
+ * or "r", for specification, first process or records, with the offset in that text, number of words of the
+ * command that runs start-up steps and each of them, and the fields of step_trace.h.
  */
 #ifndef CE_START_ANSWER_H
 #define CE_START_ANSWER_H
@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "common/answers.h"
+#include "startup.h"
 #include "step_trace.h"
 
 struct ce_start_answer {
@@ -25,6 +26,7 @@ struct ce_start_answer {
 	char *specification, *block, *records;
 	size_t specification_size, block_size, records_size;
 	long long timeout_ms;
+	struct ce_startup startup;
 	struct ce_trace_parts trace;
 };
 

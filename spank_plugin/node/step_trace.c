@@ -221,6 +221,8 @@ static void print_phases(FILE *stream, const struct ce_moments *moments)
 
 	count += add_phases_of_guard(begins + count, OF_GUARD, moments->guard);
 	begins[count++] = (struct begin){ "environment", moments->environment };
+	if (moments->startup != 0)
+		begins[count++] = (struct begin){ "startup", moments->startup };
 	begins[count++] = (struct begin){ "answer", moments->answer };
 	for (int i = 0; i < count; i++)
 		print_phase(stream, begins[i].name, begins[i].when,

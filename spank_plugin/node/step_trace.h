@@ -20,6 +20,7 @@ struct ce_trace_parts {
 /* Moments of a start, in nanoseconds since 1970. */
 struct ce_moments {
 	int64_t launch, prepare, namespaces, environment, answer, end;
+	int64_t startup; /* 0 without start-up steps */
 	const char *guard; /* its stamps: a line "OPERATION NANOSECONDS" each; NULL if it has only joined */
 };
 

@@ -14,9 +14,15 @@
  * root with the filter for root in a container (common/fakeroot.h). It is this program by another name,
  * because the guard would take one called ce-init for the first process.
  *
- * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends: with it, the
- * start-up steps of an environment file pass on their changes, in an image that has no env(1).
+ * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends.
+ *
+ * `ce-init --startup PROGRAM ARG… N` does so and becomes PROGRAM, with N as its last argument: a shell with
+ * the start-up steps of an environment file. `ce-init --changes N WORD…`, which it becomes at their end,
+ * replaces what is in the file N by a NUL and what has changed since, as records (common/join.h). Entries
+ * that begin with one of the words are left out, those with a word after "+" are not; the first such word
+ * decides.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,12 +38,73 @@
 #include "common/program.h"
 #include "common/standard_streams.h"
 
-extern char **environ;
+enum { MAX_ENVIRONMENT = 64 * 1024 * 1024 };
 
 static int write_environment(int fd)
 {
 	for (char **entry = environ; *entry != NULL; entry++) {
 		if (ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
+			return 1;
+	}
+	return 0;
+}
+
+static void complain(const char *text)
+{
+	/* a failure of this cannot be reported */
+	if (write(2, text, strlen(text)) < 0)
+		return;
+}
+
+static int become_shell(int fd, char **command)
+{
+	if (write_environment(fd) == 0)
+		execv(command[0], command);
+	complain(command[0]);
+	complain(": ");
+	complain(strerror(errno));
+	complain("\n");
+	return 127;
+}
+
+static int is_left_out(const char *entry, char **words)
+{
+	for (; *words != NULL; words++) {
+		int is_kept = **words == '+';
+		if (strncmp(entry, *words + is_kept, strlen(*words + is_kept)) == 0)
+			return !is_kept;
+	}
+	return *entry == '=' || strchr(entry, '=') == NULL;
+}
+
+static int has_entry(const char *block, size_t size, const char *wanted)
+{
+	for (size_t at = 0; at < size; at += strlen(block + at) + 1) {
+		if (strcmp(block + at, wanted) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int write_changes(int fd, char **left_out)
+{
+	size_t size = 0;
+	CE_AUTO_FREE char *before = ce_read_file_at(fd, MAX_ENVIRONMENT, &size);
+
+	if (before == NULL || ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 ||
+	    ce_write_all(fd, "", 1) < 0)
+		return 1;
+	for (char **entry = environ; *entry != NULL; entry++) {
+		if (!has_entry(before, size, *entry) && !is_left_out(*entry, left_out) &&
+		    ce_write_all(fd, *entry, strlen(*entry) + 1) < 0)
+			return 1;
+	}
+	for (char *entry = before, *next; entry < before + size; entry = next) {
+		next = entry + strlen(entry) + 1;
+		if (is_left_out(entry, left_out))
+			continue;
+		entry[strcspn(entry, "=")] = '\0';
+		if (getenv(entry) == NULL && ce_write_all(fd, entry, strlen(entry) + 1) < 0)
 			return 1;
 	}
 	return 0;
@@ -65,13 +132,6 @@ static int say(const char *text, char **command)
 	close(ends[1]);
 	execv(command[0], command);
 	return 127;
-}
-
-static void complain(const char *text)
-{
-	/* a failure of this cannot be reported */
-	if (write(2, text, strlen(text)) < 0)
-		return;
 }
 
 static int become_entrypoint(const char *dir, char **command)
@@ -102,6 +162,10 @@ int main(int argc, char **argv)
 		return await(argv[2]);
 	if (argc >= 4 && strcmp(argv[1], "--say") == 0)
 		return say(argv[2], argv + 3);
+	if (argc >= 4 && strcmp(argv[1], "--startup") == 0)
+		return become_shell(atoi(argv[argc - 1]), argv + 2);
+	if (argc >= 3 && strcmp(argv[1], "--changes") == 0)
+		return write_changes(atoi(argv[2]), argv + 3);
 	if (argc == 2)
 		return write_environment(atoi(argv[1]));
 	/* Process 1 of a PID namespace ignores every signal it has no handler for, so only SIGCHLD needs

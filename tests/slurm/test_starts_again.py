@@ -165,8 +165,9 @@ def test_a_user_whom_no_file_of_the_node_names_starts_without_python(
         "[annotations]\ncom.ce.root_remap = 'true'\n",
         "mounts = ['/usr/share:/there:ro', '/not/there:/x:nofail']\n",
         "devices = ['/dev/null', '/dev/full']\n",
+        "startup = ['export A=\"1 2\" B=$$PWD; unset LANG', 'cd /; exit 0']\n",
     ],
-    ids=["nothing", "read-only", "variables", "root", "mounts", "devices"],
+    ids=["nothing", "read-only", "variables", "root", "mounts", "devices", "startup"],
 )
 def test_the_container_is_the_same_without_python(node: Node, text: str) -> None:
     image = node.image()
@@ -371,7 +372,7 @@ def test_random_faults_of_answers_never_start_another_container(node: Node, coun
 @pytest.mark.parametrize(
     "text",
     [
-        "startup = ['true']\n",
+        "startup = ['echo ${SLURM_JOB_ID}']\n",
         "[annotations]\ncom.ce.start = 'podman'\n",
         "[annotations]\ncom.hooks.slurm.enabled = 'true'\n",
     ],
@@ -395,6 +396,34 @@ def test_a_deferred_string_has_the_value_of_its_own_step(node: Node) -> None:
     for name in ("a", "b"):
         assert is_python(name)
     assert not any(map(is_python, ("a", "b", "a")))
+
+
+def test_start_up_steps_run_once_in_each_start(node: Node) -> None:
+    log, flag = (node.directory / name for name in ("log", "flag"))
+    log.touch()
+    log.chmod(0o666)
+    lines = (
+        f"echo $$SLURM_JOB_ID >>{node.directory}/log; export RUN=run-$$SLURM_JOB_ID SLURM_JOB_ID=0",
+        f"unset GONE; test ! -e {node.directory}/flag || {{ echo why; false; }}",
+    )
+    text = f"mounts = ['{node.directory}:{node.directory}']\nstartup = {[*lines]}\n"
+    edf = node.known(f"{text}[env]\nGONE = 'x'\n")
+    log.write_text("")
+    show = (f"--environment={edf}", "sh", "-c", "echo $RUN ${GONE-gone} $SLURM_JOB_ID")
+    shown = [node.srun(*show) for _ in range(2)]
+    jobs = log.read_text().split()
+    assert len({*jobs}) == 2
+    assert [(done.stdout, done.stderr, is_python) for done, is_python in shown] == [
+        (f"run-{job} gone {job}\n", "", False) for job in jobs
+    ]
+    flag.touch()
+    done, is_python = node.srun(*show)
+    # Python explains, but does not run them again
+    assert (done.returncode, is_python, len(log.read_text().split())) == (125, True, 3)
+    expected = f"{edf}:3: '{lines[1].replace('$$', '$')}': start-up step failed: exit code 1"
+    assert f"{expected}; it printed: why" in done.stderr
+    flag.unlink()
+    assert not node.is_python(edf)
 
 
 def test_a_container_that_is_saved_is_always_pythons(node: Node) -> None:

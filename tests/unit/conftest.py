@@ -35,6 +35,12 @@ def ce_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _built(tmp_path_factory.mktemp("build"), "ce-user")
 
 
+@pytest.fixture(scope="session")
+def ce_init(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the first process of a container, which writes what start-up steps have changed."""
+    return _built(tmp_path_factory.mktemp("build"), "ce-init")
+
+
 def _built(build: Path, name: str) -> Path:
     program = build / name
     make = ["make", "-s", "-C", str(SOURCES / "spank_plugin"), f"BUILD={build}", str(program)]

@@ -5,6 +5,8 @@ from container_engine.base.loader_env import chooses_code
 _SLURMS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PALS_")
 # settings for the PMIx library of the image, which Slurm does not set
 _OF_LIBRARY = "PMIX_MCA_"
+# the same for `ce-init --changes` (spank_plugin/programs/init.c)
+WORDS_OF_SLURMS = (f"+{_OF_LIBRARY}", *_SLURMS)
 # What the engine and Slurm's commands read, wherever they are called: also in a container, from
 # which the hook `slurm` leads out. The options of a job have names with and without SLURM_ before.
 _READ = (

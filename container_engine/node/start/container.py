@@ -80,10 +80,10 @@ class Started(Frozen):
 
     `workdir` is the tasks' working directory, `specification` is what the guard was given. `block`
     is the environment of the container's first process, `records` are the changes to the tasks'
-    environment. `hooks` returns the conditions under which hooks do the same again, and whether
-    they can. `again` decides once more, with the given variables of the step, for a first process
-    with the given environment; it returns specification, records and what `hooks` returns, or
-    raises LaunchError.
+    environment before start-up steps. `hooks` returns the conditions under which hooks do the same
+    again, and whether they can. `again` decides once more, with the given variables of the step,
+    for a first process with the given environment; it returns specification, records and what
+    `hooks` returns, or raises LaunchError.
     """
 
     workdir: str
@@ -213,7 +213,8 @@ class Start:
         block = read_all(found)
         os.close(found)
         hooks, kept = self._hooks, self._kept
-        changes = self._changes(env.parse_block(block), ((user_ns, *unshared), mount_ns, guard))
+        before = self._of_tasks(env.parse_block(block))
+        changes = self._changes(before, ((user_ns, *unshared), mount_ns, guard))
         records = self._records(changes)
         end = None if hooks is None else hooks.finish(changes)
 
@@ -227,7 +228,7 @@ class Start:
                 specification=encoded,
                 again=self._decide_again,
                 block=block,
-                records=records,
+                records=self._records(before),
                 hooks=self._repeatable,
             )
         return Container(
@@ -320,15 +321,15 @@ class Start:
         )
 
     def _changes(
-        self, found: Mapping[str, str], fds: tuple[Sequence[int], int, int]
+        self, before: Mapping[str, str | None], fds: tuple[Sequence[int], int, int]
     ) -> dict[str, str | None]:
         """Run services and start-up steps; return the tasks' changes to Slurm's environment.
 
-        `found` is the environment of the container's first process.
+        `before` are those without them.
         """
         plan, hooks, marks = self._plan, self._hooks, self._marks
         marks.names = {"image": list(plan.image_env), "edf": list(self._edf)}
-        changes = self._of_tasks(found)
+        changes = {**before}
         if hooks is not None:
             marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
             if hooks.has_services:
@@ -352,11 +353,11 @@ class Start:
         records = memory_file("ce-env", env.encode_records(changes))
         join = entering(self._libexec, entered, mount_ns, records, self._workdir)
         before = env.apply(node, changes)
-        made = startup_steps.run(plan.startup, plan.start_timeout_s, node, join, before)
+        made = startup_steps.run(plan, node, join, before)
         for fd in (*entered, mount_ns):
             os.set_inheritable(fd, False)
         os.close(records)
-        return env.without_slurms(made)
+        return made
 
     def _of_tasks(self, found: Mapping[str, str]) -> dict[str, str | None]:
         """Return the tasks' changes without those of services and start-up steps."""

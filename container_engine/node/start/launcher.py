@@ -38,8 +38,11 @@ def main(argv: Sequence[str], libexec: str) -> int:
     Return the exit code.
     """
     given = [int(word) for word in argv]
-    guard = None
-    if len(given) > protocol.CE_ARG_COUNT:
+    guard: tuple[int, int, int] | None = None
+    failed_steps: tuple[int, int] | None = None
+    if len(given) == protocol.CE_ARG_EXPLAINED:
+        failed_steps = given[protocol.CE_ARG_LOG], given[protocol.CE_ARG_STATUS]
+    elif len(given) > protocol.CE_ARG_COUNT:
         control, pipe = given[protocol.CE_ARG_CONTROL], given[protocol.CE_ARG_PIPE]
         guard = (control, pipe, given[protocol.CE_ARG_PID])
     for fd in (*given[: protocol.CE_ARG_FDS], *(guard or ())[:2]):
@@ -49,7 +52,7 @@ def main(argv: Sequence[str], libexec: str) -> int:
     watch, life = given[protocol.CE_ARG_WATCH], given[protocol.CE_ARG_LIFE]
     try:
         descriptors = GuardDescriptors(watch, life, guard)
-        _launch(reply, inputs, descriptors, libexec, given[protocol.CE_ARG_BEGUN])
+        _launch(reply, inputs, descriptors, libexec, given[protocol.CE_ARG_BEGUN], failed_steps)
     except LaunchError as failure:
         _answer(reply, f"{protocol.CE_ANSWER_FAILED}{EXIT_ENGINE}\n{failure}")
         return EXIT_ENGINE
@@ -64,9 +67,17 @@ def main(argv: Sequence[str], libexec: str) -> int:
 
 
 def _launch(
-    reply: socket, inputs: tuple[int, int], descriptors: GuardDescriptors, libexec: str, begun: int
+    reply: socket,
+    inputs: tuple[int, int],
+    descriptors: GuardDescriptors,
+    libexec: str,
+    begun: int,
+    failed: tuple[int, int] | None,
 ) -> None:
-    """Start the container and reply. Raise LaunchError after the trace has been written."""
+    """Start the container and reply. Raise LaunchError after the trace has been written.
+
+    That is all, if start-up steps have `failed` in ce-node: they are not run a second time.
+    """
     plan_fd, environment_fd = inputs
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")
     node = env.parse_block(read_all(environment_fd))
@@ -85,6 +96,10 @@ def _launch(
             target = saving.target(plan.save, plan.save_from, node)
         marks.mark("prepare")
         plan = checked(plan, libexec)
+        if failed is not None:
+            from container_engine.node.start import startup_steps
+
+            raise startup_steps.failure(plan, node, *failed)
         ready = start(plan, node, descriptors, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
         from container_engine.node.report import failed_start, secret_values

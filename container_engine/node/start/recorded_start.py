@@ -40,6 +40,7 @@ _MOST = 16
 _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # in a plan: a secret that is new for each launch
 _NOT_AGAIN = '"secret":"'
+_DEFERRED = '"var"'
 # the launcher makes their values, or takes them away (node_name.py)
 _OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
 _PORT = "MASTER_PORT"
@@ -81,7 +82,9 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
     """Check that ce-node can do all that a start with this plan, and its `mounts`, needs."""
     return (
         os.geteuid() != 0
-        and not (plan.by_podman or plan.kept or plan.entrypoint or plan.startup)
+        and not (plan.by_podman or plan.kept or plan.entrypoint)
+        # the launcher's steps have variables of the node then (node_name.py)
+        and not (plan.startup and _DEFERRED in text)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
         and "pid" not in plan.unshare
         and _NOT_AGAIN not in text
@@ -150,7 +153,8 @@ def _questions(
         path for name in (plan.runtime or "crun", plan.podman or "podman") for path in _found(name)
     ]
     own = [
-        f"{libexec}/{name}" for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-user")
+        f"{libexec}/{name}"
+        for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-user")
     ]
     return [
         *(f"f{path}" for path in plan.image_paths),
@@ -235,6 +239,14 @@ def _are_files_first() -> bool:
 # ---- the answer -------------------------------------------------------------------------------
 
 
+def _startup(plan: NodePlan) -> Sequence[str]:
+    if not plan.startup:
+        return ()
+    from container_engine.node.start import startup_steps
+
+    return startup_steps.command(plan.startup, {})
+
+
 def _result(
     plan: NodePlan, started: Started, of_hooks: Sequence[str] | None, ports: Sequence[str]
 ) -> bytes:
@@ -249,6 +261,7 @@ def _result(
             answers.field(str(round(plan.start_timeout_s * 1000))),
             answers.table([word for pair in uses for word in pair], 2),
             answers.table(ports),
+            answers.table(_startup(plan)),
             trace.fields(plan, variables),
         )
     )

@@ -141,7 +141,7 @@ TEST("the trace of a step that joins is one line")
 	static const char entries[] =
 		"SLURM_JOB_ID=7\0SLURM_STEP_ID=2\0SLURM_NODEID=0\0SLURM_CE_PLANNED=5 6\0";
 	const struct ce_step_env env = { entries, sizeof entries };
-	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, NULL };
+	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, 0, NULL };
 
 	CHECK_INT(reads(fields, sizeof fields, &join), 0);
 	join.trace.directory = test_directory();

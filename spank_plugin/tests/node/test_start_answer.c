@@ -17,7 +17,7 @@
 #define SPECIFICATION "9\0dir\0001\0/t\0\0"
 #define TEXTS "4\0A=1\0\0" "4\0B=1\0\0"
 #define PLACE "/work\0" "1000\0"
-#define TABLES "1\0/s/uses\0sha256-0\0" "1\0s2\0"
+#define TABLES "1\0/s/uses\0sha256-0\0" "1\0s2\0" "2\0/bin/sh\0-c\0"
 #define TRACE "/t\0{\0\"e\":1,\0/data\0" "1\0TOKEN"
 
 static const char usual[] = SPECIFICATION TEXTS PLACE TABLES TRACE;
@@ -60,6 +60,9 @@ TEST("an answer for a start is read as it was written")
 	CHECK(memcmp(start.records, "B=1\0", 4) == 0);
 	CHECK_TEXT(start.workdir, "/work");
 	CHECK_INT(start.timeout_ms, 1000);
+	CHECK_INT(start.startup.count, 2);
+	CHECK_TEXT(ce_take(&start.startup.words), "/bin/sh");
+	CHECK_TEXT(ce_take(&start.startup.words), "-c");
 	CHECK_TEXT(start.trace.directory, "/t");
 	CHECK_TEXT(start.trace.mounts, "/data");
 }
@@ -89,7 +92,9 @@ TEST("an answer for a start is refused if anything in it is impossible")
 	CHECK(!IS_READ(SPECIFICATION TEXTS PLACE "0\0" "9\0s2\0" TRACE));
 	CHECK(!IS_READ(SPECIFICATION TEXTS PLACE "0\0" "x\0s2\0" TRACE));
 	CHECK(!IS_READ(SPECIFICATION TEXTS PLACE "0\0" "999999999999999999\0s2\0" TRACE));
-	CHECK(IS_READ(SPECIFICATION TEXTS PLACE "0\0" "0\0" TRACE));
+	CHECK(!IS_READ(SPECIFICATION TEXTS PLACE "0\0" "0\0" "9\0a\0b\0c\0d\0e\0f\0g\0h\0i\0" TRACE));
+	CHECK(!IS_READ(SPECIFICATION TEXTS PLACE "0\0" "0\0" "9\0a\0" TRACE));
+	CHECK(IS_READ(SPECIFICATION TEXTS PLACE "0\0" "0\0" "0\0" TRACE));
 }
 
 static const char *no_variable(const void *context, const char *name)
@@ -100,14 +105,14 @@ static const char *no_variable(const void *context, const char *name)
 
 TEST("a start is not repeated if any bit of its answer has changed, or its end is missing")
 {
-	static const char rest[] = "1\0f/not/there\0errno 2\0" "87\0" SPECIFICATION TEXTS PLACE TABLES TRACE
+	static const char rest[] = "1\0f/not/there\0errno 2\0" "100\0" SPECIFICATION TEXTS PLACE TABLES TRACE
 				   "\0\0" "end";
 	const struct ce_query query = { "/p", 0, "{}", 2, no_variable, NULL };
 	struct ce_start_answer start;
 	size_t size = 0;
 	struct ce_answer answer = { .text = answer_text(&query, rest, sizeof rest, &size) };
 
-	CHECK_INT(sizeof usual, 87);
+	CHECK_INT(sizeof usual, 100);
 	CHECK_INT(answer_check(&query, size, &answer), 0);
 	CHECK_INT(ce_start_read(&answer, &start), 0);
 	for (size_t bit = 0; bit < size * 8; bit++) {

@@ -781,7 +781,7 @@ def test_nothing_is_remembered_with(
 @pytest.mark.parametrize(
     "change",
     [
-        {"startup": [{"line": "true", "from": "e"}]},
+        {"startup": [{"line": _deferred("SLURM_JOB_ID"), "from": "e"}]},
         {"entrypoint": ["/e"]},
         {"image": {"on_nodes": True}},
         {"image": {"passing": "/store"}},
