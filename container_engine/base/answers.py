@@ -223,6 +223,14 @@ def write(here: int, request: bytes, witnesses: Witnesses, result: bytes, most: 
         os.close(here)
 
 
+def forget(at: str, request: bytes) -> None:
+    """Remove all answers to a request from a directory of the user's alone. Raise OSError."""
+    for slot in range(SLOTS):
+        path = f"{at}/{_name(request)}.{slot}"
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
 def _cost(question: str) -> int:
     """Return a number by which witnesses are ordered: ce-user takes the longest."""
     return {"v": 0, "u": 2}.get(question[:1], 1)

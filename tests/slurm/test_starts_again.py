@@ -4,6 +4,7 @@ Where Python is needed, ce-node becomes the launcher. Here a script takes the la
 records each start and executes it.
 """
 
+import json
 import os
 import pwd
 import random
@@ -396,6 +397,27 @@ def test_a_deferred_string_has_the_value_of_its_own_step(node: Node) -> None:
     for name in ("a", "b"):
         assert is_python(name)
     assert not any(map(is_python, ("a", "b", "a")))
+
+
+def test_an_entrypoint_runs_once_in_each_start(node: Node) -> None:
+    image, log, value = node.image(), node.directory / "log", node.directory / "value"
+    log.touch()
+    log.chmod(0o666)
+    value.write_text("a")
+    script = f'echo x >>{log}; export LEFT=$(cat {value}); exec "$@"'
+    config = {"config": {"Entrypoint": ["sh", "-c", script, "sh"]}}
+    Path(f"{image}.json").write_text(json.dumps(config))
+    edf = node.known(f"mounts = ['{log.parent}:{log.parent}']\nentrypoint = true\n", image)
+    show = (f"--environment={edf}", "sh", "-c", f"echo $LEFT; wc -l <{log}")
+    for left, is_known in (("a", [True]), ("b", [False, False, True])):
+        value.write_text(left)
+        log.write_text("")
+        shown = [node.srun(*show) for _ in is_known]
+        assert [not is_python for _done, is_python in shown] == is_known
+        # once more where it has left something else than what is recorded
+        more = 0 if left == "a" else 1
+        expected = [f"{left}\n{number + more}\n" for number in range(1, 1 + len(shown))]
+        assert [done.stdout for done, _is_python in shown] == expected
 
 
 def test_start_up_steps_run_once_in_each_start(node: Node) -> None:

@@ -20,7 +20,8 @@ from container_engine.base.errors import LaunchError
 from container_engine.base.private_files import open_place
 from container_engine.node import answers_directory, step_port
 from container_engine.node.container.checks import literal
-from container_engine.node.container.description import HOSTS_FILES, PATH, NodeMount
+from container_engine.node.container.description import HOSTS_FILES, PATH
+from container_engine.node.container.environment import parse_block
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.report.secret_values import may_be_secret, secret_stems
@@ -30,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from container_engine.node.container.description import NodeMount
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.start.container import Started
@@ -66,12 +68,14 @@ def remember(
         found = _decided_again(started, hooks, node)
         if found is None:
             return
-        variables, ports = found
+        variables, places = found
         if _have_secret(variables, plan):
             return
         prefix = os.path.dirname(os.path.dirname(libexec))
         request = answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
-        result = _result(plan, started, hooks.names, ports)
+        if plan.entrypoint and not _leaves_the_same(plan, request, witnesses, places):
+            return
+        result = _result(plan, started, hooks.names, places.found)
         here = open_place(answers_directory.place("starts"))
         answers.write(here, request, {**variables, **witnesses}, result, _MOST)
     except (OSError, ValueError, LaunchError):
@@ -82,7 +86,7 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
     """Check that ce-node can do all that a start with this plan, and its `mounts`, needs."""
     return (
         os.geteuid() != 0
-        and not (plan.by_podman or plan.kept or plan.entrypoint)
+        and not (plan.by_podman or plan.kept or plan.shows_entrypoint_output)
         # the launcher's steps have variables of the node then (node_name.py)
         and not (plan.startup and _DEFERRED in text)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
@@ -116,7 +120,7 @@ def _have_secret(variables: Mapping[str, str], plan: NodePlan) -> bool:
 
 def _decided_again(
     started: Started, hooks: Repeatable, node: Mapping[str, str]
-) -> tuple[dict[str, str], list[str]] | None:
+) -> tuple[dict[str, str], step_port.Places] | None:
     """Return witnesses about the step's variables, and the places of its port in the texts.
 
     The port of the step is none of those variables, since it is another one in each step. Return
@@ -137,7 +141,28 @@ def _decided_again(
     same = again is not None and (again.asked, again.port) == (hooks.asked, port)
     if not same or any(f"v{name}" in variables.asked for name in _OF_LAUNCHER):
         return None
-    return variables.asked, places.found
+    return variables.asked, places
+
+
+def _leaves_the_same(
+    plan: NodePlan, request: bytes, witnesses: answers.Witnesses, places: step_port.Places
+) -> bool:
+    """Check that the entrypoint left this environment in the start before, and note it.
+
+    If it leaves ever others, ce-node must not try: the launcher would run it once more.
+    """
+    block = places.with_port("0" * len(step_port.of_step({})))["b"]
+    known = {*plan.image_env, *(entry["name"] for entry in plan.env)}
+    if _have_secret({f"v{name}": "=" for name in parse_block(block) if name not in known}, plan):
+        return False
+    before = b"entrypoint\0" + request
+    here = open_place(answers_directory.place("starts"))
+    found = answers.read(f"/proc/self/fd/{here}", before)
+    same = found is not None and found[1] == block
+    if not same:
+        answers.forget(f"/proc/self/fd/{here}", request)
+    answers.write(here, before, witnesses, block, _MOST)
+    return same
 
 
 def _questions(

@@ -14,13 +14,15 @@ import pytest
 
 from container_engine.base import answers
 from container_engine.base.answers import state
+from container_engine.node import step_port
 from container_engine.node.container.checks import literal
-from container_engine.node.node_plan import SAVE, node_plan
+from container_engine.node.node_plan import ENTRYPOINT_LOG, SAVE, node_plan
 from container_engine.node.start import recorded_start
 from container_engine.node.start.site_rules import _RULES
 from tests.recorded import Answer, fault, parsed, rewrite, write
 from tests.unit.node.hooks.hooks import hook
 from tests.unit.node.hooks.hooks import mount as hook_mount
+from tests.unit.node.join_stage import C
 from tests.unit.node.plans import mount
 from tests.unit.node.start_stage import GID, UID, StartStage
 
@@ -695,8 +697,14 @@ class Unusual:
         starts.plan["settings"]["hooks_dirs"] = ["/not/there"]
 
     @staticmethod
-    def entrypoint(starts: StartStage) -> None:
+    def entrypoint_that_leaves_a_secret(starts: StartStage) -> None:
         starts.plan["entrypoint"] = ["/entry"]
+        (starts.prefix / "environ").write_bytes(b"A=1\0B=changed\0MY_TOKEN=x\0PATH=/bin\0")
+
+    @staticmethod
+    def entrypoint_whose_output_is_shown(starts: StartStage) -> None:
+        starts.plan["entrypoint"] = ["/entry"]
+        starts.plan["annotations"] = {ENTRYPOINT_LOG: "true"}
 
     @staticmethod
     def tracking(starts: StartStage) -> None:
@@ -782,7 +790,6 @@ def test_nothing_is_remembered_with(
     "change",
     [
         {"startup": [{"line": _deferred("SLURM_JOB_ID"), "from": "e"}]},
-        {"entrypoint": ["/e"]},
         {"image": {"on_nodes": True}},
         {"image": {"passing": "/store"}},
         {"annotations": {SAVE: "/x.sqsh"}},
@@ -884,6 +891,31 @@ def test_a_deferred_string_has_the_value_of_its_own_step(starts: StartStage) -> 
     (starts.home / "5").rename(starts.home / "aside")
     (starts.home / "5").mkdir()
     assert not starts.starts_without_python()
+
+
+def test_what_an_entrypoint_leaves_twice_is_repeated(starts: StartStage) -> None:
+    starts.plan["entrypoint"] = ["/entry"]
+    always = {"automatic_when": None, "release": "1", "reason": "enabled"}
+    starts.plan["hooks"][0] |= {**always, "code": "pytorch"}
+    for left in ("a", "b", "a"):
+        text = f"A={left}\0MASTER_PORT={step_port.of_step(starts.node)}\0PATH=/bin\0"
+        (starts.prefix / "environ").write_bytes(text.encode())
+        assert [starts.starts_without_python() for _ in range(3)] == [False, False, True]
+        assert starts.start() == starts.start(by_python=True)
+
+
+def test_an_entrypoint_that_leaves_ever_other_environments_is_not_repeated(
+    starts: StartStage,
+) -> None:
+    starts.plan["entrypoint"] = ["/entry"]
+    assert [starts.starts_without_python() for _ in range(3)] == [False, False, True]
+    for number in range(4):
+        (starts.prefix / "environ").write_bytes(f"A={number}\0PATH=/bin\0".encode())
+        assert not starts.starts_without_python()
+        # the launcher has the guard that ce-node started: the entrypoint has run once, but when ...
+        once = (starts.prefix / "argc").read_text() == str(1 + C["CE_ARG_MOST"])
+        # ... it left another environment for the first time
+        assert once or number == 0
 
 
 @pytest.mark.parametrize("name", ["SLURM_NNODES", "HYDRA_LAUNCHER", "SLURM_UMASK"])
