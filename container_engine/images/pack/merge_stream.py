@@ -7,7 +7,6 @@ raise UnusualError; `merge_seek.py`, which takes two passes, supports any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from container_engine.images.pack import tar_header
@@ -215,11 +214,3 @@ class _Layer:
             del trail[-1 if not target.startswith(b"/") else 0 :]
             waiting += [part for part in target.split(b"/") if part not in {b"", b"."}][::-1]
         return b"/".join(trail)
-
-
-def merge(layers: Iterable[tuple[int, Reader]], out: Out) -> None:
-    """Merge the layers into `out`. Each comes with its number, the highest first."""
-    merger = Merger(out)
-    for number, reader in layers:
-        merger.add_layer(reader, number)
-    merger.finish()

@@ -32,8 +32,10 @@ UNUSUAL = {
 
 def quick(archives: Sequence[bytes]) -> bytes:
     out = io.BytesIO()
-    numbered = list(enumerate(archives))[::-1]
-    merge_stream.merge(((n, Reader(Stream([data]))) for n, data in numbered), out)
+    merger = merge_stream.Merger(out)
+    for number, data in reversed(list(enumerate(archives))):
+        merger.add_layer(Reader(Stream([data])), number)
+    merger.finish()
     return out.getvalue()
 
 
