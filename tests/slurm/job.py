@@ -1,13 +1,15 @@
 """A command of a user that runs during a test."""
 
+import os
 import re
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.slurm import procfs
 from tests.slurm.cluster import ALICE, Cluster, Completed, as_if_at_once
 from tests.slurm.polling import until
 
@@ -95,11 +97,14 @@ def _end(cluster: Cluster, process: subprocess.Popen[bytes], user: str) -> None:
         process.stdin.close()
     if process.poll() is None:
         cluster.cancel_all(user)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        # what salloc starts has a process group of its own
+        for pid in [found.pid for found in procfs.processes()]:
+            with suppress(ProcessLookupError):
+                if os.getsid(pid) == process.pid:
+                    os.kill(pid, signal.SIGKILL)
+        process.wait()
 
 
 def job_id(cluster: Cluster, user: str = ALICE) -> str:
