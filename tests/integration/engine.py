@@ -13,6 +13,8 @@ from pathlib import Path
 
 from ce_sandbox import images
 from ce_sandbox.layout import Layout, from_environment
+from tests.piped import Piped
+from tests.slurm import procfs
 
 ROOT = Path(__file__).resolve().parents[2]
 ALICE = from_environment(os.environ).users[0]
@@ -101,13 +103,13 @@ class Engine:
         argv: Sequence[str],
         env: Mapping[str, str] | None = None,
         terminal: int | None = None,
-    ) -> subprocess.Popen[str]:
+    ) -> Piped:
         """Start a command as the user, in the scratch directory and in a session of its own.
 
         Its three streams are pipes or `terminal`, which then is its controlling terminal.
         """
         stream = subprocess.PIPE if terminal is None else terminal
-        return subprocess.Popen(
+        return Piped(
             argv,
             env=self.environment(env),
             cwd=self.scratch,
@@ -116,7 +118,7 @@ class Engine:
             stderr=stream,
             text=True,
             start_new_session=True,
-            preexec_fn=None if terminal is None else _take_terminal,  # noqa: PLW1509  # no threads
+            preexec_fn=None if terminal is None else _take_terminal,  # no threads
             user=self.user.uid,
             group=self.user.gid,
             extra_groups=self.user.groups,
@@ -128,7 +130,7 @@ class Engine:
         *command: str,
         env: Mapping[str, str] | None = None,
         terminal: int | None = None,
-    ) -> subprocess.Popen[str]:
+    ) -> Piped:
         """Start `ce run EDF -- COMMAND`, whose process becomes the command."""
         return self.popen(self.argv(edf, *command), env, terminal)
 
@@ -145,9 +147,10 @@ class Engine:
             try:
                 out, err = process.communicate(given, timeout)
             except subprocess.TimeoutExpired:
-                process.kill()
-                out, err = process.communicate()
-                raise AssertionError(f"{command} hung for {timeout} s: {out}{err}") from None
+                seen = procfs.waiting(self.user.uid)
+                process.kill_all()
+                out, err = process.communicate(timeout=20)
+                raise AssertionError(f"{command} hung for {timeout} s: {out}{err}{seen}") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def output(

@@ -4,19 +4,17 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import subprocess
-import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TypedDict
 
 from ce_sandbox import images, run
 from ce_sandbox.layout import Layout, from_environment
+from tests.piped import Piped
 from tests.slurm import procfs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,36 +63,6 @@ class Login(TypedDict):
     extra_groups: list[int]
     env: dict[str, str]
     umask: int
-
-
-class Piped(subprocess.Popen[str]):
-    """A command with pipes, in a session of its own. If the block fails, the command is killed."""
-
-    def kill_all(self) -> None:
-        """Kill its children, too: they hold the pipes open."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def line(self, within_s: float = 60) -> str:
-        """Return the next line of output; fail the test if there is none in time."""
-        assert self.stdout is not None
-        alarm = threading.Timer(within_s, self.kill_all)
-        alarm.start()
-        found = self.stdout.readline()
-        alarm.cancel()
-        if not found:
-            raise AssertionError(f"{self.args!r}: no line: {self.communicate(timeout=20)}")
-        return found
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self.kill_all()
-        super().__exit__(kind, value, traceback)
 
 
 @dataclass(frozen=True)

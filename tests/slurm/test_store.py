@@ -12,7 +12,8 @@ import pytest
 
 from container_engine.images.store.void_store import VoidStore
 from tests.integration.registry import Registry
-from tests.slurm.cluster import ALICE, Cluster, Piped
+from tests.piped import Piped
+from tests.slurm.cluster import ALICE, Cluster
 from tests.slurm.job import batch
 from tests.slurm.polling import until
 from tests.slurm.registry import push, serving_to
