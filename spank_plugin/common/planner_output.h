@@ -18,8 +18,8 @@
 
 /* The prefix of the variables with the pieces of the planner's output; a decimal index follows. */
 #define CE_CARRY_PART "SLURM_CE_PLAN_"
-/* The user's own value of SLURM_TASK_PROLOG, in which srun names ce-prolog instead
- * (plugin/plugin_prolog.h). */
+/* The variable in which srun may name ce-prolog (plugin_user/prolog_mark.h), and the user's own value */
+#define CE_TASK_PROLOG "SLURM_TASK_PROLOG"
 #define CE_CARRY_OWN_PROLOG "SLURM_CE_OWN_PROLOG"
 
 /* When planning began and ended, for the trace: two numbers, in nanoseconds since 1970. */

@@ -7,15 +7,12 @@
 
 #include <sys/types.h>
 
-#include "config.h"
-
 /* Make the socket by which the holder's end is waited for. In slurmstepd, as root with the user's effective
- * id. Without this, the next two functions do nothing. */
+ * id. Without this, there is no holder. */
 void ce_holder_prepare(uid_t uid, gid_t gid);
 
-/* Start the holder; without one, each step mounts its images itself. Runs as the user, in the batch script's
- * task before it executes the script; the holder is not its child afterwards. */
-void ce_holder_start(const struct ce_config *config, char **environment);
+/* Return the holder's end of that socket; -1 if there is to be no holder. */
+int ce_holder_life(void);
 
 /* Wait for the holder's end: Slurm would kill it, and look a second later whether it is gone. In slurmstepd,
  * as root, after the batch script. */

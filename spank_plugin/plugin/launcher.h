@@ -12,13 +12,16 @@
 #include "config.h"
 #include "step_shared.h"
 
+/* The places of `start`: the launcher's descriptors, then the other end of `process`, which stays with the
+ * task. */
+enum { CE_START_PROCESS = CE_ARG_FDS, CE_START_COUNT };
+
 struct ce_launcher {
 	int reply;   /* socket with one packet, which every task peeks at; -1 before ce_launcher_prepare */
 	int life;    /* socket to the guard; -1 before ce_launcher_prepare */
 	int process; /* socket with one packet, a pidfd of the launcher; -1 before ce_launcher_prepare */
-	/* what a start needs: the launcher's descriptors, and the other end of `process`, which stays with
-	 * the task; -1 once they are not needed here */
-	int start[CE_ARG_FDS + 1];
+	/* what a start needs; -1 once it is not needed here */
+	int start[CE_START_COUNT];
 	uid_t uid;   /* the user's ids, under which the launcher and the whole session run */
 	gid_t gid;
 	struct ce_shared *shared; /* NULL before ce_launcher_prepare */
@@ -39,12 +42,6 @@ struct ce_launcher {
 int ce_launcher_prepare(struct ce_launcher *launcher, const char *plan, char **environment,
 			char *const *facts, uid_t uid, gid_t gid, struct ce_error *err);
 
-/* Start the launcher, if no other task of the node has; do not wait for it. Then close what only a start
- * needs, in this task. `environment` is the task's and holds the user's resource limits, which Slurm has not
- * set yet. A failure becomes the session's answer, which all tasks read. Runs as the user, in a task; the
- * launcher is not its child afterwards. */
-void ce_launcher_start(struct ce_launcher *launcher, const struct ce_config *config, char **environment);
-
 /* Close the descriptors that only a start needs: the ends of the sockets must belong to the launcher and the
  * guard alone, so that their death is noticed. In slurmstepd, once all tasks are forked. */
 void ce_launcher_let_go(struct ce_launcher *launcher);
@@ -53,10 +50,5 @@ void ce_launcher_let_go(struct ce_launcher *launcher);
  * any program of the user's ran there, so it refers to a process in the step, which Slurm ends with the step.
  * The sockets do not prove that: the launcher's user can hand them to processes elsewhere. */
 int ce_launcher_process(const struct ce_launcher *launcher);
-
-/* Make this process, which a task has forked, one that serves the whole step: its signals, limits and
- * processors become the step's, its output goes nowhere, and a program that it executes gets the descriptors
- * `keep` alone. Return NULL, or what has failed. */
-const char *ce_leave_task(char **job, const int keep[], size_t count);
 
 #endif

@@ -56,34 +56,31 @@
  * outside. Without --environment, or an option of pyxis, every callback returns at once, but for a look at
  * the batch script.
  *
- * This file has the entry points. Their work is in plugin_submit.c for srun, salloc and sbatch, in
- * plugin_step.c for slurmstepd, in plugin_task.c for a task.
+ * This file has the entry points. Their work is in plugin_step.c for slurmstepd; what runs as the user is in
+ * plugin_user/, a library that slurmstepd does not load (user_part.h).
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "argv_mark.h"
-#include "common/held.h"
-#include "common/inherit.h"
 #include "common/say.h"
 #include "config.h"
 #include "image_holder.h"
 #include "options.h"
-#include "plugin_prolog.h"
 #include "plugin_script.h"
 #include "plugin_step.h"
-#include "plugin_submit.h"
-#include "plugin_task.h"
 #include "pyxis_options.h"
+#include "user_part.h"
 
 SPANK_PLUGIN(container_engine, 1)
 
 static struct ce_config config = { .error = CE_ERROR_INIT };
 static struct ce_step step = CE_STEP_INIT;
+/* In srun, salloc and sbatch; NULL with the error if it could not be loaded. */
+static const struct ce_user_part *user_part;
+static struct ce_error user_part_error = CE_ERROR_INIT;
 /* The pid of slurmstepd. */
 static pid_t stepd;
 /* The number of times that this process has loaded the plugin: several lines of plugstack.conf that name the
@@ -105,20 +102,20 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	stepd = getpid();
 	/* not beside pyxis: its options would be registered twice, which Slurm reports at every srun */
 	int with_pyxis = !config.leaves_pyxis && !ce_pyxis_is_loaded();
-	/* as root, don't take options from the environment of the user who called the command (sudo) */
-	if (context != S_CTX_REMOTE) {
-		if (ce_take_back() < 0)
-			ce_plugin_submit_unknown(ENOMEM);
-		ce_unmark_job();
-		int inherits = ce_inherit(getuid() != 0);
-		if (inherits < 0)
-			ce_plugin_submit_unknown(errno);
-		else if (inherits > 0)
-			ce_options_from_variables(with_pyxis);
-		if (context == S_CTX_LOCAL && config.prolog != NULL)
-			ce_prolog_mark(config.prolog);
-	}
+	if (context != S_CTX_REMOTE)
+		user_part = ce_load_user_part(&user_part_error);
+	if (user_part != NULL)
+		user_part->begin(&config, context, with_pyxis);
 	return ce_options_register(spank, with_pyxis);
+}
+
+/* Return 0, or -1 with the error, which has no message if the planner has printed it. */
+static int submit(spank_context_t context, struct ce_error *err)
+{
+	if (user_part != NULL)
+		return user_part->submit(&config, context, err);
+	*err = user_part_error;
+	return -1;
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
@@ -127,8 +124,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	spank_context_t context = spank_context();
 
 	(void)spank, (void)argc, (void)argv;
-	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) ||
-	    ce_plugin_submit(&config, context, &err) == 0)
+	if ((context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) || submit(context, &err) == 0)
 		return SLURM_SUCCESS;
 	/* Print the reason, unless the planner has. If an error were returned, Slurm would bury it under
 	 * three lines about its plugin stack. Nothing has been allocated yet, so srun, salloc or sbatch can
@@ -143,7 +139,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 	struct ce_error err = CE_ERROR_INIT;
 
 	(void)argc, (void)argv;
-	if (ce_plugin_submit_mark(spank, &config, &err) == 0)
+	if (user_part == NULL || user_part->mark(spank, &config, &err) == 0)
 		return SLURM_SUCCESS;
 	slurm_error("container_engine: %s", ce_error_text(&err));
 	return SLURM_ERROR;
@@ -182,12 +178,15 @@ int slurm_spank_task_post_fork(spank_t spank, int argc, char **argv)
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
-	if (spank_remote(spank))
-		ce_holder_start(&config, ce_step_environment(spank));
-	if (spank_remote(spank) && step.session_wanted)
-		ce_task_join(&step, spank, &config);
-	else if (spank_remote(spank))
-		ce_script_begin(spank, asked_for());
+	int is_script = asked_for() != NULL && ce_script_is_batch(spank);
+
+	if (!spank_remote(spank) || !(step.session_wanted || is_script || ce_holder_life() >= 0))
+		return SLURM_SUCCESS;
+	const struct ce_user_part *part = ce_load_user_part(&step.start_error);
+	if (part != NULL)
+		part->task(&step, spank, &config, asked_for());
+	else if (step.session_wanted)
+		ce_step_end_task(&step, spank);
 	return SLURM_SUCCESS;
 }
 
@@ -204,8 +203,9 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 {
 	(void)argc, (void)argv;
 	ce_step_end(&step, spank);
-	ce_plugin_submit_end();
-	ce_forget_path();
+	if (user_part != NULL)
+		user_part->end();
+	user_part = NULL;
 	ce_options_clear();
 	ce_config_clear(&config);
 	loaded = 0;

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "argv_mark.h"
 #include "carry.h"
 #include "common/help.h"
 #include "common/io.h"
-#include "join_after_prolog.h"
-#include "plugin_prolog.h"
+#include "common/say.h"
 #include "session.h"
 #include "session_end.h"
 #include "slurmd_spool.h"
@@ -23,6 +23,13 @@ char **ce_step_environment(spank_t spank)
 	char **environment = NULL;
 
 	return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS ? environment : NULL;
+}
+
+int ce_step_is_first_task(spank_t spank)
+{
+	int task = 0;
+
+	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
 /* Return whether this step runs in a container. The extern step runs on the host. The interactive step of
@@ -155,6 +162,33 @@ static void keep_orphans(void)
 		(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+/* Slurm's configuration as slurmstepd itself uses it. Weak, because Slurm does not guarantee this symbol. */
+extern slurm_conf_t slurm_conf __attribute__((weak));
+
+/* Return whether the site has a prolog for each task. */
+static int site_has_prolog(void)
+{
+	const char *path = &slurm_conf != NULL ? slurm_conf.task_prolog : NULL;
+
+	return path != NULL && path[0] != '\0';
+}
+
+/* Restore the user's own task prolog in the step's environment (plugin_user/prolog_mark.h). */
+static void unmark_prolog(spank_t spank, char **environment)
+{
+	const char *own = ce_variable(environment, CE_CARRY_OWN_PROLOG);
+	const char *named = ce_variable(environment, CE_TASK_PROLOG);
+	const char *name = named != NULL ? strrchr(named, '/') : NULL;
+
+	if (name == NULL || strcmp(name, "/ce-prolog") != 0)
+		return;
+	if (own != NULL)
+		(void)spank_setenv(spank, CE_TASK_PROLOG, own, 1);
+	else
+		(void)spank_unsetenv(spank, CE_TASK_PROLOG);
+	(void)spank_unsetenv(spank, CE_CARRY_OWN_PROLOG);
+}
+
 /* Prepare the step for its plan, or leave it on the host. Return 0, or -1 with the step's error. */
 static int obey_planner(struct ce_step *step, spank_t spank)
 {
@@ -169,12 +203,12 @@ static int obey_planner(struct ce_step *step, spank_t spank)
 	if (word == CE_SAYS_NOTHING)
 		return ce_fail_below(err, CE_HELP_PLAN_NOT_ARRIVED,
 				     "the plan of the environment did not arrive on this node");
-	step->has_prolog = ce_after_prolog_wanted(ce_variable(environment, CE_CARRY_PROLOG) != NULL);
+	step->has_prolog = ce_variable(environment, CE_CARRY_PROLOG) != NULL || site_has_prolog();
 	step->has_chdir = ce_variable(environment, CE_CARRY_CHDIR) != NULL;
 	step->chose_mpi = ce_variable(environment, CE_CARRY_MPI) != NULL;
 	const char *planned = ce_variable(environment, CE_CARRY_TIMES);
 	snprintf(step->launcher.planned, sizeof step->launcher.planned, "%s", planned != NULL ? planned : "");
-	ce_prolog_unmark(spank, environment);
+	unmark_prolog(spank, environment);
 	forget_carried(spank, strlen(text));
 	if (word == CE_SAYS_HOST) {
 		step->session_wanted = 0; /* image = "": explicitly no container */
@@ -203,6 +237,16 @@ void ce_step_refuse(struct ce_step *step)
 	ce_fail_below(&step->start_error, CE_HELP_PLAN_NOT_ARRIVED,
 		      "srun has prepared this step for a container, but the option --environment did not "
 		      "arrive on this node");
+}
+
+void ce_step_end_task(const struct ce_step *step, spank_t spank)
+{
+	const struct ce_error *err = &step->start_error;
+
+	if (ce_step_is_first_task(spank))
+		ce_say_error(ce_variable(ce_step_environment(spank), CE_NODE), ce_error_text(err),
+			     ce_error_below(err, ""));
+	_exit(err->exit_code);
 }
 
 void ce_step_prepare(struct ce_step *step, spank_t spank, const struct ce_config *config, pid_t stepd,

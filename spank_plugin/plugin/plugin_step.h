@@ -26,6 +26,9 @@ struct ce_step {
 /* Return the environment of the step, or of the task in a task; NULL if Slurm does not give it. */
 char **ce_step_environment(spank_t spank);
 
+/* Return whether this is the task that prints what concerns all tasks of the node. */
+int ce_step_is_first_task(spank_t spank);
+
 /* Prepare what the first task needs to start the launcher, if this step needs a container. `stepd` is the pid
  * of slurmstepd, `is_prepared` is what ce_step_unmark has returned. In slurmstepd, as root with the user's
  * effective id. */
@@ -39,6 +42,9 @@ int ce_step_unmark(spank_t spank);
 /* Make the tasks of a prepared step fail because its option did not arrive: if Slurm cannot pass an option to
  * a plugin, it drops it with only a line in slurmd's log. In slurmstepd, before there are tasks. */
 void ce_step_refuse(struct ce_step *step);
+
+/* End the process, which is a task, with the step's error: for what it would do, code is missing. */
+__attribute__((noreturn)) void ce_step_end_task(const struct ce_step *step, spank_t spank);
 
 /* Write the line of the audit, if the site wants one and it has not been written yet. In slurmstepd, as
  * root. */

@@ -4,11 +4,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "common/help.h"
 
 /* "[pyxis]" is what tools look for in the output of srun --help. The names and arguments must match
  * container_engine/compat/pyxis/names.py. */
@@ -38,9 +34,6 @@ static const struct {
 	{ "container-unshare", "NS[,NS...]", "[pyxis] namespaces of its own: net, ipc, uts, pid" },
 };
 enum { COUNT = sizeof known / sizeof known[0] };
-
-#define VARIABLES "PYXIS_CONTAINER_"
-#define OPTION "_SLURM_SPANK_OPTION_pyxis_"
 
 /* Return whether the shared object at this path, which is loaded, is the plugin of this name. */
 static int is_plugin(const char *path, const char *name)
@@ -96,76 +89,7 @@ char *ce_pyxis_word(int index, const char *argument)
 		       : word;
 }
 
-int ce_pyxis_is_option(const char *word)
+const char *ce_pyxis_name(int index)
 {
-	for (int i = 0; i < COUNT && strncmp(word, "--", 2) == 0; i++) {
-		size_t size = strlen(known[i].name);
-		if (strncmp(word + 2, known[i].name, size) == 0 &&
-		    (word[2 + size] == '\0' || word[2 + size] == '='))
-			return 1;
-	}
-	return 0;
-}
-
-int ce_pyxis_has_variables(void)
-{
-	for (char **entry = environ; *entry != NULL; entry++) {
-		if (strncmp(*entry, VARIABLES, strlen(VARIABLES)) == 0)
-			return 1;
-	}
-	return 0;
-}
-
-static int refuse(const char *what, struct ce_error *err)
-{
-	return ce_fail_below(err, CE_HELP_PYXIS_TOO,
-			     "%s asks pyxis for a container, and --environment or CE_ENVIRONMENT asks "
-			     "another plugin: a step has only one",
-			     what);
-}
-
-/* Return whether this command or its job has this option of pyxis, on the command line or in the lines of a
- * batch script. For each option, Slurm sets one variable for prologs, and another for the steps of a job. */
-static int is_given(const char *option)
-{
-	static const char *const prefixes[] = { OPTION, "SLURM_SPANK_" OPTION };
-	char name[96];
-
-	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-		snprintf(name, sizeof name, "%s%s", prefixes[i], option);
-		for (char *at = name; *at != '\0'; at++)
-			*at = *at == '-' ? '_' : *at;
-		if (getenv(name) != NULL)
-			return 1;
-	}
-	return 0;
-}
-
-/* Refuse the other options of pyxis: it ignores them where it makes no container, so the step would lack what
- * they ask for. Its variables may be set for everybody, and pyxis reports that it ignores them. */
-static int check_others(struct ce_error *err)
-{
-	for (int i = 0; i < COUNT; i++) {
-		if (is_given(known[i].name))
-			return ce_fail_below(err, CE_HELP_PYXIS_TOO,
-					     "--%s is an option of pyxis here, which has no effect on the "
-					     "container of --environment or CE_ENVIRONMENT",
-					     known[i].name);
-	}
-	return 0;
-}
-
-int ce_pyxis_check_alone(struct ce_error *err)
-{
-	static const char *const asking[] = { "--container-image", "--container-name" };
-	static const char *const variables[] = { CE_PYXIS_IMAGE, CE_PYXIS_NAME };
-
-	for (size_t i = 0; i < sizeof asking / sizeof asking[0]; i++) {
-		const char *value = getenv(variables[i]);
-		if (value != NULL && *value != '\0')
-			return refuse(variables[i], err);
-		if (is_given(asking[i] + 2))
-			return refuse(asking[i], err);
-	}
-	return check_others(err);
+	return index < COUNT ? known[index].name : NULL;
 }

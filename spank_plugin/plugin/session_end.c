@@ -35,7 +35,7 @@ enum { SAVE_TEXT_SIZE = 8 * 1024 + 1 };
 /* the numbers of the descriptors that the child keeps; all others from slurmstepd are closed */
 enum { CHILD_GATE = 3, CHILD_REPLY, CHILD_LIFE, CHILD_PROCESS, CHILD_FIRST_CLOSED };
 
-/* Work for a child that becomes the user. */
+/* Work for a child that becomes the user, whose end closes and frees all that it takes. */
 struct errand {
 	uid_t uid;
 	gid_t gid;
@@ -85,8 +85,6 @@ static void tell(const void *context)
 	(void)ce_reply_look(CHILD_REPLY, &container, &err);
 	if (claim_soon(container.marks, death))
 		ce_say_error(death->launcher->shared->node, death->text, ce_end_help(death->text));
-	ce_container_close(&container);
-	ce_error_clear(&err);
 }
 
 /* Let the launcher save the container, and print what became of it. */
@@ -170,8 +168,6 @@ static void end_session(const void *context)
 		ce_shared_write(launcher->shared, container.trace);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}
-	ce_container_close(&container);
-	ce_error_clear(&err);
 }
 
 /* Let the job's holder of images end, whose pidfd it has sent. */

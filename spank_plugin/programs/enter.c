@@ -4,7 +4,7 @@
  *
  * ce-enter …               its arguments are those of enum ce_enter_arg
  * ce-join [ARG…]          the same for a Slurm task that has run its prologs (join_after_prolog.h)
- * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (multi_prog.h)
+ * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (plugin_user/multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
  */
 #define _GNU_SOURCE

@@ -7,6 +7,7 @@
 
 #include "fake_spank.h"
 #include "harness.h"
+#include "plugin/user_part.h"
 
 void install(const char *planner)
 {
@@ -22,6 +23,11 @@ void install(const char *planner)
 	free(script);
 }
 
+void load_user_part(void)
+{
+	CHECK(ce_load_user_part_from(test_built("container_engine_user.so"), NULL) != NULL);
+}
+
 const char *more_of_plugstack;
 
 int init_plugin(void)
@@ -29,6 +35,7 @@ int init_plugin(void)
 	char prefix[128], timeout[] = "start_timeout=2";
 	char *argv[] = { prefix, timeout, (char *)more_of_plugstack };
 
+	load_user_part();
 	snprintf(prefix, sizeof prefix, "prefix=%s", test_directory());
 	return slurm_spank_init(fake_spank(), more_of_plugstack != NULL ? 3 : 2, argv);
 }

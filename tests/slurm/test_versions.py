@@ -1,4 +1,4 @@
-"""Slurm accepts a plugin of its own release only: no step starts, and the reason is logged."""
+"""Without all of the right plugin no step starts: Slurm takes one of its own release only."""
 
 import json
 import shutil
@@ -45,8 +45,33 @@ def replace(plugin: Path, text: bytes) -> None:
 
 @pytest.fixture
 def right(cluster: Cluster, shared: Path) -> Path:
-    """Return a copy of the plugin that fits this Slurm."""
+    """Return a copy of the plugin that fits this Slurm, with the part that it loads."""
+    shutil.copy(cluster.prefix / "lib/slurm/container_engine_user.so", shared)
     return Path(shutil.copy(cluster.prefix / "lib/slurm/container_engine.so", shared))
+
+
+@pytest.fixture
+def own_conf(cluster: Cluster, shared: Path, right: Path) -> dict[str, str]:
+    """Let srun load that copy, by a plugstack.conf of its own; return the variable for it."""
+    etc = shared / "etc"
+    shutil.copytree(cluster.dir / "etc", etc, ignore=shutil.ignore_patterns("munge.key"))
+    conf = etc / "slurm.conf"
+    (etc / "plugstack.conf").write_text(f"required {right} prefix={cluster.prefix}\n")
+    ours = str(cluster.dir / "etc/plugstack.conf")
+    conf.write_text(conf.read_text().replace(ours, str(etc / "plugstack.conf")))
+    return {"SLURM_CONF": str(conf)}
+
+
+@pytest.fixture
+def halved(cluster: Cluster, right: Path) -> Iterator[Path]:
+    """Take away the part of the installed plugin that users' processes load; return its path."""
+    del right  # must be copied first
+    part = cluster.prefix / "lib/slurm/container_engine_user.so"
+    away = part.rename(part.with_suffix(".away"))
+    try:
+        yield part
+    finally:
+        away.rename(part)
 
 
 @pytest.fixture
@@ -73,25 +98,52 @@ def test_srun_says_that_the_plugin_is_for_another_release(
 
 
 def test_a_node_with_the_wrong_plugin_starts_no_task_and_logs_why(
-    cluster: Cluster, demo: str, shared: Path, right: Path, wrong: Path
+    cluster: Cluster, demo: str, own_conf: dict[str, str], wrong: Path
 ) -> None:
-    """The submit host has the right plugin: its own copy, in a plugstack.conf of its own."""
-    etc = shared / "etc"
-    shutil.copytree(cluster.dir / "etc", etc, ignore=shutil.ignore_patterns("munge.key"))
-    conf = etc / "slurm.conf"
-    (etc / "plugstack.conf").write_text(f"required {right} prefix={cluster.prefix}\n")
-    ours = str(cluster.dir / "etc/plugstack.conf")
-    conf.write_text(conf.read_text().replace(ours, str(etc / "plugstack.conf")))
     log = cluster.dir / "log/slurmd-n1.log"
     before = log.stat().st_size
     srun = ["srun", "-w", "n1", f"--environment={demo}", "cat", "/etc/os-release"]
-    done = cluster.run(srun, env={"SLURM_CONF": str(conf)})
+    done = cluster.run(srun, env=own_conf)
     # Slurm 22.05 exits with 0 whenever a node reports this, for any plugin.
     assert done.stdout == ""
     # Slurm 26.05 knows no error of that name
     told = ("Plugin initialization failed", "Unspecified error")
     assert any(f"task 0 launch failed: {words}" in done.stderr for words in told), done.stderr
     assert REASON.format(wrong) in log.read_bytes()[before:].decode()
+
+
+def test_a_command_is_refused_where_a_part_of_the_plugin_is_missing(
+    cluster: Cluster, halved: Path
+) -> None:
+    """Nothing knows then whether it has an environment to inherit."""
+    done = cluster.run(["srun", "true"])
+    assert done.returncode == 125
+    first, *rest = done.stderr.splitlines()
+    why = f"{halved}: cannot open shared object file: No such file or directory"
+    assert first == f"ce: error: cannot load a part of the plugin: {why}"
+    assert rest == [
+        "ce: hint: ask the administrator to run ce doctor on this host",
+        "ce: see: ce help plugin-configuration",
+    ]
+
+
+def test_a_node_without_a_part_of_the_plugin_ends_tasks_of_containers_and_no_others(
+    cluster: Cluster, demo: str, own_conf: dict[str, str], halved: Path
+) -> None:
+    srun = ["srun", "-w", "n1", "-n2", "-O"]
+    done = cluster.run([*srun, f"--environment={demo}", "echo", "on the host"], env=own_conf)
+    assert (done.returncode, done.stdout) == (125, "")
+    line = f"ce: error: n1: cannot load a part of the plugin: {halved}: "
+    assert done.stderr.count(line) == 1, done.stderr
+    assert cluster.run([*srun, "echo", "on the host"], env=own_conf).stdout.count("host") == 2
+
+
+def test_the_doctor_finds_that_a_part_of_the_plugin_is_missing(
+    cluster: Cluster, halved: Path
+) -> None:
+    done = cluster.run([str(cluster.prefix / "bin/ce"), "doctor", "--json"])
+    found = {entry["check"]: entry for entry in json.loads(done.stdout)["findings"]}
+    assert found["installation"]["message"] == f"missing: {halved}"
 
 
 def test_the_doctor_finds_a_plugin_for_another_release(cluster: Cluster) -> None:

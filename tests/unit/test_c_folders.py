@@ -1,21 +1,25 @@
 """The folders of spank_plugin/: what may include what, and what its README lists."""
 
 import re
+import subprocess
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "spank_plugin"
-FOLDERS = ("plugin", "advise", "guard", "image", "programs", "start", "node", "common")
+_PROGRAMS = ("plugin", "plugin_user", "advise", "guard", "image", "programs", "start", "node")
+FOLDERS = (*_PROGRAMS, "common")
 README = (SOURCES / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_program_includes_its_own_headers_and_common_ones(folder: str) -> None:
+    """The library that the plugin loads takes functions from the plugin, too."""
+    others = ("common/", "plugin/") if folder == "plugin_user" else ("common/",)
     for file in sorted((SOURCES / folder).glob("*.[ch]")):
         for name in re.findall(r'^#include "(.*)"', file.read_text(encoding="utf-8"), re.MULTILINE):
-            assert "/" not in name or name.startswith("common/"), f"{file}: {name}"
+            assert "/" not in name or name.startswith(others), f"{file}: {name}"
 
 
 def test_no_source_lies_outside_the_folders() -> None:
@@ -82,3 +86,12 @@ def test_every_program_first_opens_the_streams_that_its_caller_has_closed() -> N
     }
     assert len(mains) > 10
     assert set(mains.values()) == {"ce_open_standard_streams();"}, mains
+
+
+def test_what_root_links_is_small_and_nothing_is_linked_into_both_parts_of_the_plugin() -> None:
+    rule = "print:;@echo $(PLUGIN_SRC):$(PLUGIN_USER_SRC)"
+    make = ["make", "-s", "-C", str(SOURCES), "--eval", rule, "print"]
+    said = subprocess.run(make, capture_output=True, text=True, check=True).stdout
+    root, user = (part.split() for part in said.split(":"))
+    assert not set(root) & set(user)
+    assert sum(len((SOURCES / name).read_text().splitlines()) for name in root) <= 3000

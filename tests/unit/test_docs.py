@@ -157,7 +157,7 @@ FIELDS = {".py": r"\{[^{}\n]*\}", ".c": r'%[-.*0-9]*l?[a-z]|" [A-Z_]+ "', ".h": 
 @pytest.fixture(scope="module")
 def sources() -> str:
     """Return the words of the engine's sources, with {} for what the engine fills in."""
-    programs = ("plugin", "advise", "guard", "image", "programs", "common")
+    programs = ("plugin", "plugin_user", "advise", "guard", "image", "programs", "common")
     files = list((ROOT / "container_engine").rglob("*.py"))
     for name in programs:
         files += [*(ROOT / "spank_plugin" / name).glob("*.[ch]")]

@@ -415,8 +415,8 @@ def parts_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) 
 def _umask(node: Mapping[str, str]) -> int:
     """Return this process's umask, the user's.
 
-    In a step it comes from SLURM_UMASK (spank_plugin/plugin/launcher.c): for the answer of a start
-    (recorded_start.py), that variable is asked for.
+    In a step it comes from SLURM_UMASK (spank_plugin/plugin_user/step_processes.c): for the answer
+    of a start (recorded_start.py), that variable is asked for.
     """
     node.get("SLURM_UMASK")
     mask = os.umask(0o077)

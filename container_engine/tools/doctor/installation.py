@@ -47,7 +47,7 @@ def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _complete(prefix: Path) -> Finding:
     wanted = [prefix / "libexec/container-engine" / name for name in PROGRAMS]
-    wanted.append(prefix / plugstack.PLUGIN)
+    wanted += [prefix / plugstack.PLUGIN, prefix / plugstack.USER_PART]
     missing = [str(path) for path in wanted if not path.exists()]
     if missing:
         return failed("installation", f"missing: {', '.join(missing)}", "install it again")

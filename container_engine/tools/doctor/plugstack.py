@@ -18,6 +18,7 @@ from container_engine.base.ownership import fault
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
 PLUGIN = "lib/slurm/container_engine.so"
+USER_PART = "lib/slurm/container_engine_user.so"
 _CHECK = "plugstack.conf"
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 _INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: in bytes, and how many Linux loads

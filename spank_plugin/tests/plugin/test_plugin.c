@@ -16,7 +16,7 @@
 #include "installation.h"
 #include "plugin/argv_mark.h"
 #include "plugin/carry.h"
-#include "plugin/options.h"
+#include "plugin_user/submit_options.h"
 
 /* ---- init -------------------------------------------------------------------------------------- */
 
@@ -50,6 +50,7 @@ static int init_badly(spank_context_t context)
 {
 	char bad[] = "prefixx=/opt", *argv[] = { bad };
 
+	load_user_part();
 	fake_reset(context);
 	return slurm_spank_init(fake_spank(), 1, argv);
 }

@@ -29,8 +29,8 @@
 #include "installation.h"
 #include "plugin/argv_mark.h"
 #include "plugin/carry.h"
-#include "plugin/join_after_prolog.h"
-#include "plugin/multi_prog.h"
+#include "plugin_user/join_after_prolog.h"
+#include "plugin_user/multi_prog.h"
 
 enum { USER = 54321, GROUP = 54322 };
 

@@ -1,16 +1,15 @@
 #define _GNU_SOURCE
-#include "plugin_prolog.h"
+#include "prolog_mark.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "carry.h"
 #include "common/help.h"
 #include "common/inherit.h"
-#include "options.h"
+#include "common/planner_output.h"
+#include "plugin/options.h"
 #include "srun_options.h"
-
-#define TASK_PROLOG "SLURM_TASK_PROLOG"
+#include "submit_options.h"
 
 /* Return whether the step might ask for a container. Slurm has not parsed the command line yet. */
 static int may_ask(void)
@@ -22,19 +21,19 @@ static int may_ask(void)
 
 void ce_prolog_mark(const char *prolog)
 {
-	const char *own = getenv(TASK_PROLOG);
+	const char *own = getenv(CE_TASK_PROLOG);
 
 	unsetenv(CE_CARRY_OWN_PROLOG);
 	if (!ce_srun_may_hide_command() || !may_ask())
 		return;
 	if (own != NULL && strcmp(own, prolog) != 0)
 		(void)setenv(CE_CARRY_OWN_PROLOG, own, 1);
-	(void)setenv(TASK_PROLOG, prolog, 1);
+	(void)setenv(CE_TASK_PROLOG, prolog, 1);
 }
 
 int ce_prolog_check(const char *prolog, struct ce_error *err)
 {
-	const char *named = getenv(TASK_PROLOG);
+	const char *named = getenv(CE_TASK_PROLOG);
 
 	if (ce_options_components() == 1 && !ce_srun_hides_command())
 		return 0;
@@ -46,19 +45,4 @@ int ce_prolog_check(const char *prolog, struct ce_error *err)
 		return ce_fail(err, "srun's options were not recognized, and the command could run on the "
 				    "host of a node that does not load the plugin: write them in full");
 	return 0;
-}
-
-void ce_prolog_unmark(spank_t spank, char **environment)
-{
-	const char *own = ce_variable(environment, CE_CARRY_OWN_PROLOG);
-	const char *named = ce_variable(environment, TASK_PROLOG);
-	const char *name = named != NULL ? strrchr(named, '/') : NULL;
-
-	if (name == NULL || strcmp(name, "/ce-prolog") != 0)
-		return;
-	if (own != NULL)
-		(void)spank_setenv(spank, TASK_PROLOG, own, 1);
-	else
-		(void)spank_unsetenv(spank, TASK_PROLOG);
-	(void)spank_unsetenv(spank, CE_CARRY_OWN_PROLOG);
 }

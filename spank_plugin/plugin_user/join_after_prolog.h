@@ -10,10 +10,6 @@
 
 #include "common/join.h"
 
-/* Return whether slurmstepd will run a prolog in each task: the site's, named by this process's Slurm
- * configuration, or the user's, which srun has noticed. */
-int ce_after_prolog_wanted(int user_has_prolog);
-
 /* Keep the descriptors of `container` open for ce-join, which replaces `command`, or precedes it if that is
  * NULL (multi_prog.h), and pass their numbers in the task's environment. Take them out of `container`, except
  * the directory that records printed messages. Return 0, or -1 with the error. In the task. */

@@ -3,7 +3,7 @@
 #define CE_OWN_CONTAINER_H
 
 #include "common/join.h"
-#include "launcher.h"
+#include "plugin/launcher.h"
 
 /* Ask the guard for a container that lives as long as this process, and put its namespaces in place of those
  * in `container`, which all tasks know; do nothing if all tasks of the node share one container. Return 0, or

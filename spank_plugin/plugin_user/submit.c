@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin_submit.h"
+#include "submit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,20 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "argv_mark.h"
-#include "carry.h"
+#include "common/held.h"
 #include "common/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
 #include "multi_prog.h"
-#include "options.h"
 #include "planner.h"
-#include "plugin_prolog.h"
-#include "plugin_script.h"
-#include "plugin_submit_checks.h"
-#include "pyxis_options.h"
-#include "script_note.h"
+#include "plugin/argv_mark.h"
+#include "plugin/carry.h"
+#include "plugin/options.h"
+#include "plugin/plugin_script.h"
+#include "plugin/pyxis_options.h"
+#include "prolog_mark.h"
+#include "script.h"
 #include "srun_options.h"
+#include "submit_checks.h"
+#include "submit_options.h"
 
 /* In srun: the image store that was made for this step alone, NULL for none. */
 static char *void_store;
@@ -35,9 +37,19 @@ static int carried;
 /* Why it is not known what this command inherits (errno); 0 if it is. */
 static int unknown;
 
-void ce_plugin_submit_unknown(int reason)
+void ce_submit_begin(const struct ce_config *config, spank_context_t context, int with_pyxis)
 {
-	unknown = reason;
+	if (ce_take_back() < 0)
+		unknown = ENOMEM;
+	ce_unmark_job();
+	/* as root, don't take options from the environment of the user who called the command (sudo) */
+	int inherits = ce_inherit(getuid() != 0);
+	if (inherits < 0)
+		unknown = errno;
+	else if (inherits > 0)
+		ce_options_from_variables(with_pyxis);
+	if (context == S_CTX_LOCAL && config->prolog != NULL)
+		ce_prolog_mark(config->prolog);
 }
 
 static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t begun, struct ce_error *err)
@@ -69,7 +81,7 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 	return ce_carry_put(planned->text, begun, err);
 }
 
-/* The job has used its environment, so its batch script need not be warned (script_note.h). */
+/* The job has used its environment, so its batch script need not be warned (plugin/plugin_script.h). */
 static void remove_note(void)
 {
 	const char *job = getenv("SLURM_JOB_ID"), *option;
@@ -114,11 +126,11 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 				     ce_options_split_list());
 	if (ce_pyxis_is_loaded() && ce_pyxis_check_alone(err) < 0)
 		return -1;
-	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options_repeated())
+	if (is_srun && getenv(CE_INSIDE) != NULL && ce_options.repeated)
 		return ce_fail_below(err, CE_HELP_ENVIRONMENT_TWICE,
 			       "--environment=%s: this batch script runs inside it already, and srun "
 			       "inherits that",
-			       ce_options_environment());
+			       ce_options.environment);
 	if (ce_planner_run(config, is_srun ? "srun" : is_salloc ? "salloc" : "sbatch",
 			   ce_options_words(), &planned, err) < 0)
 		return -1;
@@ -154,7 +166,7 @@ static void say_without(int is_step)
 	ce_submit_leave_container(left == NULL && is_step);
 }
 
-int ce_plugin_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
+int ce_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err)
 {
 	const char *option = NULL;
 
@@ -194,7 +206,7 @@ static int needs_argv_unchanged(void)
 	return SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0) && ce_srun_broadcasts();
 }
 
-int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err)
+int ce_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err)
 {
 	int argc = 0;
 	char **argv = NULL;
@@ -206,7 +218,7 @@ int ce_plugin_submit_mark(spank_t spank, const struct ce_config *config, struct 
 	return needs_argv_unchanged() ? 0 : ce_mark_argv(argv, err);
 }
 
-void ce_plugin_submit_end(void)
+void ce_submit_end(void)
 {
 	carried = 0;
 	if (void_store != NULL)
@@ -214,4 +226,6 @@ void ce_plugin_submit_end(void)
 	free(void_store);
 	void_store = NULL;
 	unknown = 0;
+	ce_options_forget_components();
+	ce_forget_path();
 }

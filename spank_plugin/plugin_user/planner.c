@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "carry.h"
+#include "plugin/carry.h"
 #include "common/held.h"
 #include "common/help.h"
 #include "common/io.h"

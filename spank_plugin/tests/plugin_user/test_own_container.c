@@ -1,6 +1,6 @@
 /* Tasks that ask for containers of their own. */
 #define _GNU_SOURCE
-#include "plugin/own_container.h"
+#include "plugin_user/own_container.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "carry.h"
+#include "plugin/carry.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/word_list.h"

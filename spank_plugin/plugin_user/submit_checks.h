@@ -1,7 +1,7 @@
 /* Checks command lines of srun, salloc and sbatch that mean something else than they seem to, and removes
  * what describes another container. Runs in these, as the user. */
-#ifndef CE_PLUGIN_SUBMIT_CHECKS_H
-#define CE_PLUGIN_SUBMIT_CHECKS_H
+#ifndef CE_SUBMIT_CHECKS_H
+#define CE_SUBMIT_CHECKS_H
 
 #include "common/error.h"
 #include "srun_options.h"

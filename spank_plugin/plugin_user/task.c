@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin_task.h"
+#include "task.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "carry.h"
 #include "common/advice.h"
 #include "common/help.h"
 #include "common/io.h"
@@ -19,10 +18,13 @@
 #include "common/seccomp_profile.h"
 #include "join_after_prolog.h"
 #include "multi_prog.h"
-#include "session.h"
-#include "session_end.h"
-#include "step_shared.h"
 #include "own_container.h"
+#include "plugin/carry.h"
+#include "plugin/session.h"
+#include "plugin/session_end.h"
+#include "plugin/step_shared.h"
+#include "script.h"
+#include "step_processes.h"
 
 enum { DEATH_WAIT_MS = 200 };
 
@@ -42,14 +44,6 @@ static int set_task_variable(void *context, const char *name, const char *value)
 static const char *task_variable(void *context, const char *name)
 {
 	return ce_variable(ce_step_environment(context), name);
-}
-
-/* Return whether this is the task that prints what concerns all tasks of the node. */
-static int is_first_task(spank_t spank)
-{
-	int task = 0;
-
-	return spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
 /* Return the command as Slurm will execute it, on the heap: with --bcast to a directory, it makes up the name
@@ -75,7 +69,7 @@ static char *command_path(spank_t spank, const char *command)
 static void say_once(spank_t spank, const char *kind, const char *text)
 {
 	/* empty if another node of the step has already printed the launcher's messages */
-	if (text[0] != '\0' && is_first_task(spank))
+	if (text[0] != '\0' && ce_step_is_first_task(spank))
 		ce_say(task_variable(spank, CE_NODE), kind, text);
 }
 
@@ -86,7 +80,7 @@ static void say_error(const struct ce_step *step, spank_t spank, const struct ce
 
 	if (err->is_of_launcher)
 		say_once(spank, "error", message);
-	else if (is_first_task(spank) && ce_claim_message(marks, step->launcher.planned, message))
+	else if (ce_step_is_first_task(spank) && ce_claim_message(marks, step->launcher.planned, message))
 		ce_say_error(task_variable(spank, CE_NODE), message, ce_error_below(err, CE_HELP_TASK_JOIN));
 }
 
@@ -149,7 +143,7 @@ static void warn_once(void *context, const char *line, int is_of_mpi)
 		return;
 	/* it may have names of the image's files */
 	ce_make_one_line(whole);
-	if (is_first_task(warned->spank) &&
+	if (ce_step_is_first_task(warned->spank) &&
 	    ce_claim_message(container->marks, warned->step->launcher.planned, whole))
 		ce_say(task_variable(warned->spank, CE_NODE), "warning", whole);
 }
@@ -172,7 +166,7 @@ static int check_command(const struct ce_step *step, spank_t spank, const struct
 	    command.argc < 1)
 		return 0;
 	command.environment = ce_step_environment(spank);
-	command.wants = (is_first_task(spank) ? CE_WANTS_WARNINGS | CE_WANTS_RANKS : 0) |
+	command.wants = (ce_step_is_first_task(spank) ? CE_WANTS_WARNINGS | CE_WANTS_RANKS : 0) |
 			(refused ? CE_IS_REFUSED : 0) | (step->chose_mpi ? CE_CHOSE_MPI : 0) |
 			(step->has_chdir ? CE_HAS_CHDIR : 0);
 	return ce_check_command(advisor, &command, &found, err);
@@ -235,7 +229,7 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 		ce_shared_join(step->launcher.shared);
 	if (container.notices != NULL)
 		say_once(spank, "warning", container.notices);
-	if (rc == 0 && is_first_task(spank))
+	if (rc == 0 && ce_step_is_first_task(spank))
 		(void)ce_write_all(STDOUT_FILENO, container.entrypoint_output,
 				   strlen(container.entrypoint_output));
 	*marks = container.marks;
@@ -252,7 +246,8 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 	return rc;
 }
 
-void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *config)
+/* Wait for the container and join it, or end the task with the reason and the matching exit code. */
+static void join_or_end(struct ce_step *step, spank_t spank, const struct ce_config *config)
 {
 	struct ce_error err = CE_ERROR_INIT;
 
@@ -272,4 +267,14 @@ void ce_task_join(struct ce_step *step, spank_t spank, const struct ce_config *c
 	/* Don't return an error from the plugin: Slurm would add lines that hide the cause, and the exit code
 	 * would be 1. This process is the task and has nothing to clean up. */
 	_exit(err.exit_code);
+}
+
+void ce_task_begin(struct ce_step *step, spank_t spank, const struct ce_config *config,
+		   const char *environment)
+{
+	ce_holder_start(config, ce_step_environment(spank));
+	if (step->session_wanted)
+		join_or_end(step, spank, config);
+	else
+		ce_script_begin(spank, environment);
 }

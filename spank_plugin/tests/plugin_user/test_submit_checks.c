@@ -1,6 +1,6 @@
 /* Options on srun's command line that look as if they chose a container and do not. */
 #define _GNU_SOURCE
-#include "plugin/plugin_submit_checks.h"
+#include "plugin_user/submit_checks.h"
 
 #include <fcntl.h>
 #include <stdio.h>

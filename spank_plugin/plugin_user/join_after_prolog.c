@@ -3,27 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <slurm/slurm.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/io.h"
 #include "common/join.h"
-
-/* Slurm's configuration as slurmstepd itself uses it. Weak, because Slurm does not guarantee this symbol. */
-extern slurm_conf_t slurm_conf __attribute__((weak));
-
-static int site_has_prolog(void)
-{
-	const char *path = &slurm_conf != NULL ? slurm_conf.task_prolog : NULL;
-
-	return path != NULL && path[0] != '\0';
-}
-
-int ce_after_prolog_wanted(int user_has_prolog)
-{
-	return user_has_prolog || site_has_prolog();
-}
 
 /* Keep the descriptor open across the execve, and take it from its variable, so that nobody closes it before.
  * Return its number, or -1. */

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin_submit_checks.h"
+#include "submit_checks.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include "common/program.h"
 #include "common/say.h"
 #include "common/word_list.h"
-#include "pyxis_options.h"
+#include "submit_options.h"
 
 /* A script that is larger is not looked at. */
 enum { MOST_OF_SCRIPT = 4 << 20 };

@@ -2,7 +2,7 @@
 #ifndef CE_PLANNER_H
 #define CE_PLANNER_H
 
-#include "config.h"
+#include "plugin/config.h"
 
 /* The planner's output. */
 struct ce_planned {

@@ -1,13 +1,11 @@
 /*
- * A mark for steps whose commands cannot be marked (argv_mark.h): srun calls the plugin for only one
+ * A mark for steps whose commands cannot be marked (plugin/argv_mark.h): srun calls the plugin for only one
  * component of a heterogeneous step, with --async for none, and with --bcast it replaces the command
  * afterwards. There srun makes ce-prolog (programs/prolog.c) the task prolog of each component of the step:
  * Slurm runs it before each task, and it refuses tasks on a node that has not loaded the plugin.
  */
-#ifndef CE_PLUGIN_PROLOG_H
-#define CE_PLUGIN_PROLOG_H
-
-#include <slurm/spank.h>
+#ifndef CE_PROLOG_MARK_H
+#define CE_PROLOG_MARK_H
 
 #include "common/error.h"
 
@@ -18,8 +16,5 @@ void ce_prolog_mark(const char *prolog);
 /* Return -1 with the error if the step needs the mark and does not have it, else 0. In srun, after the
  * options of each component. */
 int ce_prolog_check(const char *prolog, struct ce_error *err);
-
-/* Restore the user's own task prolog in the step's environment. On a node. */
-void ce_prolog_unmark(spank_t spank, char **environment);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/launcher.h"
+#include "plugin_user/step_processes.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -18,7 +18,6 @@
 #include "common/io.h"
 #include "fake_node.h"
 #include "harness.h"
-#include "plugin/limits.h"
 
 static struct ce_config config;
 static struct ce_launcher launcher = CE_LAUNCHER_INIT;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/multi_prog.h"
+#include "plugin_user/multi_prog.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/planner.h"
+#include "plugin_user/planner.h"
 
 #include <errno.h>
 #include <signal.h>
