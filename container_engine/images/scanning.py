@@ -16,7 +16,7 @@ from container_engine.base.errors import SiteError
 from container_engine.base.files import publish
 from container_engine.base.ownership import fault
 from container_engine.base.private_files import read_regular, user_directory
-from container_engine.images.confine.cage import OWN_NAMESPACES
+from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.store.store import CLOCKS_S
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.base.private_files import forget_oldest, user_directory
 from container_engine.edf import message_text
 from container_engine.submit.refused import RefusedError
 
@@ -44,6 +43,7 @@ def _kept(text: str) -> str:
         return ""
     import time
 
+    from container_engine.base.private_files import forget_oldest
     from container_engine.node.report import error_log
 
     directory = log_directory(os.environ)
@@ -55,6 +55,8 @@ def _kept(text: str) -> str:
 
 def log_directory(environment: Mapping[str, str]) -> str:
     """Return the directory of error logs; those of nodes are elsewhere, beside the traces."""
+    from container_engine.base.private_files import user_directory
+
     state = user_directory("XDG_STATE_HOME", ".local/state", environment)
     if not state:
         return f"/tmp/container-engine-{os.geteuid()}"  # made for this user alone

@@ -24,12 +24,6 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _PR_CAPBSET_DROP, _DAC_READ_SEARCH, _CAPABILITIES = 24, 2, 64
 
-# a command prefix: the user is root in these namespaces, and the program ends when this process is
-# killed; --kill-child ends its remaining children, too
-OWN_NAMESPACES = (
-    *("setpriv", "--pdeathsig", "KILL"),
-    *("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"),
-)
 MOST_MEMORY = 4 << 30
 _MOST_WRITTEN = 1 << 20  # bytes of messages
 
