@@ -117,6 +117,14 @@ def test_a_link_that_leads_nowhere_is_named_with_its_target(
         assert "doctor" not in block.parts["hint"]
 
 
+@pytest.mark.parametrize("name", WAYS)
+def test_an_image_whose_dev_crun_cannot_fill_is_blamed_for_it(forge: Forge, name: str) -> None:
+    (forge.root / "usr/dev").mkdir(parents=True)
+    forge.link("dev", "/usr/dev")
+    done = forge.srun(forge.image(), "true", edf=way(name))
+    assert "doctor" not in ErrorBlock(done, "image-path", "/dev of each container").parts["hint"]
+
+
 def test_a_home_that_leads_nowhere_is_an_error_that_names_the_link(forge: Forge) -> None:
     forge.link("home", "etc/passwd")
     done = forge.srun(forge.image(), "true", edf='env.HOME = "/home/me"\n')
