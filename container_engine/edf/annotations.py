@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.toml_positions import Path
 from container_engine.edf.document import KEYS
 from container_engine.edf.foreign_names import PYXIS
 from container_engine.edf.hook_values import HookRule, HookRules, judge, rule_of
 from container_engine.edf.problems import Report, key_text
 from container_engine.edf.value_types import describe, misplaced, scalar_text
-
-if TYPE_CHECKING:
-    from container_engine.base.toml_positions import Path
 
 _HOOKS = "com.hooks."
 _ONE_HOOK = "com.hook."

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from container_engine.edf.deferred_text import Text
+from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin, Problem
 from container_engine.edf.plain_keys import PLAIN
-
-if TYPE_CHECKING:
-    from container_engine.edf.deferred_text import Text
-    from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin, Problem
 
 T = TypeVar("T")
 

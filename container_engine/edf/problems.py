@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from container_engine.base.errors import CeError
+from container_engine.base.toml_positions import Path, Positions
 from container_engine.edf.model import Origin, Problem, Severity
-
-if TYPE_CHECKING:
-    from container_engine.base.errors import CeError
-    from container_engine.base.toml_positions import Path, Positions
-
 
 MAX_PROBLEMS = 100
 _MAX_TEXT = 1000

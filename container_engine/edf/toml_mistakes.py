@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from container_engine.base.toml_positions import Positions
 from container_engine.edf.document import KEYS
 from container_engine.edf.foreign_names import WINDOWS, WINDOWS_HINT
 from container_engine.edf.placeholders import find_placeholder
 from container_engine.edf.problems import key_text
-
-if TYPE_CHECKING:
-    from container_engine.base.toml_positions import Positions
 
 _DOCKERFILE_WORDS = ("ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "RUN", "WORKDIR")
 _NOT_EDF = "keep only the lines of the environment file itself"

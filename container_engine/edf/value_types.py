@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.toml_positions import Path
 from container_engine.base.validation_text import MisfitError
 from container_engine.edf.document import KEYS, Document
 from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
 from container_engine.edf.plain_keys import PLAIN
-
-if TYPE_CHECKING:
-    from container_engine.base.toml_positions import Path
-    from container_engine.edf.problems import Report
+from container_engine.edf.problems import Report
 
 _SWITCHES = tuple(key for key, kind in PLAIN.items() if kind == "switch")
 _STRINGS = tuple(key for key in PLAIN if key not in _SWITCHES)

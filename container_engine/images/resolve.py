@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from container_engine.base.errors import SiteError, UserError
 from container_engine.edf.image_text import looks_like_file
 from container_engine.images import identity, image_config, squashfs
 from container_engine.images.files_beside import read as read_beside
+from container_engine.images.reference import RegistryImage
 from container_engine.plan.model import Image, Part
-
-if TYPE_CHECKING:
-    from container_engine.images.reference import RegistryImage
 
 _LONG_PAST = 1.0  # as `not_after`: the next launch tries again to read what this one could not
 # configurations read from inside images, for verbs that need one again: each costs two programs

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
+from container_engine.edf.deferred_text import Text
 from container_engine.edf.model import Device, Edf, Mount, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
@@ -20,13 +21,9 @@ from container_engine.plan.model import (
     Settings,
     StartupLine,
 )
+from container_engine.plan.offer import Offer
 from container_engine.plan.overrides import SETTINGS, Chosen, choose, read_name
 from container_engine.plan.site_entries import add
-
-if TYPE_CHECKING:
-    from container_engine.edf.deferred_text import Text
-    from container_engine.plan.offer import Offer
-
 
 _Mode = Literal["auto", "create", "exec", "no_exec"]
 

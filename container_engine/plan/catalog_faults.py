@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from container_engine.base.did_you_mean import nearest
 from container_engine.base.validation_text import Fault
+from container_engine.catalog.load import Hook
+from container_engine.catalog.model import HookFile
 from container_engine.catalog.order import applied_before
 from container_engine.catalog.values import NODE, PLACE, Values
 from container_engine.edf.hook_values import judge_value
 from container_engine.plan.hooks import rules
-
-if TYPE_CHECKING:
-    from container_engine.catalog.load import Hook
-    from container_engine.catalog.model import HookFile
 
 
 def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from container_engine.edf.model import Edf, Problem
-    from container_engine.plan.model import HookUse, LaunchPlan
+from container_engine.edf.model import Edf, Problem
+from container_engine.plan.model import HookUse, LaunchPlan
 
 # the value of a parameter `secret` in a plan, which each launch replaces with a secret of its own
 SECRET = "@new@"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from container_engine.plan.model import HookUse
+from container_engine.plan.model import HookUse
 
 _WILDCARD = re.compile(r"[*?[]")
 

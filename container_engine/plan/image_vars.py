@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.deferred_text import Text, Variable, join
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Origin, Problem
-    from container_engine.plan.model import Image
+from container_engine.edf.model import Origin, Problem
+from container_engine.plan.model import Image
 
 PREFIX = "image:"
 _DIGEST = "digest"

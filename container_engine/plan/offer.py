@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from container_engine.catalog.load import Hook
-    from container_engine.edf.model import Mount
-    from container_engine.plan.hook_code import Added
-    from container_engine.plan.hook_parameters import Entries
-    from container_engine.plan.model import HookUse
-    from container_engine.plan.site_entries import Sitewide
-    from container_engine.site.load import Configuration
-    from container_engine.site.model import SiteConfig
+from container_engine.catalog.load import Hook
+from container_engine.edf.model import Mount
+from container_engine.plan.hook_code import Added
+from container_engine.plan.hook_parameters import Entries
+from container_engine.plan.model import HookUse
+from container_engine.plan.site_entries import Sitewide
+from container_engine.site.load import Configuration
+from container_engine.site.model import SiteConfig
 
 
 class Offer(NamedTuple):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.edf.model import Annotation, Edf, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
+from container_engine.plan.offer import Offer
 from container_engine.site.model import SIZE, Namespace
-
-if TYPE_CHECKING:
-    from container_engine.edf.model import Annotation, Edf, Origin, Problem
-    from container_engine.plan.offer import Offer
 
 PREFIX = "com.ce."
 _REMEDY = "correct it, or remove the line: 'ce config show' prints the site's values"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.validation_text import Fault
@@ -13,9 +13,7 @@ from container_engine.edf.expand import Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
 from container_engine.edf.mounts import parse_mount
 from container_engine.edf.tokens import ExpandError
-
-if TYPE_CHECKING:
-    from container_engine.site.load import Configuration
+from container_engine.site.load import Configuration
 
 
 class SiteOrigin(Origin):

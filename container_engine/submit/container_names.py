@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base.private_files import (
     OTHERS_WRITE,
@@ -22,9 +22,7 @@ from container_engine.base.private_files import (
 )
 from container_engine.edf.names import is_step
 from container_engine.plan.overrides import read_name
-
-if TYPE_CHECKING:
-    from container_engine.submit.options import Options
+from container_engine.submit.options import Options
 
 _PLACE = ".local/state/container-engine/names"
 # in place of JOB: a step that srun runs outside of a job is planned before it has one

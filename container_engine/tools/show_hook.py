@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from container_engine.base.text_layout import wrap
+from container_engine.catalog.load import Hook
+from container_engine.catalog.model import Parameter
 from container_engine.catalog.values import in_words
-
-if TYPE_CHECKING:
-    from container_engine.catalog.load import Hook
-    from container_engine.catalog.model import Parameter
-    from container_engine.plan.model import HookUse
+from container_engine.plan.model import HookUse
 
 _LABEL_WIDTH, _INDENT = 13, 4
 _ACTIONS = {

@@ -6,25 +6,22 @@ The order is that of a launch, because the launch's own function decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.base.secrecy import Secrecy
 from container_engine.edf.deferred_text import as_written
 from container_engine.edf.expand import escape
 from container_engine.edf.history import displayed
+from container_engine.edf.model import EnvEntry
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
 from container_engine.node.node_plan import NodePlan
 from container_engine.plan.image_vars import Resolver
+from container_engine.plan.model import Image
 from container_engine.plan.site_entries import add
+from container_engine.submit.context import Context
+from container_engine.submit.environment import WithOrigins
 from container_engine.submit.known_image import known_image
-
-if TYPE_CHECKING:
-    from container_engine.base.secrecy import Secrecy
-    from container_engine.edf.model import EnvEntry
-    from container_engine.plan.model import Image
-    from container_engine.submit.context import Context
-    from container_engine.submit.environment import WithOrigins
 
 
 def explain_variable(

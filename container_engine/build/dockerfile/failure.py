@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.base.process import CommandError
 from container_engine.build.dockerfile import apt
 from container_engine.build.dockerfile.containerfile_lines import (
     INSTRUCTIONS,
@@ -21,9 +21,6 @@ from container_engine.build.dockerfile.containerfile_lines import (
 )
 from container_engine.images.fetch.refusal import explained
 from container_engine.images.reference import parse
-
-if TYPE_CHECKING:
-    from container_engine.base.process import CommandError
 
 _CODE = "image-build"
 # "STEP 2/3: RUN make", after "[1/2] " if there are several stages

@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from container_engine.images.pack import tar_header
 from container_engine.images.pack.tar_header import Entry, Xattrs
-
-if TYPE_CHECKING:
-    from container_engine.images.pack.tar_stream import Out
+from container_engine.images.pack.tar_stream import Out
 
 _CHARACTER_DEVICE = b"3"
 _OWN, _OPAQUE = b"user.overlay.", b"user.overlay.opaque"

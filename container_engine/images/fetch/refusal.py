@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError, UserError
+from container_engine.base.process import CommandError
 from container_engine.faults.catalogue import FAULTS
 from container_engine.images.fetch import proxies
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, Imported, RegistryImage
-
-if TYPE_CHECKING:
-    from container_engine.base.process import CommandError
 
 _FATAL = re.compile(r'level=fatal msg="(.*)"')
 LIMIT = r"too ?many ?requests|\b429\b"

@@ -12,15 +12,12 @@ import select
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import CeError
+from container_engine.images.fetch.registry import Wanted
 from container_engine.images.fetch.skopeo_proxy import Proxy, ProxyError, RefusedError
 from container_engine.images.free_space import FULL
-
-if TYPE_CHECKING:
-    from container_engine.images.fetch.registry import Wanted
 
 _AT_ONCE = 3  # a distant registry is faster over several connections
 _PIECE = 1 << 20

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
-
-if TYPE_CHECKING:
-    from container_engine.images.listener import Listener
-    from container_engine.images.pack.pack import Packer
-    from container_engine.images.squashfs import Superblock
+from container_engine.images.listener import Listener
+from container_engine.images.pack.pack import Packer
+from container_engine.images.squashfs import Superblock
 
 
 def pack(directory: str, target: str, packer: Packer, listener: Listener, *more: str) -> Superblock:

@@ -9,12 +9,10 @@ layer means nothing, but hard links may lead there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from container_engine.base.errors import UserError
-
-if TYPE_CHECKING:
-    from container_engine.images.pack.tar_header import Xattrs
+from container_engine.images.pack.tar_header import Xattrs
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"

@@ -8,16 +8,13 @@ have no effect in a container, which has a single user.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from container_engine.images.budget import Account
 from container_engine.images.pack import layers, tar_header
+from container_engine.images.pack.layers import Layer
 from container_engine.images.pack.merge_rules import Paths, Tree, Visible
 from container_engine.images.pack.tar_header import Entry
-
-if TYPE_CHECKING:
-    from container_engine.images.budget import Account
-    from container_engine.images.pack.layers import Layer
-    from container_engine.images.pack.tar_stream import Out
+from container_engine.images.pack.tar_stream import Out
 
 
 def write_merged(

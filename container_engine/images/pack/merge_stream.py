@@ -7,8 +7,6 @@ raise UnusualError; `merge_seek.py`, which takes two passes, supports any order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from container_engine.images.pack import tar_header
 from container_engine.images.pack.merge_rules import (
     MAX_LINKS,
@@ -22,9 +20,7 @@ from container_engine.images.pack.merge_rules import (
     text_of,
 )
 from container_engine.images.pack.tar_header import Entry
-
-if TYPE_CHECKING:
-    from container_engine.images.pack.tar_stream import Out, Reader
+from container_engine.images.pack.tar_stream import Out, Reader
 
 _CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; an implied directory; one with its own entry
 

@@ -7,9 +7,10 @@ at damage after the first member. Here, whatever is not read as an entry is an e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from container_engine.images.pack import tar_sparse
+from container_engine.images.pack.chunks import Stream
 from container_engine.images.pack.tar_header import (
     BLOCK,
     EXTENSIONS,
@@ -27,9 +28,6 @@ from container_engine.images.pack.tar_header import (
     parse,
     pax_records,
 )
-
-if TYPE_CHECKING:
-    from container_engine.images.pack.chunks import Stream
 
 _HOLE = bytes(1 << 20)
 _MAX_EXTENSION = 1 << 20  # bytes of a name or of pax records

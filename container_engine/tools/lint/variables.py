@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from container_engine.base.slurm.variables import is_of_slurm
 from container_engine.edf.expand import escape
+from container_engine.edf.history import History
 from container_engine.edf.model import Origin, Problem
 from container_engine.edf.values import of_image
 from container_engine.tools.lint.subject import Subject, is_below, is_in, variables_in
-
-if TYPE_CHECKING:
-    from container_engine.edf.history import History
 
 _LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _SYSTEM = ("/usr/bin", "/bin")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from container_engine.tools.trace.reader import Phase, Trace
+from container_engine.tools.trace.reader import Phase, Trace
 
 _MICRO = 1_000_000
 
