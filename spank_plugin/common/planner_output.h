@@ -18,7 +18,7 @@
 
 /* The prefix of the variables with the pieces of the planner's output; a decimal index follows. */
 #define CE_CARRY_PART "SLURM_CE_PLAN_"
-/* The variable in which srun may name ce-prolog (plugin_user/prolog_mark.h), and the user's own value */
+/* The variable in which srun may name ce-prolog (plugin_user/submit.c), and the user's own value */
 #define CE_TASK_PROLOG "SLURM_TASK_PROLOG"
 #define CE_CARRY_OWN_PROLOG "SLURM_CE_OWN_PROLOG"
 

@@ -5,8 +5,7 @@
  * and the command would run on the host. So srun replaces the command with a text that cannot be executed and
  * gives the reason, followed by the command; the plugin on the node removes the text again.
  */
-#ifndef CE_ARGV_MARK_H
-#define CE_ARGV_MARK_H
+#pragma once
 
 #include "common/error.h"
 
@@ -36,5 +35,3 @@ int ce_mark_job(struct ce_error *err);
 /* Remove the mark from the environment, and restore the user's own value. In srun, salloc and sbatch, before
  * Slurm reads the variables. */
 void ce_unmark_job(void);
-
-#endif

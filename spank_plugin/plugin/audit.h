@@ -4,17 +4,15 @@
  * the plan (ce plan --json) can be compared. Root parses nothing of the plan, so the line has the image's
  * name only as the user's side states it.
  */
-#ifndef CE_AUDIT_H
-#define CE_AUDIT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/error.h"
-#include "sha256.h"
 
-enum { CE_AUDIT_CLAIM = 257 };
+enum { CE_AUDIT_CLAIM = 257, CE_SHA256_TEXT = 65 };
 
 struct ce_audit {
 	uint32_t job, step;
@@ -36,4 +34,5 @@ void ce_audit_note_claim(struct ce_audit *audit, const char *image);
  * nowhere. Return 0, or -1 with the error. In slurmstepd, as root with the effective id of root. */
 int ce_audit_write(struct ce_audit *audit, const char *place, struct ce_error *err);
 
-#endif
+/* Write the SHA-256 of bytes as 64 hexadecimal digits and a NUL. */
+void ce_sha256(const void *data, size_t size, char text[CE_SHA256_TEXT]);

@@ -2,8 +2,7 @@
  * Slurm carries the planner's output to the nodes in the environment of the step: srun puts it there as the
  * user, the plugin in slurmstepd takes it out. This code does not look into a plan.
  */
-#ifndef CE_CARRY_H
-#define CE_CARRY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,6 +22,9 @@
 #define CE_CARRY_CHDIR "SLURM_CE_CHDIR"
 /* the image's digest or path, as the planner states it, for the audit */
 #define CE_CARRY_IMAGE "SLURM_CE_IMAGE"
+/* Set by sbatch and salloc if the environment asks for no container, so that nothing is to be explained. The
+ * batch script does not see it. */
+#define CE_SCRIPT_ON_HOST "SLURM_CE_HOST"
 /* Set to "1" in a batch script that runs in the container (hooks/batch_script). */
 #define CE_INSIDE "SLURM_CE_INSIDE"
 enum { CE_CARRY_PIECE = 64 * 1024, CE_CARRY_MAX_PARTS = 256 };
@@ -48,5 +50,3 @@ char *ce_carry_get(char **environment);
 
 /* Return the value of a variable in an environment; NULL if it is unset. */
 const char *ce_variable(char **environment, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* The plugin's arguments from plugstack.conf, a root-owned file. They say where the engine is installed. */
-#ifndef CE_CONFIG_H
-#define CE_CONFIG_H
+#pragma once
 
 #include "common/error.h"
 
@@ -28,5 +27,3 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 
 /* Free all strings and the error, and make the configuration an empty one. */
 void ce_config_clear(struct ce_config *config);
-
-#endif

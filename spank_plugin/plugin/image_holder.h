@@ -2,8 +2,7 @@
  * The holder of a job's images: a guard in the batch step that mounts and serves images for the job's steps
  * on this node (guard/guard_hold.c). It belongs to the user and to the job, and ends with the batch script.
  */
-#ifndef CE_IMAGE_HOLDER_H
-#define CE_IMAGE_HOLDER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -17,5 +16,3 @@ int ce_holder_life(void);
 /* Wait for the holder's end: Slurm would kill it, and look a second later whether it is gone. In slurmstepd,
  * as root, after the batch script. */
 void ce_holder_end(void);
-
-#endif

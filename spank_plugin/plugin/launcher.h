@@ -3,8 +3,7 @@
  * and everything that it starts are processes of the user in the step: under its limits, in its accounting
  * and namespaces, and gone when Slurm ends the step. No privilege is involved.
  */
-#ifndef CE_LAUNCHER_H
-#define CE_LAUNCHER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -50,5 +49,3 @@ void ce_launcher_let_go(struct ce_launcher *launcher);
  * any program of the user's ran there, so it refers to a process in the step, which Slurm ends with the step.
  * The sockets do not prove that: the launcher's user can hand them to processes elsewhere. */
 int ce_launcher_process(const struct ce_launcher *launcher);
-
-#endif

@@ -4,8 +4,7 @@
  * common/protocol.h. It is written by container_engine/node/start/launcher.py, node/reply.c and, where no
  * launcher could be started, plugin/launcher.c and node/node.c.
  */
-#ifndef CE_LAUNCHER_REPLY_H
-#define CE_LAUNCHER_REPLY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text
 /* Return whether the answer reports that the container is ready. Receives no descriptor, so root may call
  * it. */
 int ce_reply_is_ready(int reply);
-
-#endif

@@ -1,6 +1,5 @@
 /* The option --environment, its alias --edf, and the options of pyxis. */
-#ifndef CE_OPTIONS_H
-#define CE_OPTIONS_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -28,5 +27,3 @@ const char *ce_options_shown(void);
 
 /* Forget all options that were given, and free them. */
 void ce_options_clear(void);
-
-#endif

@@ -1,60 +1,54 @@
 /*
  * The SPANK plugin: carries the plan to the nodes and lets every task join the container.
  *
- * callback              context               runs as            may do
- * --------------------  --------------------  -----------------  ------------------------------------
- * init                  all                   user / root        read plugstack.conf's arguments,
- *                                                                register the options
- * init                  srun, salloc, sbatch  user               take back the variables that ce-host has
- *                                                                held; restore the options of the job they
- *                                                                are started in, if they are no longer in
- *                                                                the environment; set those that variables
- *                                                                ask for (CE_ENVIRONMENT); remove the job's
- *                                                                mark from the environment; srun: make
- *                                                                ce-prolog the task prolog, where a
- *                                                                command cannot be marked
- * init_post_opt         srun, salloc, sbatch  user               run `ce plan`; srun: put the plan into
- *                                                                the step's environment; salloc, sbatch:
- *                                                                mark the job's environment, so that an
- *                                                                srun without this plugin ends
- * local_user_init       srun, but for --async user               mark the command, so that a node without
- *                                                                this plugin cannot execute it; put
- *                                                                ce-join before the programs of
- *                                                                --multi-prog
- * user_init             slurmstepd            root, euid user    put the plan into memory files for the
- *                                                                tasks; take the mark off the command,
- *                                                                restore the user's task prolog
- * task_init             the task              user               in the first task of the node: start the
- *                                                                launcher, which is in the step like any
- *                                                                other process of the task
- * task_init             the task              user               wait for the container, join it; with
- *                                                                a task prolog or --multi-prog leave
- *                                                                the joining to ce-join
- * task_init             the batch script      user               warn if it runs on the host and starts
- *                                                                no step; leave a note, which each srun
- *                                                                of the job removes
- * task_init             the batch script      user               if it or its job names an environment: start
- *                                                                the holder of the job's images on this node,
- *                                                                which ends with the script
- * task_post_fork        slurmstepd            root               open a pidfd of the task; after the first
- *                                                                one, write the line of the audit, with
- *                                                                the hash of the plan
- * exit                  srun                  user               remove an image made for this step only
- * task_exit             slurmstepd            root               after the last task of the node: end the
- *                                                                session cleanly, in a child that
- *                                                                becomes the user
- * task_exit             slurmstepd, batch     root               warn if the note is still there, in a child
- *                                                                that becomes the user
- * task_exit             slurmstepd, batch     root               wait for the holder's end, in a child that
- *                                                                becomes the user
- * exit                  slurmstepd            root               end the session, if no task has run
+ * callback         context                runs as         may do
+ * ---------------  ---------------------  --------------- ---------------------------------------------------
+ * init             all                    user / root     read plugstack.conf's arguments, register the
+ *                                                         options
+ * init             srun, salloc, sbatch   user            take back the variables that ce-host has held;
+ *                                                         restore the options of the job they are started in,
+ *                                                         if they are no longer in the environment; set those
+ *                                                         that variables ask for (CE_ENVIRONMENT); remove the
+ *                                                         job's mark from the environment; srun: make
+ *                                                         ce-prolog the task prolog, where a command cannot
+ *                                                         be marked
+ * init_post_opt    srun, salloc, sbatch   user            run `ce plan`; srun: put the plan into the step's
+ *                                                         environment; salloc, sbatch: mark the job's
+ *                                                         environment, so that an srun without this plugin
+ *                                                         ends
+ * local_user_init  srun, but for --async  user            mark the command, so that a node without this
+ *                                                         plugin cannot execute it; put ce-join before the
+ *                                                         programs of --multi-prog
+ * user_init        slurmstepd             root, euid user put the plan into memory files for the tasks; take
+ *                                                         the mark off the command, restore the user's task
+ *                                                         prolog
+ * task_init        the task               user            in the first task of the node: start the launcher,
+ *                                                         which is in the step like any other process of the
+ *                                                         task
+ * task_init        the task               user            wait for the container, join it; with a task prolog
+ *                                                         or --multi-prog leave the joining to ce-join
+ * task_init        the batch script       user            warn if it runs on the host and starts no step;
+ *                                                         leave a note, which each srun of the job removes
+ * task_init        the batch script       user            if it or its job names an environment: start the
+ *                                                         holder of the job's images on this node, which ends
+ *                                                         with the script
+ * task_post_fork   slurmstepd             root            open a pidfd of the task; after the first one,
+ *                                                         write the line of the audit, with the hash of the
+ *                                                         plan
+ * exit             srun                   user            remove an image made for this step only
+ * task_exit        slurmstepd             root            after the last task of the node: end the session
+ *                                                         cleanly, in a child that becomes the user
+ * task_exit        slurmstepd, batch      root            warn if the note is still there, in a child that
+ *                                                         becomes the user
+ * task_exit        slurmstepd, batch      root            wait for the holder's end, in a child that becomes
+ *                                                         the user
+ * exit             slurmstepd             root            end the session, if no task has run
  *
- * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root
- * never receives a descriptor from the launcher or the guard, which are the user's processes: the launcher's
- * pidfd comes from the task that started it, which runs nothing of the user's yet. A
- * step that asked for a container and cannot have it fails; nothing here ever lets its command run
- * outside. Without --environment, or an option of pyxis, every callback returns at once, but for a look at
- * the batch script.
+ * Root never parses the plan or any other input of the user: it copies bytes into a memory file. Root never
+ * receives a descriptor from the launcher or the guard, which are the user's processes: the launcher's pidfd
+ * comes from the task that started it, which runs nothing of the user's yet. A step that asked for a
+ * container and cannot have it fails; nothing here ever lets its command run outside. Without --environment,
+ * or an option of pyxis, every callback returns at once, but for a look at the batch script.
  *
  * This file has the entry points. Their work is in plugin_step.c for slurmstepd; what runs as the user is in
  * plugin_user/, a library that slurmstepd does not load (user_part.h).

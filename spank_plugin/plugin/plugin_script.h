@@ -6,8 +6,7 @@
  * task makes it, every srun of the job removes it, and slurmstepd warns if it is there at the end. Removal is
  * decided by the file server, so it is seen at once wherever the srun ran.
  */
-#ifndef CE_PLUGIN_SCRIPT_H
-#define CE_PLUGIN_SCRIPT_H
+#pragma once
 
 #include <limits.h>
 #include <slurm/spank.h>
@@ -42,5 +41,3 @@ void ce_script_end(spank_t spank, const char *environment);
 /* Prepare the holder of the job's images (image_holder.h) for a batch script whose steps may have containers:
  * an environment was given at submit, or the script has an option for one. In slurmstepd, before the task. */
 void ce_script_prepare_holder(spank_t spank, const char *environment);
-
-#endif

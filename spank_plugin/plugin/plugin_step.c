@@ -173,7 +173,7 @@ static int site_has_prolog(void)
 	return path != NULL && path[0] != '\0';
 }
 
-/* Restore the user's own task prolog in the step's environment (plugin_user/prolog_mark.h). */
+/* Restore the user's own task prolog in the step's environment (plugin_user/submit.c). */
 static void unmark_prolog(spank_t spank, char **environment)
 {
 	const char *own = ce_variable(environment, CE_CARRY_OWN_PROLOG);

@@ -1,6 +1,5 @@
 /* A step with a container, as slurmstepd keeps it and each task inherits it. */
-#ifndef CE_PLUGIN_STEP_H
-#define CE_PLUGIN_STEP_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -59,5 +58,3 @@ void ce_step_task_exit(struct ce_step *step, spank_t spank);
 
 /* End the session, if that has not been done yet, and reset the step. In slurmstepd, as root. */
 void ce_step_end(struct ce_step *step, spank_t spank);
-
-#endif

@@ -1,7 +1,6 @@
 /* The options of pyxis, which the planner understands, and pyxis itself where plugstack.conf loads it,
  * too. */
-#ifndef CE_PYXIS_OPTIONS_H
-#define CE_PYXIS_OPTIONS_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -18,5 +17,3 @@ char *ce_pyxis_word(int index, const char *argument);
 
 /* Return the name of the option with this index; NULL after the last. */
 const char *ce_pyxis_name(int index);
-
-#endif

@@ -2,8 +2,7 @@
  * The container's session in slurmstepd and the tasks: waiting until it is ready, noticing its early death,
  * ending it.
  */
-#ifndef CE_SESSION_H
-#define CE_SESSION_H
+#pragma once
 
 #include "common/join.h"
 #include "launcher.h"
@@ -36,5 +35,3 @@ int ce_session_claim_report(const struct ce_launcher *launcher, char cause[CE_CA
  * Always close all descriptors. Called when the last task has ended, before Slurm kills the rest of the step.
  * In slurmstepd, as root. */
 void ce_session_end(struct ce_launcher *launcher);
-
-#endif

@@ -1,6 +1,5 @@
 /* Ends a session on a node: reports its death, waits for its guard, kills what does not end by itself. */
-#ifndef CE_SESSION_END_H
-#define CE_SESSION_END_H
+#pragma once
 
 #include "launcher.h"
 
@@ -38,5 +37,3 @@ const char *ce_end_help(const char *cause);
 /* Do this work in a child that has become the user; wait a second at most, then kill it. Its stderr is
  * slurmstepd's, which for a batch job is the job's. In slurmstepd, as root. */
 void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds the directory in which slurmd keeps the files of its steps. */
-#ifndef CE_SLURMD_SPOOL_H
-#define CE_SLURMD_SPOOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ char *ce_spool_dir(uint32_t job, uint32_t step);
 /* Return the directory that Slurm's PMIx server of this step shares with its clients, on the heap; the caller
  * frees it. NULL if there is none, as in all steps except those of `srun --mpi=pmix`. */
 char *ce_spool_pmix(uint32_t job, uint32_t step);
-
-#endif

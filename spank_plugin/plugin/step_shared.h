@@ -3,8 +3,7 @@
  * its session ended, which is the plugin's part of a launch's trace; which of them starts the launcher;
  * whether the container's death has been reported, and the node's name for messages.
  */
-#ifndef CE_STEP_SHARED_H
-#define CE_STEP_SHARED_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void ce_shared_name(struct ce_shared *shared, const char *name);
 /* Append one line of JSON to the trace, with the current time as the end. Runs as the user, who decides what
  * `trace` is; it may be -1. */
 void ce_shared_write(const struct ce_shared *shared, int trace);
-
-#endif

@@ -3,8 +3,7 @@
  * library beside the plugin, container_engine_user.so, which they load; slurmstepd, which is root, does not.
  * The library needs the plugin in turn, for all that both parts use.
  */
-#ifndef CE_USER_PART_H
-#define CE_USER_PART_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -28,5 +27,3 @@ const struct ce_user_part *ce_load_user_part(struct ce_error *err);
 
 /* The same, for the library at this path. */
 const struct ce_user_part *ce_load_user_part_from(const char *path, struct ce_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * prolog, the command is replaced by ce-join, which slurmstepd executes after the prologs and which joins and
  * becomes the command. With --multi-prog, whose commands a plugin cannot reach, ce-join is always used.
  */
-#ifndef CE_JOIN_AFTER_PROLOG_H
-#define CE_JOIN_AFTER_PROLOG_H
+#pragma once
 
 #include "common/join.h"
 
@@ -15,5 +14,3 @@
  * the directory that records printed messages. Return 0, or -1 with the error. In the task. */
 int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
 			    const struct ce_variables *variables, struct ce_error *err);
-
-#endif

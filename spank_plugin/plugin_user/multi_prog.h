@@ -4,8 +4,7 @@
  * program: with it, a task joins after its prologs, and on a node that does not load the plugin it reports
  * that and ends.
  */
-#ifndef CE_MULTI_PROG_H
-#define CE_MULTI_PROG_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ int ce_multi_prog_prefix(char **text, const char *program, struct ce_error *err)
 
 /* Return whether srun has put ce-join before the programs. On a node. */
 int ce_multi_prog_prefixed(int argc, char *const *argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* Gets a task its own container, where each task has one. */
-#ifndef CE_OWN_CONTAINER_H
-#define CE_OWN_CONTAINER_H
+#pragma once
 
 #include "common/join.h"
 #include "plugin/launcher.h"
@@ -10,5 +9,3 @@
  * -1 with the error. Runs as the user, in the task. */
 int ce_own_container(const struct ce_launcher *launcher, int timeout_s, struct ce_container *container,
 		      struct ce_error *err);
-
-#endif

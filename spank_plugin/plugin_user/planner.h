@@ -1,6 +1,5 @@
 /* Runs the planner, once for each submission. In srun, salloc and sbatch, as the user. */
-#ifndef CE_PLANNER_H
-#define CE_PLANNER_H
+#pragma once
 
 #include "plugin/config.h"
 
@@ -29,5 +28,3 @@ void ce_planned_clear(struct ce_planned *planned);
 /* Remove an image store of one step, before srun ends: in a batch script, Slurm kills the remaining processes
  * when the script ends, and ce-reaper is one of them. */
 void ce_remove_void_store(const char *directory);
-
-#endif

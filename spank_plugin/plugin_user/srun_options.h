@@ -1,6 +1,5 @@
 /* Options for which SPANK has no item, found on the command line of srun, salloc or sbatch. As the user. */
-#ifndef CE_SRUN_OPTIONS_H
-#define CE_SRUN_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -57,5 +56,3 @@ const char *ce_srun_value(const struct ce_line *line, const char *option);
 
 /* Return the first word of the command, with the "--" before it if any; NULL if there is none. */
 const char *ce_srun_command(const struct ce_line *line);
-
-#endif

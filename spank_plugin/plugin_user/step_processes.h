@@ -1,6 +1,5 @@
 /* Starts what serves the whole step on a node. In a task, as the user. */
-#ifndef CE_STEP_PROCESSES_H
-#define CE_STEP_PROCESSES_H
+#pragma once
 
 #include "plugin/launcher.h"
 
@@ -18,5 +17,3 @@ void ce_holder_start(const struct ce_config *config, char **environment);
  * the hard limits allow. Slurm itself sets them in a task only just before it executes the command. A limit
  * that cannot be parsed or set stays as it is. */
 void ce_limits_apply(char **environment);
-
-#endif

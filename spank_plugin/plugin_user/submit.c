@@ -22,8 +22,6 @@
 #include "plugin/options.h"
 #include "plugin/plugin_script.h"
 #include "plugin/pyxis_options.h"
-#include "prolog_mark.h"
-#include "script.h"
 #include "srun_options.h"
 #include "submit_checks.h"
 #include "submit_options.h"
@@ -37,6 +35,55 @@ static int carried;
 /* Why it is not known what this command inherits (errno); 0 if it is. */
 static int unknown;
 
+/* ---- the task prolog as a mark ----------------------------------------------------------------- */
+
+/* For steps whose commands cannot be marked (plugin/argv_mark.h): srun calls the plugin for only one
+ * component of a heterogeneous step, with --async for none, and with --bcast it replaces the command
+ * afterwards. There srun makes ce-prolog (programs/prolog.c) the task prolog of each component of the step:
+ * Slurm runs it before each task, and it refuses tasks on a node that has not loaded the plugin. */
+
+/* Return whether the step might ask for a container. Slurm has not parsed the command line yet. */
+static int may_ask(void)
+{
+	const char *option;
+
+	return ce_options_asked() || ce_inherited(&option) != NULL || ce_srun_may_ask();
+}
+
+/* Make `prolog`, the path of ce-prolog, the task prolog, if the command line may need it and asks for a
+ * container; ce-prolog then runs the user's own. In srun, before Slurm reads the variables. */
+static void mark_prolog(const char *prolog)
+{
+	const char *own = getenv(CE_TASK_PROLOG);
+
+	unsetenv(CE_CARRY_OWN_PROLOG);
+	if (!ce_srun_may_hide_command() || !may_ask())
+		return;
+	if (own != NULL && strcmp(own, prolog) != 0)
+		(void)setenv(CE_CARRY_OWN_PROLOG, own, 1);
+	(void)setenv(CE_TASK_PROLOG, prolog, 1);
+}
+
+/* Return -1 with the error if the step needs that mark and does not have it, else 0. In srun, after the
+ * options of each component. */
+static int check_prolog(const char *prolog, struct ce_error *err)
+{
+	const char *named = getenv(CE_TASK_PROLOG);
+
+	if (ce_options_components() == 1 && !ce_srun_hides_command())
+		return 0;
+	if (ce_srun_has_prolog())
+		return ce_fail_below(err, CE_HELP_TASK_PROLOG,
+				     "--task-prolog: with --bcast, --async or several components, srun needs "
+				     "it to keep the command from nodes that do not load the plugin");
+	if (named == NULL || strcmp(named, prolog) != 0)
+		return ce_fail(err, "srun's options were not recognized, and the command could run on the "
+				    "host of a node that does not load the plugin: write them in full");
+	return 0;
+}
+
+/* ---- planning ---------------------------------------------------------------------------------- */
+
 void ce_submit_begin(const struct ce_config *config, spank_context_t context, int with_pyxis)
 {
 	if (ce_take_back() < 0)
@@ -49,7 +96,18 @@ void ce_submit_begin(const struct ce_config *config, spank_context_t context, in
 	else if (inherits > 0)
 		ce_options_from_variables(with_pyxis);
 	if (context == S_CTX_LOCAL && config->prolog != NULL)
-		ce_prolog_mark(config->prolog);
+		mark_prolog(config->prolog);
+}
+
+/* Print where they run, once for all components of a job, unless Slurm has been asked to be quiet. */
+static void announce(int is_salloc, const char *environment)
+{
+	static int announced;
+
+	if (announced++ > 0)
+		return;
+	slurm_info("the %s runs on the host; each srun in it runs in '%s'",
+		   is_salloc ? "shell" : "batch script", environment);
 }
 
 static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t begun, struct ce_error *err)
@@ -63,7 +121,7 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 	 * if the site runs the batch script itself in the container. */
 	if (!is_srun && (is_salloc || !planned->script_inside)) {
 		if (has_plan)
-			ce_script_announce(is_salloc, ce_options_shown());
+			announce(is_salloc, ce_options_shown());
 		return 0;
 	}
 	free(void_store); /* of an earlier component; ce-reaper removes the directory */
@@ -138,7 +196,7 @@ static int plan_and_carry(const struct ce_config *config, spank_context_t contex
 		remove_note();
 	int rc = is_srun ? check_async(&planned, err) : 0;
 	if (rc == 0 && is_srun && strcmp(planned.text, CE_WORD_HOST) != 0)
-		rc = ce_prolog_check(config->prolog, err);
+		rc = check_prolog(config->prolog, err);
 	if (rc == 0)
 		rc = carry(&planned, is_srun, is_salloc, begun, err);
 	ce_planned_clear(&planned);

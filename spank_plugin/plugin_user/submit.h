@@ -1,6 +1,5 @@
 /* The effect of --environment in srun, salloc and sbatch. */
-#ifndef CE_SUBMIT_H
-#define CE_SUBMIT_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -18,11 +17,9 @@ void ce_submit_begin(const struct ce_config *config, spank_context_t context, in
 int ce_submit(const struct ce_config *config, spank_context_t context, struct ce_error *err);
 
 /* Mark the commands, so that none for which a plan is carried can run on a node that does not load the plugin
- * (plugin/argv_mark.h, multi_prog.h). With --bcast, where srun needs the command unchanged, leave that to
- * prolog_mark.h. Return 0, or -1 with the error. In srun, once the step has been allocated. */
+ * (plugin/argv_mark.h, multi_prog.h). With --bcast, where srun needs the command unchanged, ce-prolog is the
+ * mark. Return 0, or -1 with the error. In srun, once the step has been allocated. */
 int ce_submit_mark(spank_t spank, const struct ce_config *config, struct ce_error *err);
 
 /* Remove the image store that was made for this step alone. At the end of srun. */
 void ce_submit_end(void);
-
-#endif

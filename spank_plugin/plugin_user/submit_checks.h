@@ -1,7 +1,6 @@
 /* Checks command lines of srun, salloc and sbatch that mean something else than they seem to, and removes
  * what describes another container. Runs in these, as the user. */
-#ifndef CE_SUBMIT_CHECKS_H
-#define CE_SUBMIT_CHECKS_H
+#pragma once
 
 #include "common/error.h"
 #include "srun_options.h"
@@ -24,5 +23,3 @@ int ce_submit_check_line(struct ce_error *err);
  * because this step or job does not run there. If `is_step` is set and there was such a container, print that
  * the step runs on the host. */
 void ce_submit_leave_container(int is_step);
-
-#endif

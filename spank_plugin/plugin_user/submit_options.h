@@ -1,6 +1,5 @@
 /* The meaning of the options for srun, salloc and sbatch, in which this runs as the user. */
-#ifndef CE_SUBMIT_OPTIONS_H
-#define CE_SUBMIT_OPTIONS_H
+#pragma once
 
 #include "common/error.h"
 
@@ -41,5 +40,3 @@ int ce_pyxis_is_option(const char *word);
 /* Return -1 with the error if pyxis is loaded and this command, which asks for an environment, also asks
  * pyxis for a container, or has an option of pyxis, which would have no effect; else 0. */
 int ce_pyxis_check_alone(struct ce_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* A task before its command. Runs as the user. */
-#ifndef CE_TASK_H
-#define CE_TASK_H
+#pragma once
 
 #include "plugin/plugin_step.h"
 
@@ -10,4 +9,5 @@
 void ce_task_begin(struct ce_step *step, spank_t spank, const struct ce_config *config,
 		   const char *environment);
 
-#endif
+/* Return whether a line of the script, apart from comments, has a word that starts steps. */
+int ce_script_starts_steps(const char *text);

@@ -1,5 +1,5 @@
 /*
- * ce-prolog: the task prolog of a step whose command cannot be marked (plugin_user/prolog_mark.h).
+ * ce-prolog: the task prolog of a step whose command cannot be marked (plugin_user/submit.c).
  * task-prolog, a link to it: the site's TaskProlog, which Slurm runs before batch scripts, too.
  *
  * On a node that does not load the plugin, the plan is still in the environment of the step, from which the

@@ -1,4 +1,4 @@
-#include "plugin_user/script.h"
+#include "plugin_user/task.h"
 
 #include "harness.h"
 
