@@ -106,8 +106,6 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		ln -sf ce-start $(ROOT)/libexec/container-engine/.$$name; \
 		mv -T $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
 	done
-	@ln -sf ce-node $(ROOT)/libexec/container-engine/.node
-	@mv -T $(ROOT)/libexec/container-engine/.node $(ROOT)/libexec/container-engine/node
 	@# commands of other tools, for the PATH of sites and users that want them
 	@mkdir -p $(ROOT)/libexec/container-engine/compat
 	@ln -sfn ../ce-start $(ROOT)/libexec/container-engine/compat/enroot

@@ -97,7 +97,7 @@ class Variables(Mapping[str, str]):
 
 
 def without_record(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables for what ce-node computes itself: looking them up leaves no record."""
+    """Return the variables for what ce-guard computes itself: looking them up leaves no record."""
     return variables.aside if isinstance(variables, Variables) else variables
 
 

@@ -3,12 +3,12 @@
  * and strings of packets. Programs in C on both sides take it from here, Python from
  * container_engine/node/protocol.py, which `make generated` makes of this file.
  *
- *   plugin to ce-node, ce-node to the launcher    arguments            enum ce_launcher_arg
- *   ce-node and the launcher to ce-guard          arguments            enum ce_guard_arg
- *   Python and ce-node to ce-enter                arguments            enum ce_enter_arg
- *   guard to ce-node, the launcher and tasks      a report             enum ce_report_kind, ce_reported_fd
- *   guard to ce-node and the launcher             a running container  enum ce_container_fd
- *   ce-node and the launcher to the plugin        the answer           enum ce_answer_kind, _text and _fd
+ *   plugin to ce-guard, ce-guard to the launcher  arguments            enum ce_launcher_arg
+ *   the launcher and the plugin to ce-guard       arguments            enum ce_guard_arg
+ *   Python and ce-guard to ce-enter               arguments            enum ce_enter_arg
+ *   guard to its starter, the launcher and tasks  a report             enum ce_report_kind, ce_reported_fd
+ *   guard to its starter and the launcher         a running container  enum ce_container_fd
+ *   ce-guard and the launcher to the plugin       the answer           enum ce_answer_kind, _text and _fd
  *   task to guard                                 a request            enum ce_asked_fd
  */
 #pragma once
@@ -19,9 +19,10 @@
 
 /* ---- arguments --------------------------------------------------------------------------------- */
 
-/* The arguments of ce-node and the launcher, after the program's name. The first CE_ARG_FDS are open
- * descriptors. The launcher gets those from CE_ARG_CONTROL on if ce-node has started a guard, which waits for
- * its specification, or CE_ARG_LOG and CE_ARG_STATUS if all it does is to explain why the step fails. */
+/* The arguments of ce-guard at the beginning of a start, and of the launcher, after the program's name. The
+ * first CE_ARG_FDS are open descriptors. The launcher gets those from CE_ARG_CONTROL on if a guard has been
+ * started, which waits for its specification, or CE_ARG_LOG and CE_ARG_STATUS if all it does is to explain
+ * why the step fails. */
 enum ce_launcher_arg {
 	CE_ARG_REPLY, /* socket for the answer */
 	CE_ARG_PLAN,
@@ -34,13 +35,14 @@ enum ce_launcher_arg {
 	CE_ARG_PIPE, /* descriptor to which the specification is written */
 	CE_ARG_PID,  /* of the process that has started the guard */
 	CE_ARG_MOST,
-	CE_ARG_LOG = CE_ARG_COUNT, /* what start-up steps have printed that ce-node ran, and that failed */
+	CE_ARG_LOG = CE_ARG_COUNT, /* what start-up steps have printed that ce-guard ran, and that failed */
 	CE_ARG_STATUS, /* of waitpid, -1 if they were not done in time */
 	CE_ARG_EXPLAINED
 };
 enum { CE_ARG_FDS = CE_ARG_BEGUN };
 
-/* The arguments of ce-guard, after the program's name: open descriptors, of which CE_GUARD_LIFE may be -1. */
+/* The arguments of ce-guard as a guard alone, after the program's name: open descriptors, of which
+ * CE_GUARD_LIFE may be -1. */
 enum ce_guard_arg {
 	CE_GUARD_CONTROL, /* socket for reports; the byte CE_GO_ON comes back */
 	CE_GUARD_WATCH,
@@ -50,11 +52,11 @@ enum ce_guard_arg {
 	CE_GUARD_USER_NS = CE_GUARD_LEAST, /* only of a guard whose container this step joins */
 	CE_GUARD_MOST
 };
+_Static_assert((int)CE_ARG_COUNT > CE_GUARD_MOST, "ce-guard tells by their number which of both it gets");
 
 /* A job's holder of images (guard/guard_hold.c): the format of its abstract socket's name, with the ids of
- * user and job and the node's name, and the variable by which ce-node passes it to ce-guard. */
+ * user and job and the node's name. */
 #define CE_HOLDER_NAME "ce-images/%u/%s.%s"
-#define CE_HOLDER "CE_HOLDER"
 /* what an address of a socket has room for, after the NUL that makes a name abstract */
 #define CE_HOLDER_SIZE 107
 

@@ -1,19 +1,17 @@
 /*
- * ce-guard: process 1 of a PID namespace in which everything a container owns lives.
+ * The guard: process 1 of a PID namespace in which everything a container owns lives. One that gets a user
+ * namespace joins another one's container (guard_kept.c).
  *
- * Its arguments are descriptors (enum ce_guard_arg). A guard that is started with a user namespace joins
- * another one's container (guard_kept.c).
- *
- * Runs as the user, never with a privilege. The process that the launcher starts makes the
- * namespaces; its child, process 1, does the rest. Cleanup is a property, not a procedure: when
- * process 1 ends, for whatever reason, the kernel kills every process of the namespace, and the
- * mounts go with the last of them.
+ * Runs as the user, never with a privilege. The process that is started makes the namespaces; its child,
+ * process 1, does the rest. Cleanup is a property, not a procedure: when process 1 ends, for whatever reason,
+ * the kernel kills every process of the namespace, and the mounts go with the last of them.
  */
 #define _GNU_SOURCE
 #include "guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -28,7 +26,6 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "common/standard_streams.h"
 #include "guard_events.h"
 #include "guard_door.h"
 #include "guard_hold.h"
@@ -123,6 +120,8 @@ static void serve(struct guard *guard)
 {
 	if (wait_for_launcher(guard) == 0) {
 		guard_open_door(guard);
+		/* the memory of what was read for the start, for as long as the step runs */
+		(void)malloc_trim(0);
 		while (guard_events(guard, -1) == 0)
 			;
 	}
@@ -189,7 +188,7 @@ static int enter_namespaces(struct guard *guard, int user_ns)
 	return guard_visit_holder(guard) == 0 ? make_process_namespace(guard) : make_namespaces(guard);
 }
 
-static int run(struct guard *guard, int specification, int user_ns)
+int guard_live(struct guard *guard, int specification, int user_ns)
 {
 	/* Ctrl-C at the terminal of `ce run` is meant for the command, not for the
 	 * processes that hold its container. */
@@ -214,23 +213,4 @@ static int run(struct guard *guard, int specification, int user_ns)
 	}
 	serve(guard);
 	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	ce_open_standard_streams();
-	struct guard guard = GUARD_INIT;
-
-	if (argc != 1 + CE_GUARD_LEAST && argc != 1 + CE_GUARD_MOST) {
-		fprintf(stderr, "ce-guard: started by the container engine's launcher only\n");
-		return CE_EXIT_ENGINE;
-	}
-	guard.control = ce_descriptor(argv[1 + CE_GUARD_CONTROL]);
-	guard.watch = ce_descriptor(argv[1 + CE_GUARD_WATCH]);
-	guard.life = ce_descriptor(argv[1 + CE_GUARD_LIFE]);
-	int specification = ce_descriptor(argv[1 + CE_GUARD_SPECIFICATION]);
-	int user_ns = argc == 1 + CE_GUARD_MOST ? ce_descriptor(argv[1 + CE_GUARD_USER_NS]) : -1;
-	if (guard.control < 0 || guard.watch < 0 || specification < 0)
-		return CE_EXIT_ENGINE;
-	return run(&guard, specification, user_ns);
 }

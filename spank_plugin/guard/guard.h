@@ -1,5 +1,12 @@
 /*
- * Internal to ce-guard, the process that owns everything a container needs on a node.
+ * Internal to ce-guard, which begins the start of a step, and owns everything that its container needs on a
+ * node.
+ * main.c           the start: as an earlier one was, or by the launcher
+ * step_env.c, step_port.c, step_trace.c: the step's environment, port, trace
+ * start_answer.c, join_answer.c: recorded answers for its container
+ * site_rules.c     whether the site has a rule that only Python judges
+ * visit.c          taking over a container that lives with its job from another guard
+ * reply.c          the guard's report, and the answer to the plugin
  * guard.c          lifetime: namespaces, the watching thread, the end
  * guard_fail.c     recording a failure
  * guard_report.c   reports to the launcher
@@ -60,7 +67,7 @@ struct guard {
 		size_t count; /* of these, 0 until they are known */
 	} kept;
 	struct guard_hold {
-		const char *holder; /* its socket's name; NULL for none */
+		const char *holder; /* its socket's name, set before guard_live; NULL for none */
 		int host_ns;	    /* the user namespace in which this process was started */
 		int ends; /* epoll descriptor of the pidfds of the servers that the holder has; -1 for none */
 		char *images[GUARD_MAX_FUSE]; /* as asked for, on the heap: the holder's, or lent by it */
@@ -105,6 +112,10 @@ struct guard {
 	  .init = -1, .kept = { .lock = -1, .listening = -1 }, .hold = { .host_ns = -1, .ends = -1 }, \
 	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
+
+/* Be a guard: read the specification from a descriptor and do what it says, in the user namespace `user_ns`
+ * unless that is -1. Return the exit code, also in the child that is process 1. */
+int guard_live(struct guard *guard, int specification, int user_ns);
 
 /* Record a failure: this message and errno, so that the launcher can translate the kernel's reason. Only the
  * first failure is kept. Return -1. */

@@ -92,9 +92,7 @@ int guard_visit_holder(struct guard *guard)
 	struct guard_hold *hold = &guard->hold;
 	int fds[CE_MAX_FDS], rc = -1;
 
-	hold->holder = getenv(CE_HOLDER);
 	hold->host_ns = open(GUARD_HOST_NS, O_RDONLY | O_CLOEXEC);
-	unsetenv(CE_HOLDER);
 	if (hold->holder == NULL || hold->host_ns < 0)
 		return -1;
 	if (ask(hold, GUARD_ASK_NAMESPACE, fds) == 0) {

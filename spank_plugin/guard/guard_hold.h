@@ -14,7 +14,7 @@
 
 /* ---- guard_borrow.c: a step ----------------------------------------------------------------- */
 
-/* Enter the user namespace of the holder that the environment names. Return 0, or -1 if there is none. */
+/* Enter the user namespace of the job's holder of images. Return 0, or -1 if there is none. */
 int guard_visit_holder(struct guard *guard);
 
 /* Mount an image that the holder serves at the directory `place`. Return 0, or -1 if this guard has to mount

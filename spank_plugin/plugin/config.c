@@ -83,10 +83,10 @@ int ce_config_read(struct ce_config *config, int argc, char **argv, struct ce_er
 		return ce_fail(err, "plugstack.conf: prefix=%s: must be an absolute path", prefix);
 	config->prefix = strdup(prefix);
 	config->plan = program_of(prefix, "plan");
-	config->node = program_of(prefix, "node");
+	config->guard = program_of(prefix, "ce-guard");
 	config->join = program_of(prefix, "ce-join");
 	config->prolog = program_of(prefix, "ce-prolog");
-	return config->prefix != NULL && config->plan != NULL && config->node != NULL &&
+	return config->prefix != NULL && config->plan != NULL && config->guard != NULL &&
 			       config->join != NULL && config->prolog != NULL
 		       ? 0
 		       : ce_fail(err, "out of memory");
@@ -96,7 +96,7 @@ void ce_config_clear(struct ce_config *config)
 {
 	free(config->prefix);
 	free(config->plan);
-	free(config->node);
+	free(config->guard);
 	free(config->join);
 	free(config->prolog);
 	free(config->audit);

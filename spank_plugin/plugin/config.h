@@ -6,7 +6,7 @@
 struct ce_config {
 	char *prefix;	     /* on the heap */
 	char *plan;	     /* PREFIX/libexec/container-engine/plan, on the heap */
-	char *node;	     /* PREFIX/libexec/container-engine/node, on the heap */
+	char *guard;	     /* PREFIX/libexec/container-engine/ce-guard, on the heap */
 	char *join;	     /* PREFIX/libexec/container-engine/ce-join, on the heap */
 	char *prolog;	     /* PREFIX/libexec/container-engine/ce-prolog, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */

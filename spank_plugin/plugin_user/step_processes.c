@@ -151,7 +151,7 @@ static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_c
 							       const int pass[CE_START_COUNT])
 {
 	char numbers[CE_ARG_FDS][16], begun[32], name[CE_NODE_SIZE + sizeof CE_NODE];
-	const char *argv[1 + CE_ARG_COUNT + 1] = { config->node };
+	const char *argv[1 + CE_ARG_COUNT + 1] = { config->guard };
 	const char *node = ce_variable(job, CE_NODE);
 	const char *const environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
 					    node != NULL ? name : NULL, NULL };
@@ -168,7 +168,7 @@ static __attribute__((noinline, noreturn)) void start_launcher(const struct ce_c
 	snprintf(begun, sizeof begun, "%lld", (long long)ce_now_ns());
 	argv[1 + CE_ARG_BEGUN] = begun;
 	/* the pid is the launcher's as long as its parent has not ended */
-	int process = ce_pidfd_open(spawn(reply, config->node, argv, environment));
+	int process = ce_pidfd_open(spawn(reply, config->guard, argv, environment));
 	if (process >= 0)
 		(void)ce_send(pass[CE_START_PROCESS], "p", 1, &process, 1);
 	_exit(0);
@@ -211,17 +211,17 @@ static int holder_specification(const char *prefix, const char *name)
 }
 
 /* Execute the guard as the holder; return only if that fails. */
-static void become_holder(const char *prefix, char **job, const int args[CE_GUARD_LEAST])
+static void become_holder(const struct ce_config *config, char **job, const int args[CE_GUARD_LEAST])
 {
-	char program[PATH_MAX], numbers[CE_GUARD_LEAST][16];
-	char *argv[1 + CE_GUARD_LEAST + 1] = { program }, *none[] = { NULL };
-	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", prefix);
+	char numbers[CE_GUARD_LEAST][16];
+	char *argv[1 + CE_GUARD_LEAST + 1] = { config->guard }, *none[] = { NULL };
+
 	for (int i = 0; i < CE_GUARD_LEAST; i++) {
 		snprintf(numbers[i], sizeof numbers[i], "%d", args[i]);
 		argv[1 + i] = numbers[i];
 	}
 	if (leave_task(job, args, CE_GUARD_LEAST) == NULL)
-		execve(program, argv, none);
+		execve(config->guard, argv, none);
 }
 
 void ce_holder_start(const struct ce_config *config, char **environment)
@@ -247,7 +247,7 @@ void ce_holder_start(const struct ce_config *config, char **environment)
 	/* the child executes at once, and its program forks and ends: the script finds no child */
 	pid_t pid = slurmstepd >= 0 && todo >= 0 ? vfork() : -1;
 	if (pid == 0) {
-		become_holder(config->prefix, environment, args);
+		become_holder(config, environment, args);
 		_exit(1);
 	}
 	if (pid > 0)

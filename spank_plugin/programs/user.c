@@ -1,5 +1,5 @@
 /*
- * ce-user: prints what this node's sources of users say of the user that runs it, for ce-node, which is
+ * ce-user: prints what this node's sources of users say of the user that runs it, for ce-guard, which is
  * static and cannot ask LDAP or SSSD itself: "=", login name, GECOS field, home and shell, then "=" and the
  * name of the primary group, each on a line; "-" in place of one that is not known. A recorded answer has
  * this text as a witness (container_engine/node/start/recorded_start.py writes the same).
@@ -25,7 +25,7 @@ static void print(const char *field)
 int main(void)
 {
 	ce_open_standard_streams();
-	/* a source may not answer for minutes; ce-node does not live as long */
+	/* a source may not answer for minutes; ce-guard does not live as long */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 
 	const struct passwd *user = getpwuid(getuid());

@@ -10,7 +10,7 @@ static inline const char *fake_node(void)
 	static const char *copy;
 
 	if (copy == NULL)
-		copy = test_copy(test_built("fake_node"), test_directory(), "node");
+		copy = test_copy(test_built("fake_node"), test_directory(), "ce-guard");
 	return copy;
 }
 

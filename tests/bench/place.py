@@ -63,7 +63,7 @@ class Place:
 
     @property
     def node(self) -> Path:
-        return self.prefix / "libexec" / "container-engine" / "node"
+        return self.prefix / "libexec" / "container-engine" / "ce-guard"
 
     @property
     def plan(self) -> Path:

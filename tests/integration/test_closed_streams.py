@@ -10,7 +10,7 @@ from tests.integration.engine import Engine
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
 # usage errors, which each of the programs has in its main
-_PROGRAMS = ("guard", "image", "enter", "join", "reaper", "node", "user", "prolog")
+_PROGRAMS = ("guard", "image", "enter", "join", "reaper", "user", "prolog")
 
 
 def _codes(engine: Engine, commands: dict[str, str], streams: str) -> dict[str, int]:

@@ -33,7 +33,6 @@ PHASES = (
     "plan",
     "slurmstepd",
     "ce-task",
-    "node",
     "launcher",
     "ce-guard",
     "ce-image",

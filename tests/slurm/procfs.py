@@ -25,6 +25,11 @@ class Process:
         """False for a zombie, which its parent or the machine's init has yet to reap."""
         return self.state not in "ZX"
 
+    @property
+    def is_first(self) -> bool:
+        """Check that it is process 1 of a PID namespace, as the guard is, but not who starts it."""
+        return self.status().get("NSpid", "").endswith("\t1")
+
     def environment(self) -> dict[str, str]:
         try:
             block = (PROC / str(self.pid) / "environ").read_bytes()

@@ -144,10 +144,10 @@ def test_a_node_without_the_podman_that_the_site_wants(
 def test_a_node_without_the_engine(
     cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str
 ) -> None:
-    node = str(cluster.prefix / "libexec/container-engine/node")
-    with mounted_on(n2, not_a_program, node):
+    guard = str(cluster.prefix / "libexec/container-engine/ce-guard")
+    with mounted_on(n2, not_a_program, guard):
         done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    cause = f"cannot start the launcher: {node}: Permission denied"
+    cause = f"cannot start the launcher: {guard}: Permission denied"
     ErrorBlock(done, "plugin-configuration", cause, node=n2)
 
 
@@ -236,15 +236,6 @@ def test_a_program_of_many_on_a_node_whose_slurm_does_not_load_the_plugin(
     )
     assert "tasks 2-3: Exited with exit code 125" in done.stderr
     assert bare.returncode != 0
-
-
-def test_a_node_without_the_guard(
-    cluster: Cluster, provoked: Provoked, n2: str, not_a_program: str
-) -> None:
-    guard = str(cluster.prefix / "libexec/container-engine/ce-guard")
-    with mounted_on(n2, not_a_program, guard):
-        done = provoked.srun(provoked.edf(""), *_only_on(n2))
-    ErrorBlock(done, "program-missing", guard, node=n2)
 
 
 def test_a_user_whose_limit_of_open_files_is_too_low(cluster: Cluster, provoked: Provoked) -> None:
@@ -386,9 +377,12 @@ def test_a_node_without_user_namespaces(provoked: Provoked, n2: str) -> None:
 def test_a_node_without_room_for_another_user_namespace(
     cluster: Cluster, provoked: Provoked, n2: str
 ) -> None:
-    """The guard starts in a user namespace in which no other one can be made."""
+    """The start begins in a user namespace in which no other one can be made."""
     guard = cluster.prefix / "libexec/container-engine/ce-guard"
-    copy = Path(shutil.copy(guard, provoked.shared / "ce-guard"))
+    libexec = provoked.shared / "libexec/container-engine"
+    libexec.mkdir(parents=True)
+    copy = Path(shutil.copy(guard, libexec))
+    (libexec / "launcher").symlink_to(guard.parent / "launcher")
     limited = provoked.shared / "limited"
     limited.write_text(
         "#!/bin/sh\n"

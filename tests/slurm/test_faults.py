@@ -43,7 +43,7 @@ else
 fi >> "$0"
 sleep 0.3
 """
-_STARTERS = {"ce-task", "node", "launcher", "podman", "crun"}
+_STARTERS = {"ce-task", "launcher", "podman", "crun"}
 # Files that a launch writes in the user's home.
 _WRITTEN = (".cache/container-engine", ".local/state/container-engine")
 
@@ -343,7 +343,11 @@ def _bystander_at_rest() -> set[tuple[int, str]] | None:
     Such a program may end after the tasks' first output.
     """
     alive = _of_bystander()
-    return alive if _STARTERS.isdisjoint(name for _pid, name in alive) else None
+    for process in processes():
+        starts = process.comm in _STARTERS or (process.comm == "ce-guard" and not process.is_first)
+        if starts and (process.pid, process.comm) in alive:
+            return None
+    return alive
 
 
 def _of_bystander() -> set[tuple[int, str]]:

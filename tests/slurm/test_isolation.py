@@ -93,6 +93,37 @@ def test_another_user_can_neither_join_read_nor_stop_any_process_of_a_container(
     assert job.wait().stdout == "up\nunharmed\n"
 
 
+def _written(process: Process) -> bytes:
+    """Return the memory that a process may write, its heap and its stack among it."""
+    rows = (procfs.PROC / str(process.pid) / "maps").read_text().splitlines()
+    found = []
+    with (procfs.PROC / str(process.pid) / "mem").open("rb", buffering=0) as memory:
+        for row in rows:
+            begin, end = (int(word, 16) for word in row.split()[0].split("-"))
+            if row.split()[1].startswith("rw"):
+                memory.seek(begin)
+                found.append(memory.read(end - begin))
+    return b"".join(found)
+
+
+@pytest.mark.parametrize("more", ["", "x" * 120_000], ids=["few variables", "many bytes"])
+def test_the_guard_forgets_the_variables_of_the_step_that_ce_guard_has_read(
+    cluster: Cluster, more: str
+) -> None:
+    """Twice: the second start is repeated without Python."""
+    edf = cluster.edf("")
+    step = ["srun", "-w", "n1", f"--environment={edf}", "sh", "-c", "echo $MARK; exec sleep 1000"]
+    for mark in ("first-4711", "second-4711"):
+        variables = ["env", f"MARK={mark}", f"MORE={more}", f"LAST={mark}"]
+        with started(cluster, *variables, *step) as job:
+            assert job.wait_for_lines(1) == [mark]
+            [guard] = [p for p in helpers() if p.comm == "ce-guard" and p.is_first]
+            memory = _written(guard)
+            job.process.terminate()
+        assert b"libexec/container-engine/ce-guard" in memory
+        assert mark.encode() not in memory
+
+
 def test_another_users_container_does_not_help_to_attack(
     cluster: Cluster, victim: tuple[Job, list[Process]]
 ) -> None:

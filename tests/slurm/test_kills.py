@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -185,9 +186,19 @@ def test_what_the_tasks_of_a_killed_slurmstepd_had_started_the_epilog_ends(
 # ---- during a start ------------------------------------------------------------------------------
 
 
-def _program(cluster: Cluster, name: str) -> str:
-    """Return the path of this cluster's launcher or guard, which is in its command line."""
-    return f"{cluster.prefix}/libexec/container-engine/{name}"
+@dataclass(frozen=True)
+class Kind:
+    """Processes of a program of this cluster: guards, or others."""
+
+    program: str
+    guards: bool = False
+
+    @classmethod
+    def of(cls, cluster: Cluster, name: str, *, guards: bool = False) -> Self:
+        return cls(f"{cluster.prefix}/libexec/container-engine/{name} ", guards)
+
+    def has(self, process: Process) -> bool:
+        return self.program in process.command and process.is_first == self.guards
 
 
 def _start_time(pid: int) -> int:
@@ -199,8 +210,8 @@ def _start_time(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[19])
 
 
-def _first_seen(text: str, job: Job) -> Process | None:
-    """Return the first process of the step whose command has `text`.
+def _first_seen(kind: Kind, job: Job) -> Process | None:
+    """Return the first process of the step of this kind.
 
     Return None if the step's own command ran before that, or after 30 s.
     """
@@ -210,45 +221,48 @@ def _first_seen(text: str, job: Job) -> Process | None:
         for name in os.listdir("/proc"):
             if name.isdecimal() and _start_time(int(name)) >= begin:
                 process = procfs.process(int(name))
-                if process is not None and process.lives and text in process.command:
+                if process is not None and process.lives and kind.has(process):
                     return process
     return None
 
 
 @contextmanager
-def _starting(cluster: Cluster, text: str, *step: str) -> Iterator[tuple[Job, Process]]:
-    """Start a step, whose command prints something; yield it and its first process with `text`.
+def _starting(cluster: Cluster, kind: Kind, *step: str) -> Iterator[tuple[Job, Process]]:
+    """Start a step, whose command prints something; yield it and its first process of this kind.
 
     Start another step if that process ended before it was seen, as on a busy machine.
     """
     for _ in range(5):
         with started(cluster, "srun", *step) as job:
-            process = _first_seen(text, job)
+            process = _first_seen(kind, job)
             if process is not None:
                 yield job, process
                 return
             cluster.cancel_all(ALICE)
             job.wait()
-    raise AssertionError(f"no {text} was seen")
+    raise AssertionError(f"not seen: {kind}")
 
 
 @dataclass(frozen=True)
 class Way:
-    """An environment, and the program that starts its container on the node.
+    """An environment, and what starts its container on the node.
 
-    The program is the launcher, in Python, or ce-node if an earlier start is remembered.
+    That is the launcher, in Python, or ce-guard if an earlier start is remembered.
     """
 
     edf: str
-    program: str
+    starts: Kind
+
+    @property
+    def is_repeated(self) -> bool:
+        return self.starts.program.endswith("/ce-guard ")
 
     def lives_s(self, cluster: Cluster) -> float:
         """Return how long that program lives, in seconds."""
-        text = _program(cluster, self.program)
         step = [f"--environment={self.edf}", "sh", "-c", "echo up; cat"]
-        with _starting(cluster, text, *step) as (job, launcher):
+        with _starting(cluster, self.starts, *step) as (job, launcher):
             begin = time.monotonic()
-            while _still(launcher, text) is not None:
+            while _still(launcher, self.starts) is not None:
                 time.sleep(0.001)
             took_s = time.monotonic() - begin
             job.wait_for_lines(1)
@@ -261,24 +275,24 @@ class Way:
 _RUNTIME = '#!/bin/sh\nsleep 0.2\nexec crun "$@"\n'
 
 
-@pytest.fixture(scope="module", params=["launcher", "node", "node with hooks"])
+@pytest.fixture(scope="module", params=["launcher", "again", "again with hooks"])
 def way(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Way]:
     if request.param == "launcher":
         # a deferred text, which only Python evaluates
-        yield Way(cluster.edf("workdir = '${SLURM_JOB_ID:+/}'\n"), "launcher")
+        yield Way(cluster.edf("workdir = '${SLURM_JOB_ID:+/}'\n"), Kind.of(cluster, "launcher"))
         return
     runtime = cluster.write(_RUNTIME, mode=0o755)
     directory = Path(tempfile.mkdtemp(dir=cluster.scratch))
     directory.chmod(0o755)
     with Node(cluster, directory) as node:
-        if request.param == "node":
+        if request.param == "again":
             node.configure(f'runtime = "{runtime}"\n')
-            yield Way(node.known(), "node")
+            yield Way(node.known(), Kind.of(cluster, "ce-guard"))
             return
         with with_hook(node, cluster.image("demo")) as site:
             site.configure(f'runtime = "{runtime}"\n')
             site.know()
-            yield Way(site.edf, "node")
+            yield Way(site.edf, Kind.of(cluster, "ce-guard"))
 
 
 @dataclass
@@ -322,13 +336,14 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
     delay: float,
     aim: Aim,
 ) -> None:
-    text = _program(cluster, way.program if victim == "launcher" else "ce-guard")
+    guard = Kind.of(cluster, "ce-guard", guards=True)
+    kind = way.starts if victim == "launcher" else guard
     marker = shared / "ran"
     step = [f"--environment={way.edf}", "sh", "-c", f"touch {marker}; echo up; exec sleep 1000"]
-    with _starting(cluster, text, *step) as (job, process):
+    with _starting(cluster, kind, *step) as (job, process):
         # the delay is what the test varies
         time.sleep(delay)
-        killed = _kill_if_it_lives(process, text)
+        killed = _kill_if_it_lives(process, kind)
         aim.learn(victim, killed)
 
         def is_over() -> bool:
@@ -337,9 +352,9 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
 
         within_s = 10 if killed else 30
         until("the end of all or a running task", lambda: job.out or is_over(), within_s)
-        if job.out and (victim == "launcher" or way.program == "node" or not killed):
-            # The victim had done its work, as the guard's parent has once the guard exists, or
-            # ce-node became the launcher and started another guard: the step runs inside.
+        if job.out and (victim == "launcher" or way.is_repeated or not killed):
+            # The victim had done its work, or ce-guard became the launcher and started another
+            # guard: the step runs inside.
             cluster.cancel_all(ALICE)
             job.wait()
         else:
@@ -350,10 +365,10 @@ def test_a_kill_during_the_start_fails_the_step_and_the_command_never_runs_on_th
     assert not marker.exists()
 
 
-def _ready(here: list[Process], text: str) -> Process | None:
+def _ready(here: list[Process], kind: Kind) -> Process | None:
     """Return the guard of a container whose first process exists."""
     ready = any(process.comm == ".ce-init" for process in here)
-    return next((process for process in here if ready and text in process.command), None)
+    return next((process for process in here if ready and kind.has(process)), None)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 2, 5, 10, 20])
@@ -361,12 +376,13 @@ def test_a_guard_killed_when_the_container_is_ready_is_named_once(
     cluster: Cluster, demo: str, delay_ms: int
 ) -> None:
     """Tasks that are about to join, join, execute or run then have no image any more."""
+    kind = Kind.of(cluster, "ce-guard", guards=True)
     step = ["-n2", f"--environment={demo}", "sleep", "1000"]
     with started(cluster, "srun", *step) as job:
-        guard = until("the container", lambda: _ready(helpers(), _program(cluster, "ce-guard")))
+        guard = until("the container", lambda: _ready(helpers(), kind))
         # The delay is what the test varies.
         time.sleep(delay_ms / 1000)
-        assert _kill_if_it_lives(guard, guard.command)
+        assert _kill_if_it_lives(guard, kind)
         done = job.wait()
     assert_soon_nothing_left(cluster)
     assert done.returncode in _WITHOUT_IMAGE
@@ -375,10 +391,10 @@ def test_a_guard_killed_when_the_container_is_ready_is_named_once(
 
 
 @contextmanager
-def _started_with_a_stopped(cluster: Cluster, text: str, *step: str) -> Iterator[Job]:
+def _started_with_a_stopped(cluster: Cluster, kind: Kind, *step: str) -> Iterator[Job]:
     """Run a step whose launcher or image server is stopped before the container is ready."""
     for _ in range(_MOMENTS):
-        with _starting(cluster, text, *step) as (job, process):
+        with _starting(cluster, kind, *step) as (job, process):
             os.kill(process.pid, signal.SIGSTOP)
             if not any(helper.comm == ".ce-init" for helper in helpers()):
                 yield job
@@ -386,13 +402,13 @@ def _started_with_a_stopped(cluster: Cluster, text: str, *step: str) -> Iterator
             os.kill(process.pid, signal.SIGCONT)
             cluster.run(["scancel", job_id(cluster)])
             job.wait()
-    raise AssertionError(f"{text} was never stopped in time")
+    raise AssertionError(f"never stopped in time: {kind}")
 
 
 def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: Cluster) -> None:
     edf = cluster.edf('[annotations]\n"com.ce.start_timeout_s" = "2"\n')
     step = ["-w", "n1", f"--environment={edf}", "sh", "-c", "echo ran; sleep 1000"]
-    with _started_with_a_stopped(cluster, "ce-image ", *step) as job:
+    with _started_with_a_stopped(cluster, Kind.of(cluster, "ce-image"), *step) as job:
         done = job.wait()
     assert_soon_nothing_left(cluster)
     ErrorBlock(done, "start-timeout", "the container did not start within 2 s", node="n1")
@@ -401,7 +417,7 @@ def test_an_image_server_that_stops_answering_fails_the_start_in_time(cluster: C
 
 def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, way: Way) -> None:
     step = [f"--environment={way.edf}", "sh", "-c", "echo ran; sleep 1000"]
-    with _started_with_a_stopped(cluster, _program(cluster, way.program), *step) as job:
+    with _started_with_a_stopped(cluster, way.starts, *step) as job:
         cluster.run(["scancel", job_id(cluster)])
         done = job.wait()
     assert_soon_nothing_left(cluster)
@@ -409,31 +425,31 @@ def test_a_launcher_that_stops_is_ended_by_scancel(cluster: Cluster, way: Way) -
     assert done.stdout == ""
 
 
-def _kill_if_it_lives(process: Process, text: str) -> bool:
-    """Kill a process that still runs this command and its successors; return whether any ran.
+def _kill_if_it_lives(process: Process, kind: Kind) -> bool:
+    """Kill a process that is still of this kind and its successors; return whether there were any.
 
-    The guard's first process is soon replaced by a second; a launcher may have ended.
+    A launcher may have ended; one that lives may start another guard.
     """
     killed = False
     # the first process may already have been replaced
-    found = [process, *(p for p in helpers() if text in p.command)]
-    while living := [p for one in found if (p := _still(one, text)) is not None]:
+    found = [process, *filter(kind.has, helpers())]
+    while living := [p for one in found if (p := _still(one, kind)) is not None]:
         for each in living:
             with suppress(ProcessLookupError):
                 _kill(each)
         killed = True
-        found = [p for p in helpers() if text in p.command]
+        found = [*filter(kind.has, helpers())]
     return killed
 
 
-def _still(process: Process, text: str) -> Process | None:
+def _still(process: Process, kind: Kind) -> Process | None:
     now = procfs.process(process.pid)
-    return now if now is not None and now.lives and text in now.command else None
+    return now if now is not None and now.lives and kind.has(now) else None
 
 
 def test_srun_killed_during_the_start_leaves_nothing(cluster: Cluster, way: Way) -> None:
     step = [f"--environment={way.edf}", "sh", "-c", "echo up; exec sleep 1000"]
-    with _starting(cluster, _program(cluster, way.program), *step) as (job, _launcher):
+    with _starting(cluster, way.starts, *step) as (job, _launcher):
         job.process.kill()
         cluster.cancel_all(ALICE)
         assert job.wait().returncode == -9

@@ -1,6 +1,6 @@
 """A step that starts a container as an earlier one did: no Python starts on the node.
 
-Where Python is needed, ce-node becomes the launcher. Here a script takes the launcher's place,
+Where Python is needed, ce-guard becomes the launcher. Here a script takes the launcher's place,
 records each start and executes it.
 """
 

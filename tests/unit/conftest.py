@@ -24,9 +24,9 @@ def ce_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def ce_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the program that joins containers, and becomes the launcher for all other starts."""
-    return _built(tmp_path_factory.mktemp("build"), "ce-node")
+def ce_guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that starts steps, with a guard of the tests' (join_stage.py)."""
+    return _built(tmp_path_factory.mktemp("build"), "fake_guard")
 
 
 @pytest.fixture(scope="session")

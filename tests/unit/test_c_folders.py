@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "spank_plugin"
-_PROGRAMS = ("plugin", "plugin_user", "advise", "guard", "image", "programs", "start", "node")
+_PROGRAMS = ("plugin", "plugin_user", "advise", "guard", "image", "programs", "start")
 FOLDERS = (*_PROGRAMS, "common")
 README = (SOURCES / "README.md").read_text(encoding="utf-8")
 

@@ -49,8 +49,9 @@ def test_a_picture_is_refused_where_the_table_says_something_else() -> None:
     del table["ce-init"]
     assert draw.faults(draw.read("launch"), table) == [
         "ce-guard does not run as the picture says: root",
+        "ce-guard does not run as the picture says: root",
         "the table has no program ce-init",
-        "ce-guard is not started by: `ce-node`",
+        "ce-guard is not started by: the plugin, in the node's first task",
         "ce-init is not started by: crun",
     ]
 

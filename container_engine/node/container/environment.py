@@ -141,7 +141,7 @@ def _of_container(users: set[str], changes: Mapping[str, str | None]) -> dict[st
 def for_joined(
     plan: NodePlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
 ) -> dict[str, str | None]:
-    """Return a task's changes in a step that joins a container; ce-node's answers have them, too.
+    """Return a task's changes in a step that joins a container; ce-guard's answers have them, too.
 
     `found` is the environment of the container's first process. If its HOME is root's, so is the
     task's, unless `edf` sets HOME.

@@ -36,9 +36,9 @@ PYTHONS_SIGNALS = (SIGPIPE, SIGXFSZ)
 class GuardDescriptors:
     """Descriptors for a guard. `process` is the pidfd of the process with which the session ends.
 
-    `life` is a socket to the plugin, or -1. `begun` is a guard that ce-node has started and that
+    `life` is a socket to the plugin, or -1. `begun` is a guard that has been started before and
     waits for its specification: the socket to it, the pipe for the specification, and the ID of the
-    guard's parent (spank_plugin/node/node.c).
+    guard's parent (spank_plugin/guard/main.c).
     """
 
     def __init__(

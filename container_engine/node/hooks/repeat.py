@@ -1,7 +1,7 @@
 """Decide whether the next start on this node can repeat, without Python, what hooks did.
 
 It can if the hooks consist of data, or of code that asks for nothing but variables of the step, and
-the data depend on files of the node: ce-node compares the variables that were asked for
+the data depend on files of the node: ce-guard compares the variables that were asked for
 and the state of the files (base/answers.py).
 """
 

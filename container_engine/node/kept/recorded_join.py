@@ -1,10 +1,10 @@
 """Record how a step joined a kept container, for the next step with the same plan.
 
-The next step starts no Python: ce-node takes the answer (spank_plugin/node/join_answer.h has the
+The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/join_answer.h has the
 format of its result), and becomes the launcher if anything is in doubt. The answer has only what
-follows from its witnesses; ce-node itself finds out what differs between steps. The file is in the
+follows from its witnesses; ce-guard itself finds out what differs between steps. The file is in the
 container's directory, which is the user's alone, so that it can mislead nobody else. Tests compare
-how the launcher and ce-node join.
+how the launcher and ce-guard join.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def remember(  # what the launcher has
 
 
 def _is_plain(text: str, plan: NodePlan) -> bool:
-    """Check that joining with this plan depends only on what ce-node can check."""
+    """Check that joining with this plan depends only on what ce-guard can check."""
     kept = plan.kept
     return (
         kept is not None

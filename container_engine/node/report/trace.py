@@ -263,7 +263,7 @@ def mount_texts(planned: Sequence[Mount]) -> str:
 
 
 def fields(plan: NodePlan, variables: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the fields of an answer about traces (spank_plugin/node/step_trace.h).
+    """Return the fields of an answer about traces (spank_plugin/guard/step_trace.h).
 
     `variables` are the names of the tasks' variables by their origin. Raise ValueError for a NUL.
     """

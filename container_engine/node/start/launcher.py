@@ -76,7 +76,7 @@ def _launch(
 ) -> None:
     """Start the container and reply. Raise LaunchError after the trace has been written.
 
-    That is all, if start-up steps have `failed` in ce-node: they are not run a second time.
+    That is all, if start-up steps have `failed` in ce-guard: they are not run a second time.
     """
     plan_fd, environment_fd = inputs
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")

@@ -1,6 +1,6 @@
 """Record how a step started its container, for the next step with the same plan.
 
-The next step starts no Python: ce-node takes the answer (spank_plugin/node/start_answer.h has the
+The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/start_answer.h has the
 format of its result), and becomes the launcher if anything is in doubt. Before the answer is
 written, all files on which the start depends are looked at, and the start is decided a second time,
 which records the variables of the step that it asks for: the answer is written only if the result
@@ -83,7 +83,7 @@ def remember(
 
 
 def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
-    """Check that ce-node can do all that a start with this plan, and its `mounts`, needs."""
+    """Check that ce-guard can do all that a start with this plan, and its `mounts`, needs."""
     return (
         os.geteuid() != 0
         and not (plan.by_podman or plan.kept or plan.shows_entrypoint_output)
@@ -149,7 +149,7 @@ def _leaves_the_same(
 ) -> bool:
     """Check that the entrypoint left this environment in the start before, and note it.
 
-    If it leaves ever others, ce-node must not try: the launcher would run it once more.
+    If it leaves ever others, ce-guard must not try: the launcher would run it once more.
     """
     block = places.with_port("0" * len(step_port.of_step({})))["b"]
     known = {*plan.image_env, *(entry["name"] for entry in plan.env)}

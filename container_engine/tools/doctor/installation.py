@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from container_engine.site.model import SiteConfig
 
 PROGRAMS = (
-    *("plan", "plan-anew", "node", "launcher", "inject", "describe_image", "epilog"),
-    *("ce-start", "ce-node", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-join", "ce-prolog"),
+    *("plan", "plan-anew", "launcher", "inject", "describe_image", "epilog"),
+    *("ce-start", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-join", "ce-prolog"),
     *("ce-advise", "ce-user", "ce-reaper", "task-prolog"),
 )
 _TIMEOUT_S = 20

@@ -21,10 +21,10 @@ TEST("plugstack.conf gives the prefix and the time limit")
 
 	CHECK_INT(ce_config_read(&config, 2, argv, &err), 0);
 	CHECK_TEXT(config.plan, "/opt/with space/libexec/container-engine/plan");
-	CHECK_TEXT(config.node, "/opt/with space/libexec/container-engine/node");
+	CHECK_TEXT(config.guard, "/opt/with space/libexec/container-engine/ce-guard");
 	CHECK_INT(config.start_timeout_s, 86400);
 	ce_config_clear(&config);
-	CHECK(config.plan == NULL && config.node == NULL);
+	CHECK(config.plan == NULL && config.guard == NULL);
 	ce_config_clear(&config);
 }
 

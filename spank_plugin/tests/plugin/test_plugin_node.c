@@ -744,7 +744,7 @@ static int death_of(pid_t pid)
 static pid_t find_guard(void)
 {
 	char link[64], program[512], name[32];
-	const char *node = test_path(test_directory(), "libexec/container-engine/node");
+	const char *node = test_path(test_directory(), "libexec/container-engine/ce-guard");
 	pid_t found = 0;
 	DIR *dir = opendir("/proc");
 

@@ -29,7 +29,7 @@ static char *const facts[] = { fact, NULL };
 
 static void prepare(const char *plan)
 {
-	config.node = (char *)fake_node();
+	config.guard = (char *)fake_node();
 	CHECK_INT(ce_launcher_prepare(&launcher, plan, job, facts, getuid(), getgid(), &err), 0);
 }
 
@@ -281,13 +281,13 @@ TEST("a launcher that is not installed is an answer with 125 that says what is m
 	char wanted[1024];
 
 	prepare("report");
-	config.node = (char *)test_path(test_directory(), "nothing");
+	config.guard = (char *)test_path(test_directory(), "nothing");
 	ce_launcher_start(&launcher, &config, job);
 	char *answer = read_answer();
 	snprintf(wanted, sizeof wanted,
 		 "F125\ncannot start the launcher: %s: No such file or directory\n"
 		 CE_HELP_PLUGIN_CONFIGURATION,
-		 config.node);
+		 config.guard);
 	CHECK_TEXT(answer, wanted);
 	free(answer);
 }

@@ -45,7 +45,7 @@ class Place:
         return answers.write(here, request, {**self.witnesses, **more}, result, most)
 
     def read(self, **variables: str) -> bytes | None:
-        """Return the result that ce-node would find, as this module does but for variables."""
+        """Return the result that ce-guard would find, as this module does but for variables."""
         env = {"PATH": os.defpath, **variables}
         words = self.words.replace(b"\0", b"/").decode()
         argv: list[str] = [str(self._reader), str(self.directory), "/p", words]

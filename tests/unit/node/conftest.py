@@ -15,17 +15,17 @@ from tests.unit.node.start_stage import StartStage
 
 
 @pytest.fixture
-def stage(tmp_path: Path, ce_node: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path, ce_guard: Path) -> Iterator[Stage]:
     # a socket's path must be short
     with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as directory:
-        made = Stage(Path(directory), tmp_path, ce_node)
+        made = Stage(Path(directory), tmp_path, ce_guard)
         with made.running():
             yield made
 
 
 @pytest.fixture
-def own(tmp_path: Path, ce_node: Path) -> Stage:
-    return Stage.of_one_step(tmp_path, ce_node)
+def own(tmp_path: Path, ce_guard: Path) -> Stage:
+    return Stage.of_one_step(tmp_path, ce_guard)
 
 
 @pytest.fixture(scope="session")
@@ -42,12 +42,12 @@ def package() -> Iterator[Path]:
 
 
 @pytest.fixture
-def starts(ce_node: Path, ce_user: Path, package: Path) -> Iterator[StartStage]:
+def starts(ce_guard: Path, ce_user: Path, package: Path) -> Iterator[StartStage]:
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")
     # the directories that pytest makes are root's alone
     place = Path(tempfile.mkdtemp(prefix="s", dir="/tmp"))
-    yield StartStage.of_user(place, (ce_node, ce_user), package)
+    yield StartStage.of_user(place, (ce_guard, ce_user), package)
     for _ in range(100):  # a guard may still be writing there
         shutil.rmtree(place, ignore_errors=True)
         if not place.exists():

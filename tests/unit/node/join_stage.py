@@ -1,7 +1,7 @@
 """A job's running container as steps that join it see it, made without a container.
 
 A fake guard answers at the door; the step starts another one, which only records what it is sent.
-Both programs that join, the launcher and ce-node, are run on this stage.
+Both programs that join, the launcher and ce-guard, are run on this stage.
 """
 
 import json
@@ -53,6 +53,7 @@ for place, link in (
     *([({CE_GUARD_USER_NS}, "user:")] if joins else []),
 ):
     assert os.readlink("/proc/self/fd/" + sys.argv[1 + place]).startswith(link)
+starter = os.readlink(f"/proc/{{os.getppid()}}/exe")
 if os.fork():
     os._exit(0)
 answers = socket.socket(fileno=control)
@@ -67,6 +68,7 @@ while data := os.read(spec, 1 << 20):
     text += data
 words = text.decode().split("\\0")[:-1]
 told = []
+assert open("/proc/self/environ", "rb").read() == b""
 if mode.startswith("makes "):
     os.mkdir(mode[6:])
 if not words:
@@ -75,6 +77,11 @@ while words:
     name, count = words.pop(0), int(words.pop(0))
     told.append([name, *words[:count]])
     del words[:count]
+# of ce-guard, whose child it is, the guard has no other descriptor
+given = {{*sys.argv[1:], *(word for o in told for word in o[1:])}}
+others = {{n for n in os.listdir("/proc/self/fd") if int(n) > 2}} - given
+others = [n for n in others if os.path.lexists("/proc/self/fd/" + n)]
+assert not starter.endswith("/ce-guard") or not others
 def meant(word):
     link = "/proc/self/fd/" + word
     return os.readlink(link) if word.isdigit() and os.path.lexists(link) else word
@@ -198,9 +205,8 @@ class Stage:
     def _install(self, program: Path) -> None:
         place = self.prefix / "libexec/container-engine"
         place.mkdir(parents=True)
-        shutil.copy(program, place / "ce-node")
-        (place / "node").symlink_to("ce-node")
-        for name, text in (("ce-guard", _GUARD), ("launcher", _LAUNCHER)):
+        shutil.copy(program, place / "ce-guard")
+        for name, text in (("fake-guard", _GUARD), ("launcher", _LAUNCHER)):
             values = {"python": PYTHON, "prefix": self.prefix, "anew": ANEW, "inside": _INSIDE, **C}
             (place / name).write_text(text.format(**values))
             (place / name).chmod(0o755)
@@ -212,14 +218,14 @@ class Stage:
         (self.prefix / "mode").write_text(mode)
 
     def use_the_launcher(self) -> None:
-        """Let ce-node become the launcher itself."""
+        """Let ce-guard become the launcher itself."""
         values = {"python": PYTHON, "prefix": self.prefix, "package": PACKAGE}
         place = self.prefix / "libexec/container-engine/launcher"
         place.write_text(_REAL.format(**values))
 
     @property
     def argc(self) -> int:
-        """The number of words with which the launcher was started by ce-node."""
+        """The number of words with which the launcher was started by ce-guard."""
         return int((self.prefix / "argc").read_text())
 
     @property
@@ -286,7 +292,7 @@ class Stage:
                         break
 
     def run_step(self, *, by_python: bool = False) -> Joined | None:
-        """Run a step with this plan; return its outcome, None if ce-node becomes the launcher."""
+        """Run a step with this plan; return its outcome, None if ce-guard becomes the launcher."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, guards_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for name in ("told", "last_packet"):
@@ -315,7 +321,7 @@ class Stage:
             "from container_engine.node.start.launcher import main; main(sys.argv[3:], sys.argv[2])"
         )
         python = [PYTHON, "-ISE", "-c", script, str(PACKAGE), str(libexec)]
-        program = python if by_python else [str(libexec / "node")]
+        program = python if by_python else [str(libexec / "ce-guard")]
         env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
         if self.name is not None and not by_python:
             env["SLURMD_NODENAME"] = self.name

@@ -35,7 +35,7 @@ exec setpriv --reuid={uid} --regid={gid} --clear-groups --inh-caps=-all -- "$@"
 
 
 class StartStage(Stage):
-    """A user's node; `start` is a step with the plan, by ce-node."""
+    """A user's node; `start` is a step with the plan, without Python."""
 
     package: Path
     uid, gid = UID, GID
@@ -44,7 +44,7 @@ class StartStage(Stage):
     def of_user(cls, directory: Path, programs: tuple[Path, Path], package: Path) -> Self:
         """Return the stage in a directory that is to be the user's, with what users can read.
 
-        The programs are ce-node and ce-user.
+        The programs are ce-guard and ce-user.
         """
         cls.package = package
         directory.chmod(0o755)
@@ -127,7 +127,7 @@ class StartStage(Stage):
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
         if self.name is not None and not by_python:
             env["SLURMD_NODENAME"] = self.name
-        program = str(libexec / ("launcher" if by_python else "node"))
+        program = str(libexec / ("launcher" if by_python else "ce-guard"))
         argv = [program, *map(str, fds), "1700000000000000000"]
         own = [str(self.home / name) for name in ("etc", "var-tmp", "extrausers")]
         unshared = ["unshare", "-m", "sh", "-c", script, "sh", *own]

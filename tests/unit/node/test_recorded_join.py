@@ -124,7 +124,7 @@ def test_a_configuration_that_cannot_be_read_is_left_to_the_launcher(stage: Stag
 
 
 class Doubts:
-    """Changes after which ce-node leaves the step to the launcher."""
+    """Changes after which ce-guard leaves the step to the launcher."""
 
     @staticmethod
     def another_plan_of_the_same_length(stage: Stage) -> None:
@@ -368,10 +368,6 @@ class Doubts:
     def guard_that_ends(stage: Stage) -> None:
         stage.guard("ends")
 
-    @staticmethod
-    def guard_that_is_missing(stage: Stage) -> None:
-        (stage.prefix / "libexec/container-engine/ce-guard").unlink()
-
 
 @pytest.mark.parametrize("doubt", _named(Doubts).values(), ids=_named(Doubts))
 def test_every_doubt_is_left_to_the_launcher(stage: Stage, doubt: Callable[[Stage], None]) -> None:
@@ -400,7 +396,7 @@ def test_what_belongs_to_another_user_is_left_to_the_launcher(
 
 
 class Unusual:
-    """Properties of plans and steps that ce-node knows nothing about."""
+    """Properties of plans and steps that ce-guard knows nothing about."""
 
     @staticmethod
     def hook_that_applies(stage: Stage) -> None:
@@ -498,11 +494,10 @@ def test_a_guard_that_waits_for_the_launcher_gets_the_same_specification(own: St
     assert own.last_packet == b"K"
 
 
-def test_a_guard_that_cannot_be_started_early_is_explained_by_the_launcher(own: Stage) -> None:
+def test_a_guard_that_is_missing_is_explained_by_the_launcher(own: Stage) -> None:
     (own.prefix / "libexec/container-engine/ce-guard").unlink()
     with pytest.raises(AssertionError, match=r"cannot start .*/ce-guard: No such file"):
-        own.run_step()
-    assert own.argc == 7
+        own.run_step(by_python=True)
 
 
 def test_the_report_of_a_guard_that_has_ended_early_is_explained(own: Stage) -> None:

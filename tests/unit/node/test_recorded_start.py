@@ -548,13 +548,6 @@ def test_a_guard_that_fails_is_explained_by_the_launcher(starts: StartStage, mod
     assert starts.was_python()
 
 
-def test_a_guard_that_is_missing_is_explained_by_the_launcher(starts: StartStage) -> None:
-    _with_an_answer(starts)
-    (starts.prefix / "libexec/container-engine/ce-guard").unlink()
-    with pytest.raises(AssertionError, match=r"cannot start .*/ce-guard: No such file"):
-        starts.start()
-
-
 def test_a_start_during_which_something_has_come_is_not_remembered(starts: StartStage) -> None:
     """The launcher looks when the container has started, but has decided before."""
     starts.plan["mounts"] = [mount(str(starts.home / "later"), "/later", "nofail")]
@@ -912,7 +905,7 @@ def test_an_entrypoint_that_leaves_ever_other_environments_is_not_repeated(
     for number in range(4):
         (starts.prefix / "environ").write_bytes(f"A={number}\0PATH=/bin\0".encode())
         assert not starts.starts_without_python()
-        # the launcher has the guard that ce-node started: the entrypoint has run once, but when ...
+        # the launcher has the guard of ce-guard: the entrypoint has run once, but when ...
         once = (starts.prefix / "argc").read_text() == str(1 + C["CE_ARG_MOST"])
         # ... it left another environment for the first time
         assert once or number == 0

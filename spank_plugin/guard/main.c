@@ -1,7 +1,7 @@
 /*
- * ce-node: begins a start on a node. Ordinarily it then becomes the launcher, which is Python. Where the
- * launcher of an earlier step with the same plan has left a recorded answer (common/answers.h) that is still
- * right, it answers the plugin itself, in two cases:
+ * ce-guard: begins a start on a node, with the arguments of enum ce_launcher_arg. Ordinarily it then becomes
+ * the launcher, which is Python. Where the launcher of an earlier step with the same plan has left a recorded
+ * answer (common/answers.h) that is still right, it answers the plugin itself, in two cases:
  *
  *  - A step joins a running container of its job (join_answer.h). What only this step and this moment can
  * tell is checked here: the owner of the container's directory, its lock, its door, its images, the site's
@@ -9,17 +9,21 @@
  *  - A step starts a container of its own (start_answer.h). The guard makes its namespaces meanwhile, also
  * where Python starts.
  *
- * Its arguments are those of enum ce_launcher_arg, up to the time at which it was started.
- *
  * If anything is doubtful it undoes what it did and becomes the launcher, which does the same, or explains
- * why not. Runs as the user. Exit code: 0 after an answer, 125 for a failure of the engine.
+ * why not.
+ *
+ * The guard (guard.c) is a child that executes nothing, which would take longer than the fork. What execve
+ * would take from it, it gives up itself: the plan, the step's variables, descriptors. The launcher, `ce run`
+ * and the plugin, for a job's images, execute this program as a guard, with those of enum ce_guard_arg.
+ *
+ * Runs as the user. Exit code: 0 after an answer, 125 for a failure of the engine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +41,13 @@
 #include "common/program.h"
 #include "common/protocol.h"
 #include "common/standard_streams.h"
-#include "door.h"
+#include "guard.h"
 #include "join_answer.h"
 #include "reply.h"
 #include "site_rules.h"
 #include "start_answer.h"
 #include "step_trace.h"
+#include "visit.h"
 
 #define NODE_NAME "SLURMD_NODENAME" /* set by the plugin, from the environment of the first task */
 
@@ -310,59 +315,58 @@ static int specification(const struct start *start)
 
 /* ---- the guard --------------------------------------------------------------------------------- */
 
-static void set_inherited(const int fds[], size_t count, int inherited)
+/* Overwrite a text on the heap, and free it. */
+static void forget(char **text)
 {
-	for (size_t i = 0; i < count; i++)
-		(void)fcntl(fds[i], F_SETFD, inherited ? 0 : FD_CLOEXEC);
+	if (*text != NULL)
+		explicit_bzero(*text, malloc_usable_size(*text));
+	free(*text);
+	*text = NULL;
 }
 
-/* Start a guard with the descriptors `args` as its arguments, with `more`, which its specification names, and
- * with the variable `holder`, unless that is NULL. Return the pid of the process that starts it, which ends
- * once there is process 1 of the PID namespace; -1 on failure. */
-static pid_t spawn_guard(const char *prefix, const int args[], size_t arg_count, const int more[],
-			 size_t more_count, char *holder)
+/* Close and free what neither a guard nor the launcher gets. */
+static void leave(struct start *start)
 {
-	char program[PATH_MAX + 64], numbers[CE_GUARD_MOST][16];
-	char *argv[1 + CE_GUARD_MOST + 1] = { program }, *variables[] = { holder, NULL };
-	pid_t pid;
+	ce_close_fd(&start->control);
+	ce_step_trace_close(&start->trace);
+	forget(&start->answer.text);
+	forget(&start->plan);
+	forget(&start->environment);
+}
 
-	snprintf(program, sizeof program, "%s/libexec/container-engine/ce-guard", prefix);
-	for (size_t i = 0; i < arg_count; i++) {
-		snprintf(numbers[i], sizeof numbers[i], "%d", args[i]);
-		argv[1 + i] = numbers[i];
-	}
-	set_inherited(args, arg_count, 1);
-	set_inherited(more, more_count, 1);
-	errno = posix_spawn(&pid, program, NULL, NULL, argv, variables);
-	int failed = errno != 0;
-	set_inherited(args, arg_count, 0);
-	set_inherited(more, more_count, 0);
-	return failed ? -1 : pid;
+/* Start a guard, at whose socket `control` this process gets its report, and which finds the job's images at
+ * the socket `holder`, unless that is NULL. Return the pid of a child, which ends once there is process 1 of
+ * the PID namespace; -1 on failure. */
+static pid_t start_guard(struct start *start, int control, int specification, const char *holder)
+{
+	struct guard guard = GUARD_INIT;
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	guard.control = control;
+	guard.watch = start->given[CE_ARG_WATCH];
+	guard.life = start->given[CE_ARG_LIFE];
+	guard.hold.holder = holder;
+	for (int i = CE_ARG_REPLY; i <= CE_ARG_ENVIRONMENT; i++)
+		close(start->given[i]);
+	ce_close_fd(&start->early.control);
+	ce_close_fd(&start->early.specification);
+	leave(start);
+	(void)clearenv();
+	exit(guard_live(&guard, specification, start->visit.guards_ns));
 }
 
 /* Start the guard of a step that joins. Return 0, or -1 on failure. */
-static int start_guard(struct start *start)
+static int start_joining(struct start *start)
 {
-	const struct ce_visit *visit = &start->visit;
-	int ends[2], more[1 + CE_DOOR_CONTAINER + CE_DOOR_IMAGES] = { start->lock };
-	size_t count = 1;
+	int ends[2];
 	CE_AUTO_FD file = specification(start);
 
 	if (file < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -1;
 	start->control = ends[0];
-	for (size_t i = 0; i < visit->count; i++)
-		more[count++] = visit->container[i];
-	for (size_t i = 0; i < visit->image_count; i++)
-		more[count++] = visit->devices[i];
-	const int args[] = {
-		[CE_GUARD_CONTROL] = ends[1],
-		[CE_GUARD_WATCH] = start->given[CE_ARG_WATCH],
-		[CE_GUARD_LIFE] = start->given[CE_ARG_LIFE],
-		[CE_GUARD_SPECIFICATION] = file,
-		[CE_GUARD_USER_NS] = visit->guards_ns,
-	};
-	pid_t pid = spawn_guard(start->prefix, args, CE_GUARD_MOST, more, count, NULL);
+	pid_t pid = start_guard(start, ends[1], file, NULL);
 	close(ends[1]);
 	if (pid < 0)
 		return -1;
@@ -370,17 +374,17 @@ static int start_guard(struct start *start)
 	return 0;
 }
 
-/* Write the variable by which a guard looks for the job's holder of images. Return 0, or -1 if there are no
- * names by which that is found. */
-static int name_holder(const struct start *start, char variable[CE_HOLDER_SIZE + sizeof CE_HOLDER])
+/* Write the name of the socket at which the job's images are held. Return it, NULL if there are no names by
+ * which it is found. */
+static const char *name_holder(const struct start *start, char name[CE_HOLDER_SIZE])
 {
 	const char *job = ce_step_variable(&start->env, "SLURM_JOB_ID");
+	int is_named = has_name(start) && ce_is_number(job);
 
-	if (!has_name(start) || !ce_is_number(job))
-		return -1;
-	snprintf(variable, CE_HOLDER_SIZE + sizeof CE_HOLDER, CE_HOLDER "=" CE_HOLDER_NAME,
-		 (unsigned)geteuid(), job, start->node);
-	return 0;
+	return is_named && snprintf(name, CE_HOLDER_SIZE, CE_HOLDER_NAME, (unsigned)geteuid(), job,
+				    start->node) < CE_HOLDER_SIZE
+		       ? name
+		       : NULL;
 }
 
 /* Start the guard of a container of the step's own, which makes its namespaces while Python starts. The
@@ -388,25 +392,18 @@ static int name_holder(const struct start *start, char variable[CE_HOLDER_SIZE +
  * failure here is left to the launcher to report. */
 static void start_early(struct start *start)
 {
-	char holder[CE_HOLDER_SIZE + sizeof CE_HOLDER];
+	char holder[CE_HOLDER_SIZE];
 	int ends[2], pipes[2];
 
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
-		const int args[] = {
-			[CE_GUARD_CONTROL] = ends[1],
-			[CE_GUARD_WATCH] = start->given[CE_ARG_WATCH],
-			[CE_GUARD_LIFE] = start->given[CE_ARG_LIFE],
-			[CE_GUARD_SPECIFICATION] = pipes[0],
-		};
-		start->early.pid = spawn_guard(start->prefix, args, CE_GUARD_LEAST, NULL, 0,
-					       name_holder(start, holder) == 0 ? holder : NULL);
-		close(ends[1]);
 		start->early.control = ends[0];
+		start->early.specification = pipes[1];
+		start->early.pid = start_guard(start, ends[1], pipes[0], name_holder(start, holder));
+		close(ends[1]);
 	}
 	close(pipes[0]);
-	start->early.specification = pipes[1];
 }
 
 /* ---- the answer -------------------------------------------------------------------------------- */
@@ -449,7 +446,7 @@ static int join(struct start *start, const char *kept)
 	start->moments.namespaces = ce_now_ns();
 	const struct ce_ready ready = { joining->workdir, joining->records, joining->records_size, 1,
 					start->trace.file, start->trace.directory };
-	struct ce_report *report = start_guard(start) < 0 ? NULL : await(start, REPORT_MS);
+	struct ce_report *report = start_joining(start) < 0 ? NULL : await(start, REPORT_MS);
 	return report != NULL ? answer(start, report, &ready) : -1;
 }
 
@@ -529,39 +526,31 @@ static int start_without_python(struct start *start)
 	return start_again(start);
 }
 
-/* Close and free everything that the launcher does not get. A guard that has begun ends when its socket to
- * this process closes. */
+/* Undo what the launcher begins again. A guard that has begun ends when its socket to this process closes. */
 static void undo(struct start *start)
 {
-	ce_close_fd(&start->control);
+	leave(start);
 	ce_door_close(&start->visit);
-	ce_step_trace_close(&start->trace);
 	ce_close_fd(&start->lock);
-	free(start->answer.text);
-	free(start->plan);
-	free(start->environment);
 }
 
-int main(int argc, char **argv)
+static int start_step(char **argv)
 {
-	ce_open_standard_streams();
-	struct start start = {
-		.moments.prepare = ce_now_ns(), .visit.guards_ns = -1, .lock = -1, .control = -1,
-		.own.startup.log = -1
-	};
+	struct start start = { .moments.prepare = ce_now_ns(),
+			       .visit.guards_ns = -1,
+			       .trace = { -1, -1, NULL },
+			       .lock = -1,
+			       .control = -1,
+			       .early = { .control = -1, .specification = -1 },
+			       .own.startup.log = -1,
+			       .node = getenv(NODE_NAME) };
 
-	if (argc != 1 + CE_ARG_COUNT) {
-		dprintf(2, "ce-node: started by the container engine's plugin only\n");
-		return CE_EXIT_ENGINE;
-	}
 	for (int i = 0; i < CE_ARG_FDS; i++) {
 		start.given[i] = ce_descriptor(argv[1 + i]);
 		if (start.given[i] < 0)
 			return CE_EXIT_ENGINE;
 	}
-	start.trace = (struct ce_step_trace){ -1, -1, NULL };
 	start.prefix = ce_find_prefix();
-	start.node = getenv(NODE_NAME);
 	const char *begun = argv[1 + CE_ARG_BEGUN];
 	start.moments.launch = ce_is_number(begun) ? atoll(begun) : 0;
 	if (start.prefix == NULL)
@@ -571,4 +560,24 @@ int main(int argc, char **argv)
 		_exit(rc == 0 ? 0 : CE_EXIT_ENGINE);
 	undo(&start);
 	return become_launcher(&start, argv);
+}
+
+int main(int argc, char **argv)
+{
+	ce_open_standard_streams();
+	if (argc == 1 + CE_ARG_COUNT)
+		return start_step(argv);
+	struct guard guard = GUARD_INIT;
+	if (argc != 1 + CE_GUARD_LEAST && argc != 1 + CE_GUARD_MOST) {
+		dprintf(2, "ce-guard: started by the container engine only\n");
+		return CE_EXIT_ENGINE;
+	}
+	guard.control = ce_descriptor(argv[1 + CE_GUARD_CONTROL]);
+	guard.watch = ce_descriptor(argv[1 + CE_GUARD_WATCH]);
+	guard.life = ce_descriptor(argv[1 + CE_GUARD_LIFE]);
+	int specification = ce_descriptor(argv[1 + CE_GUARD_SPECIFICATION]);
+	int user_ns = argc == 1 + CE_GUARD_MOST ? ce_descriptor(argv[1 + CE_GUARD_USER_NS]) : -1;
+	if (guard.control < 0 || guard.watch < 0 || specification < 0)
+		return CE_EXIT_ENGINE;
+	return guard_live(&guard, specification, user_ns);
 }

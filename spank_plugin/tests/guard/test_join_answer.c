@@ -1,7 +1,7 @@
 /* The reader of the answer with which a step joins a container; tests/unit/node/test_recorded_join.py tests
  * writer and reader together. */
 #define _GNU_SOURCE
-#include "node/join_answer.h"
+#include "guard/join_answer.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 #include "common/io.h"
 #include "harness.h"
-#include "node/site_rules.h"
-#include "node/step_trace.h"
+#include "guard/site_rules.h"
+#include "guard/step_trace.h"
 
 #define KEY "0123456789abcdef"
 static const char fields[] = "1\0/i.sqsh\0"

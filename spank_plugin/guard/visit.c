@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "door.h"
+#include "visit.h"
 
 #include <dirent.h>
 #include <errno.h>

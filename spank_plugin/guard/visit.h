@@ -1,7 +1,7 @@
 /* Asks a guard of a container that lives with its job for what a joining step needs, at the guard's socket (a
  * door). */
-#ifndef CE_DOOR_H
-#define CE_DOOR_H
+#ifndef CE_VISIT_H
+#define CE_VISIT_H
 
 #include <stddef.h>
 

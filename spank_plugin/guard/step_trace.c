@@ -232,10 +232,13 @@ static void print_phases(FILE *stream, const struct ce_moments *moments)
 /* Print the phase in which srun planned; the variable has the times of its beginning and end. */
 static void print_plan(FILE *stream, const struct ce_step_env *env)
 {
-	char begin[20], end[20], more;
+	const char *times = value_of(env, CE_CARRY_TIMES);
+	char *blank, *rest;
+	/* not sscanf, which is an eighth of the program */
+	long long begin = strtoll(times, &blank, 10), end = strtoll(blank, &rest, 10);
 
-	if (sscanf(value_of(env, CE_CARRY_TIMES), "%19[0-9] %19[0-9]%c", begin, end, &more) == 2)
-		print_phase(stream, "plan", atoll(begin), atoll(end), ",");
+	if (times[strspn(times, "0123456789 ")] == '\0' && blank > times && rest > blank && *rest == '\0')
+		print_phase(stream, "plan", begin, end, ",");
 }
 
 void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,

@@ -1,6 +1,6 @@
 /* Receives a guard's report that its container is ready, and answers the plugin with it. */
-#ifndef CE_NODE_REPLY_H
-#define CE_NODE_REPLY_H
+#ifndef CE_REPLY_H
+#define CE_REPLY_H
 
 #include <stddef.h>
 #include <stdint.h>

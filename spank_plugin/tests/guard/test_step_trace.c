@@ -1,6 +1,6 @@
 /* The place of the trace of a step that joins, and the cases in which it is not written. */
 #define _GNU_SOURCE
-#include "node/step_trace.h"
+#include "guard/step_trace.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* The answers of a guard at the door of a running container that a step accepts. */
 #define _GNU_SOURCE
-#include "node/door.h"
+#include "guard/visit.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
