@@ -27,8 +27,7 @@
  * guard_kept.c     operations: a container that lives with its job, and a step that joins it
  * guard_tasks.c    operations: a container for each task, and the processes that keep them
  */
-#ifndef CE_GUARD_H
-#define CE_GUARD_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -126,5 +125,3 @@ int guard_fail_ended(struct guard *guard, const char *what, int status);
 
 /* Record as a failure that the file of an image is no longer what it was. Return -1. */
 int guard_image_gone(struct guard *guard, const char *image);
-
-#endif

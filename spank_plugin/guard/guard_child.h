@@ -1,6 +1,5 @@
 /* Starts programs for the guard. */
-#ifndef CE_GUARD_CHILD_H
-#define CE_GUARD_CHILD_H
+#pragma once
 
 #include "guard.h"
 
@@ -18,5 +17,3 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
  * output in the descriptor `output`, and wait for it. Messages of failures call it `what`. Return 0 if it
  * ended with exit code 0, else -1 after guard_fail. */
 int guard_run(struct guard *guard, const char *what, char *const argv[], const char *copy, int output);
-
-#endif

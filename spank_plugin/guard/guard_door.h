@@ -1,7 +1,6 @@
 /* A container that lives with its job: other steps join it while it runs, or start another one over its
  * files. */
-#ifndef CE_GUARD_DOOR_H
-#define CE_GUARD_DOOR_H
+#pragma once
 
 #include "guard.h"
 
@@ -26,5 +25,3 @@ int guard_is_own(int visitor);
  * and its server's FUSE device, and the one of "." a mount of the container's root, unless another guard has
  * mounted that. A packet of one NUL shows that nothing is missing. */
 void guard_answer_door(struct guard *guard);
-
-#endif

@@ -1,6 +1,5 @@
 /* Watching the guard's children, and the processes for which the session exists. */
-#ifndef CE_GUARD_EVENTS_H
-#define CE_GUARD_EVENTS_H
+#pragma once
 
 #include "guard.h"
 
@@ -11,5 +10,3 @@ int guard_wait(struct guard *guard, pid_t pid, int *status);
 /* Wait at most `milliseconds` for any event; -1 for no limit. Return -1 after guard_fail when a part of the
  * session has died. End this process, and with it the session, when it is no longer needed. */
 int guard_events(struct guard *guard, int milliseconds);
-
-#endif

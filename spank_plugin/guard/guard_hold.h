@@ -1,8 +1,7 @@
 /* The images of a job: one guard, the holder, which lives as long as the batch script, mounts and serves them
  * for the job's steps on the node, so that a later step finds in the kernel's page cache what an earlier one
  * has read. A step that finds no holder, or one that does not answer, mounts its images itself. */
-#ifndef CE_GUARD_HOLD_H
-#define CE_GUARD_HOLD_H
+#pragma once
 
 #include <sys/un.h>
 
@@ -39,5 +38,3 @@ const char *guard_image_path(const char *request);
 int guard_hold_socket(const char *name, struct sockaddr_un *address, socklen_t *size);
 
 void guard_limit_waiting(int fd);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory limit that applies to this process and its siblings. */
-#ifndef CE_GUARD_MEMORY_H
-#define CE_GUARD_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ int64_t guard_memory_limit(const char *groups, const char *root);
  * in bytes: a job that fills its container's file system must get ENOSPC, instead of the kernel killing
  * slurmstepd. Any other size stays as it is. */
 char *guard_memory_share(const char *size, int64_t limit, int64_t total);
-
-#endif

@@ -1,6 +1,5 @@
 /* The specification that the launcher writes for the guard, and the operations in it. */
-#ifndef CE_GUARD_OPS_H
-#define CE_GUARD_OPS_H
+#pragma once
 
 #include "guard.h"
 
@@ -120,5 +119,3 @@ guard_operation guard_op_create;
 /* container PIDFILE NAME [WORKDIR [pid]]: wait until the container's init is the program NAME, check that it
  * has the directory WORKDIR, then report; with `pid`, tasks enter its PID namespace. */
 guard_operation guard_op_container;
-
-#endif

@@ -1,6 +1,5 @@
 /* Reports from the guard to the launcher, over guard->control. */
-#ifndef CE_GUARD_REPORT_H
-#define CE_GUARD_REPORT_H
+#pragma once
 
 #include "guard.h"
 
@@ -19,5 +18,3 @@ int guard_report_container(struct guard *guard, const int container[], size_t co
 /* Report the failure: the current operation, the errno and the message of guard_fail, the end of our
  * children's output, and the end of what OCI hooks have printed. */
 void guard_report_failure(struct guard *guard);
-
-#endif

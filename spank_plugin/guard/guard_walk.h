@@ -1,6 +1,5 @@
 /* Paths of the image, resolved as in a process with its root, and made where they are missing. */
-#ifndef CE_GUARD_WALK_H
-#define CE_GUARD_WALK_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -30,5 +29,3 @@ int guard_walk(int root, const char *path, int is_dir, struct guard_link *link);
 /* Record as a failure: `what`, the path, and the symlink of the image that has led astray, if any; errno is
  * kept. Return -1. */
 int guard_fail_at(struct guard *guard, const char *what, const char *path, const struct guard_link *link);
-
-#endif

@@ -7,8 +7,7 @@
  * images and the path of each, the environment of the container's first process, the records of the tasks'
  * environment, working directory, and the fields of step_trace.h.
  */
-#ifndef CE_JOIN_ANSWER_H
-#define CE_JOIN_ANSWER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -42,5 +41,3 @@ int ce_join_read(struct ce_fields result, struct ce_join_answer *join);
 
 /* Return whether the container has an image with this path. */
 int ce_join_knows(const struct ce_join_answer *join, const char *image);
-
-#endif

@@ -1,6 +1,5 @@
 /* Receives a guard's report that its container is ready, and answers the plugin with it. */
-#ifndef CE_REPLY_H
-#define CE_REPLY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ int ce_report_await(int control, int64_t timeout_ms, struct ce_report *report);
  * afterwards, because the plugin waits for that. Return 0, 1 if the plugin does not take the answer, -1 if
  * anything fails before that, with *life open. */
 int ce_reply_ready(int reply, int *life, const struct ce_report *report, const struct ce_ready *ready);
-
-#endif

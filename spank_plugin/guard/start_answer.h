@@ -10,8 +10,7 @@
  * or "r", for specification, first process or records, with the offset in that text, number of words of the
  * command that runs start-up steps and each of them, and the fields of step_trace.h.
  */
-#ifndef CE_START_ANSWER_H
-#define CE_START_ANSWER_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -50,5 +49,3 @@ int ce_start_enter_port(struct ce_start_answer *start, const struct ce_step_env 
 /* Record in the images' stores that this step uses them, on the first node of the step, as
  * container_engine/node/start/image_in_use.py does. Return 0, or -1 if the launcher has to do it. */
 int ce_start_note_images(const struct ce_start_answer *start, const struct ce_step_env *env);
-
-#endif

@@ -1,7 +1,6 @@
 /* The start-up steps of an environment file in a start without Python, as
  * container_engine/node/start/startup_steps.py runs them in others. */
-#ifndef CE_STARTUP_H
-#define CE_STARTUP_H
+#pragma once
 
 #include "common/fields.h"
 #include "reply.h"
@@ -20,5 +19,3 @@ struct ce_startup {
  * are on the heap then. Return 0, or -1 on failure: with a log, if the steps have failed. */
 int ce_startup_run(struct ce_startup *startup, const struct ce_step_env *env, const struct ce_report *report,
 		   long long timeout_ms, const char *prefix, struct ce_ready *ready);
-
-#endif

@@ -1,6 +1,5 @@
 /* The environment of a step, before it has tasks. */
-#ifndef CE_STEP_ENV_H
-#define CE_STEP_ENV_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ const char *ce_step_variable(const struct ce_step_env *env, const char *name);
 
 /* Return whether the text is a number of Slurm's, which has only digits. It is not if it is NULL. */
 int ce_is_number(const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* The port of a step, which differs in each one, in what the answer of another step has
  * (container_engine/node/step_port.py). */
-#ifndef CE_STEP_PORT_H
-#define CE_STEP_PORT_H
+#pragma once
 
 #include "step_env.h"
 
@@ -13,5 +12,3 @@ int ce_step_port(const struct ce_step_env *env, char port[CE_PORT_DIGITS]);
 
 /* Write the port at this offset, where the text must have another one. Return 0, or -1 if it has none. */
 int ce_step_port_enter(const char port[CE_PORT_DIGITS], char *text, size_t size, long long offset);
-
-#endif

@@ -1,7 +1,6 @@
 /* The line of a start's trace, as container_engine/node/report/trace.py writes it, for a start without
  * Python. */
-#ifndef CE_STEP_TRACE_H
-#define CE_STEP_TRACE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step
 
 /* Close the descriptors and free the line. */
 void ce_step_trace_close(struct ce_step_trace *trace);
-
-#endif

@@ -1,7 +1,6 @@
 /* Asks a guard of a container that lives with its job for what a joining step needs, at the guard's socket (a
  * door). */
-#ifndef CE_VISIT_H
-#define CE_VISIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -36,5 +35,3 @@ int ce_door_read(int visitor, struct ce_visit *visit);
 
 /* Close the descriptors, free the paths and make the visit an empty one. */
 void ce_door_close(struct ce_visit *visit);
-
-#endif
