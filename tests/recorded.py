@@ -44,10 +44,11 @@ def fault(chance: Random, file: Path, other: Path) -> str:
 
     `other` is the file of an answer to another request. What starts next must not use `file`.
     """
-    kind = chance.choice(_FAULTS)
-    owner, whole = file.stat(), file.read_bytes()
+    whole, kind = file.read_bytes(), chance.choice(_FAULTS)
     kind(chance, file, other)
-    assert file.read_bytes() != whole or file.stat() != owner
+    if kind not in (_owner, _mode) and file.read_bytes() == whole:
+        # two answers may be the same from a byte on
+        return fault(chance, file, other)
     return kind.__name__.strip("_")
 
 
@@ -105,9 +106,12 @@ def _header(chance: Random, file: Path, _other: Path) -> None:
 
 
 def _witness(chance: Random, file: Path, _other: Path) -> None:
-    """Be from a time at which something that was asked about was different."""
+    """Be from a time at which something that was asked about was different.
+
+    With another variable it would be right, for another step, and stay beside the next answer.
+    """
     answer = parsed(file)
-    question = chance.choice(list(answer.witnesses))
+    question = chance.choice([name for name in answer.witnesses if name[0] != "v"])
     other = {question: f"{answer.witnesses[question]}1"}
     write(file, answer._replace(witnesses=answer.witnesses | other))
 
