@@ -253,6 +253,9 @@ class _Layer:
         if not (is_directory and kind == tarfile.DIRTYPE):
             for other in [other for other in self._tree if _is_within(other, path)]:
                 del self._tree[other]
+        # Podman fails where a marker lies below a file, as it would when the layer is read again.
+        if kind != tarfile.DIRTYPE and any(_is_within(hidden, path) for hidden in self._closed):
+            self.is_for_once = True
         xattrs: dict[str, str] = {}
         if kind in {tarfile.REGTYPE, tarfile.DIRTYPE} and chance.random() < 0.2:
             xattrs = _xattrs(chance)
