@@ -17,6 +17,7 @@
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents
  * guard_image.c    operations: the image and its writable view
+ * guard_ahead.c    what is read from an image, recorded and read ahead
  * guard_borrow.c   images that another step of the job has mounted
  * guard_hold.c     operations: the images of a job, mounted and served for all of its steps on the node
  * guard_root.c     operations: files inside the image's root that a start requires

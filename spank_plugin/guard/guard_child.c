@@ -53,14 +53,14 @@ pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
 }
 
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
-		       const char *again)
+		       const char *mode, int reads)
 {
 	char target[32];
 
 	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
 	snprintf(target, sizeof target, "/dev/fd/%d", device);
-	const char *const argv[] = { server, image, target, again, NULL };
-	pid_t pid = guard_spawn(guard, argv, device);
+	const char *const argv[] = { server, image, target, mode, NULL };
+	pid_t pid = spawn(guard, argv, NULL, device, reads < 0 ? guard->log : reads);
 	if (pid < 0)
 		return -1;
 	guard->fuse_image[guard->fuse_count] = strdup(image);

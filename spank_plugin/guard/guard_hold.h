@@ -38,3 +38,9 @@ const char *guard_image_path(const char *request);
 int guard_hold_socket(const char *name, struct sockaddr_un *address, socklen_t *size);
 
 void guard_limit_waiting(int fd);
+
+/* ---- guard_ahead.c -------------------------------------------------------------------------- */
+
+/* Start a thread that records what is read from the image at `place`, and reads ahead what was recorded at an
+ * earlier mount. Return the pipe for the server (image_reads.h), which the caller closes; -1 without one. */
+int guard_read_ahead(const char *image, const char *place);

@@ -34,7 +34,9 @@ int guard_op_fuse(struct guard *guard, char **args)
 	if (mkdir(args[2], 0755) < 0 ||
 	    mount(args[1], args[2], "fuse.ce-image", MS_NOSUID | MS_NODEV | MS_RDONLY, options) < 0)
 		return guard_fail(guard, "cannot mount a FUSE file system");
-	return guard_start_server(guard, args[0], args[1], device, NULL);
+	/* without it, nothing is read ahead */
+	CE_AUTO_FD reads = guard_read_ahead(args[1], args[2]);
+	return guard_start_server(guard, args[0], args[1], device, reads < 0 ? NULL : "tell", reads);
 }
 
 /* Wait until the kernel and the FUSE server of a mount have greeted each other. A server that cannot read the

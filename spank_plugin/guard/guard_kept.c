@@ -56,7 +56,7 @@ int guard_op_fuse_again(struct guard *guard, char **args)
 	if (theirs < 0 || device < 0 || guard->fuse_count == GUARD_MAX_FUSE ||
 	    ioctl(device, FUSE_DEV_IOC_CLONE, &number) < 0)
 		return guard_fail(guard, "cannot serve the image of the running container");
-	return guard_start_server(guard, args[0], args[1], device, "again");
+	return guard_start_server(guard, args[0], args[1], device, "again", -1);
 }
 
 int guard_op_root_again(struct guard *guard, char **args)

@@ -2,6 +2,7 @@
  *
  *     ce-image FILE /dev/fd/N	through an open FUSE device that is mounted already
  *     ce-image FILE /dev/fd/N again	the same, where another server has answered the first requests
+ *     ce-image FILE /dev/fd/N tell	the same as the first, and writes to the standard output what is read
  *     ce-image FILE DIRECTORY	mounts it there first, and goes to the background
  *
  * The file's contents never change, so the kernel may cache all of them: it asks once for each name, for each
@@ -13,12 +14,16 @@
 #include <fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <malloc.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/image_gone.h"
+#include "common/image_reads.h"
 #include "common/standard_streams.h"
 #include "image_cage.h"
 #include "squash.h"
@@ -39,10 +44,16 @@
  * files. */
 #define IDLE_S 1
 
+/* The kernel asks for this much at least where it reads ahead. */
+#define LEAST_TOLD 16384
+
 #define DEVICE "/dev/fd/"
 
 /* The first number for a node of FUSE: the kernel uses 0 for none, and 1 for the root. */
 #define FIRST_NODE 2
+
+/* The descriptor to write to what the kernel reads (image_reads.h); -1: nowhere. */
+static atomic_int told = -1;
 
 static struct squash *image_of(fuse_req_t req)
 {
@@ -85,10 +96,18 @@ static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct fuse_entry_param entry = { .entry_timeout = FOREVER };
 	struct stat st;
 	uint64_t inode;
-	int rc = squash_lookup(image, inode_of(image, parent), name, &inode);
+	size_t prefix = strlen(CE_READ_NAME);
+	bool is_told = told >= 0 && parent == FUSE_ROOT_ID && strncmp(name, CE_READ_NAME, prefix) == 0;
+	int rc = 0;
 
+	if (is_told)
+		inode = strtoull(name + prefix, NULL, 16);
+	else
+		rc = squash_lookup(image, inode_of(image, parent), name, &inode);
 	if (rc == 0)
 		rc = squash_stat(image, inode, &st);
+	if (is_told && (rc < 0 || !S_ISREG(st.st_mode)))
+		rc = -ENOENT;
 	if (rc == 0)
 		describe(image, inode, &st, &entry);
 	if (rc < 0 && rc != -ENOENT)
@@ -131,6 +150,21 @@ static void image_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *i
 	fuse_reply_err(req, ENOSYS);
 }
 
+/* Write what is read, but for small pieces here and there, around which the next mount needs nothing. A pipe
+ * that is full is not waited for. */
+static void tell(uint64_t inode, uint64_t offset, size_t size)
+{
+	uint64_t piece = offset / CE_READ_PIECE, end = (offset + size + CE_READ_PIECE - 1) / CE_READ_PIECE;
+
+	if (offset != 0 && size < LEAST_TOLD)
+		return;
+	for (; told >= 0 && piece < end && piece < CE_READ_MOST; piece++) {
+		uint64_t word = inode << CE_READ_BITS | piece;
+		if (write(told, &word, sizeof word) < 0 && errno == EPIPE)
+			told = -1;
+	}
+}
+
 static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		       struct fuse_file_info *info)
 {
@@ -145,6 +179,7 @@ static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offse
 	}
 	fuse_reply_iov(req, piece.parts, piece.count);
 	squash_release(image, &piece);
+	tell(inode_of(image, node), (uint64_t)offset, size);
 }
 
 /* ---- directories ------------------------------------------------------------------------------- */
@@ -389,6 +424,12 @@ static int start(struct fuse_session *session, struct squash *image, const char 
 	return -1;
 }
 
+/* Return whether the last word, which there may be, is this one. */
+static bool is_mode(char **words, const char *mode)
+{
+	return words[3] && strcmp(words[3], mode) == 0;
+}
+
 static int serve(struct squash *image, char **words)
 {
 	const char *file = words[1], *place = words[2];
@@ -401,8 +442,10 @@ static int serve(struct squash *image, char **words)
 	int rc = -1;
 
 	if (session && start(session, image, file, place) == 0) {
-		if (words[3])
+		if (is_mode(words, "again"))
 			greet(session);
+		if (is_mode(words, "tell"))
+			told = STDOUT_FILENO;
 		squash_free_when_idle(image, IDLE_S);
 		rc = answer(session, processors);
 		fuse_session_unmount(session);
@@ -422,10 +465,12 @@ int main(int argc, char **argv)
 		printf("ce-image with libfuse %s\n", fuse_pkgversion());
 		return 0;
 	}
-	if (argc != 3 && (argc != 4 || !is_device(argv[2]) || strcmp(argv[3], "again") != 0)) {
-		fprintf(stderr, "usage: ce-image FILE DIRECTORY|%sN [again]\n", DEVICE);
+	if (argc != 3 && (argc != 4 || !is_device(argv[2]) ||
+			  (!is_mode(argv, "again") && !is_mode(argv, "tell")))) {
+		fprintf(stderr, "usage: ce-image FILE DIRECTORY|%sN [again|tell]\n", DEVICE);
 		return 2;
 	}
+	signal(SIGPIPE, SIG_IGN);
 	mallopt(M_MMAP_THRESHOLD, HEAP_STEP_BYTES);
 	mallopt(M_TRIM_THRESHOLD, HEAP_STEP_BYTES);
 	mallopt(M_TOP_PAD, HEAP_STEP_BYTES);

@@ -3,13 +3,15 @@
 The kernel's page cache is a mount's. The steps of a batch job share one on a node; a job without a
 script has a new one for each step, in which the first program reads and decompresses everything.
 Python times its import itself, so that the start of the step does not count; the same files,
-natively from a directory. The image is that of `tests.bench.tree`. RUNS (default 5) is the
-number of rounds, all ways in turn.
+natively from a directory. What one step has read, the next new mount on the node reads ahead; a
+row has steps before which that was forgotten. The image is that of `tests.bench.tree`. RUNS
+(default 5) is the number of rounds, all ways in turn.
 """
 
 import contextlib
 import os
 import pwd
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ RESULT = Path(__file__).parents[2] / "build" / "bench-first-import.json"
 _MODULES = "numpy, scipy.stats"
 _TIMED = f"import time; t = time.monotonic(); import {_MODULES}; print(time.monotonic() - t)"
 _NATIVE, _COLD_NATIVE = "a native step", "a native step, files not in memory"
+_NEW = "the first step of a job, nothing recorded"
 _SECOND, _COLD = "the second process of a step", "the first step of a job, image not in memory"
 _WANTED = {
     "the first step of a job": 1.3,
@@ -86,6 +89,7 @@ class _Steps:
         return {
             _NATIVE: partial(self._seconds, native),
             _FIRST: partial(self._seconds, [*new, own, *inside]),
+            _NEW: partial(self._unrecorded, [*new, own, *inside]),
             _LATER: partial(self._seconds, [*later, own, *inside]),
             _JOINS: partial(self._seconds, [*later, shared, *inside]),
             _SECOND: partial(self._seconds, [*later, own, *twice]),
@@ -98,6 +102,10 @@ class _Steps:
 
     def _seconds(self, argv: list[str]) -> float:
         return float(self._user.output(argv).split()[-1])
+
+    def _unrecorded(self, argv: list[str]) -> float:
+        shutil.rmtree(f"/var/tmp/ce-answers-{self._image.stat().st_uid}/reads", ignore_errors=True)
+        return self._seconds(argv)
 
     def _cold(self, files: list[Path], argv: list[str]) -> float:
         _forget(files)
@@ -125,6 +133,7 @@ def _measure(user: User, image: Path, tree: Path, where: Path, rounds: int) -> d
         said = " ".join([*steps.hold(), "sleep", "infinity"])
         user.run(["sh", "-c", f"{said} </dev/null >/dev/null 2>&1 & sleep 5"])
         steps.ways[_LATER]()  # the first step of the job is another way
+        steps.ways[_FIRST]()  # as is one on a node that has recorded nothing
         return interleave(steps.ways, rounds)
 
 

@@ -1,0 +1,184 @@
+/* Tests that what is read from an image is recorded, and read ahead from its next mount. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/image_reads.h"
+#include "common/io.h"
+#include "guard/guard_hold.h"
+#include "harness.h"
+
+enum { FILES = 100 };
+
+static const char *image, *place;
+static uint64_t pieces[FILES];
+
+static void set_up(void)
+{
+	char name[64];
+
+	signal(SIGPIPE, SIG_IGN);
+	CHECK_INT(unshare(CLONE_NEWNS), 0);
+	CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_INT(mount("tmpfs", "/var/tmp", "tmpfs", 0, NULL), 0);
+	image = strdup(test_file(test_directory(), "image", "an image", 0644));
+	place = strdup(test_path(test_directory(), "place"));
+	CHECK(image != NULL && place != NULL);
+	CHECK_INT(mkdir(place, 0755), 0);
+	CE_AUTO_FD directory = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CHECK(directory >= 0);
+	for (uint64_t i = 0; i < FILES; i++) {
+		pieces[i] = (i + 1) << CE_READ_BITS;
+		snprintf(name, sizeof name, CE_READ_NAME "%llx", (unsigned long long)i + 1);
+		CE_AUTO_FD file = openat(directory, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		CHECK(file >= 0);
+	}
+}
+
+static size_t count_opens(int watch)
+{
+	char events[64 * 1024] __attribute__((aligned(8)));
+	ssize_t size = read(watch, events, sizeof events);
+	size_t count = 0;
+
+	for (ssize_t at = 0; at < size;) {
+		const struct inotify_event *event = (const void *)(events + at);
+		count += strncmp(event->name, CE_READ_NAME, strlen(CE_READ_NAME)) == 0;
+		at += (ssize_t)(sizeof *event + event->len);
+	}
+	return count;
+}
+
+static unsigned long count_threads(void)
+{
+	struct stat st;
+
+	CHECK_INT(stat("/proc/self/task", &st), 0);
+	return st.st_nlink;
+}
+
+/* Mount the image, let a program read the first `count` pieces of it, and return how many files were opened
+ * to be read ahead. */
+static size_t opened(size_t count)
+{
+	CE_AUTO_FD watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	unsigned long threads = count_threads();
+	int told = guard_read_ahead(image, place);
+
+	CHECK(watch >= 0 && inotify_add_watch(watch, place, IN_OPEN) >= 0);
+	CHECK(told >= 0);
+	(void)ce_write_all(told, pieces, count * sizeof *pieces);
+	close(told);
+	while (count_threads() > threads)
+		usleep(1000);
+	return count_opens(watch);
+}
+
+static void read_again(void)
+{
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	CHECK_INT(opened(FILES / 2), FILES);
+	CHECK_INT(opened(FILES), FILES);
+	_exit(0);
+}
+
+TEST("what was read from an image is read ahead once a program begins to read it again")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(read_again), 0);
+}
+
+static void read_little(void)
+{
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	CHECK_INT(opened(40), 0);
+	CHECK_INT(opened(FILES / 2), FILES);
+	_exit(0);
+}
+
+TEST("a program that reads little has nothing read ahead, and takes nothing from the record")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(read_little), 0);
+}
+
+static void change_image(void)
+{
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	(void)test_file(test_directory(), "image", "another image", 0644);
+	CHECK_INT(opened(FILES), 0);
+	CHECK_INT(opened(FILES), FILES);
+	_exit(0);
+}
+
+TEST("a record of an image that has changed is not followed")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(change_image), 0);
+}
+
+/* Write `size` bytes in place of the only record. */
+static void put(const char *text, size_t size)
+{
+	CE_AUTO_FD fd = open("record", O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_INT(ce_write_all(fd, text, size), 0);
+}
+
+static void damage(void)
+{
+	size_t size;
+
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	CHECK_INT(system("cd /var/tmp/ce-answers-0/reads && ln -s $PWD/* /var/tmp/record"), 0);
+	CHECK_INT(chdir("/var/tmp"), 0);
+	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, "record", 0, 1 << 20, &size);
+	CHECK(text != NULL);
+	for (size_t i = 0; i < size; i += 7) {
+		text[i] ^= 1;
+		put(text, size);
+		CHECK_INT(opened(FILES), 0);
+		text[i] ^= 1;
+		put(text, i);
+		CHECK_INT(opened(FILES), 0);
+	}
+	put(text, size);
+	CHECK_INT(opened(FILES), FILES);
+	_exit(0);
+}
+
+TEST("a record that is damaged or cut is not followed")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(damage), 0);
+}
+
+static void distrust(void)
+{
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	CHECK_INT(system("chmod 644 /var/tmp/ce-answers-0/reads/*"), 0);
+	CHECK_INT(opened(FILES), 0);
+	CHECK_INT(chmod("/var/tmp/ce-answers-0/reads", 0777), 0);
+	CHECK_INT(guard_read_ahead(image, place), -1);
+	_exit(0);
+}
+
+TEST("a record that others may write is not followed")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(distrust), 0);
+}
