@@ -22,14 +22,11 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
     """Measure steps of a job whose script is a step in a container that it shares."""
     joined, continued = (_shared(here.dir / f"{name}.toml") for name in ("joined", "continued"))
     hold = f"srun --overlap --environment={joined} sleep infinity"
-    sbatch = ["sbatch", "-N1", "--parsable", "--output=/dev/null", f"--wrap={hold}"]
-    job = user.output(sbatch).strip()
-    user.run(["sh", "-c", f"until squeue -hs -j {job} | grep -q '{job}[.]0'; do sleep 0.1; done"])
-    srun = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1"]
-    try:
+    with user.job(hold) as job:
+        wait = f"until squeue -hs -j {job} | grep -q '{job}[.]0'; do sleep 0.1; done"
+        user.run(["sh", "-c", wait])
+        srun = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1"]
         return _steps(user, here, srun, (joined, continued), rounds)
-    finally:
-        user.run(["scancel", job])
 
 
 def _steps(

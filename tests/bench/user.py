@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -83,6 +84,18 @@ class User:
         """Return the time of an srun on an idle cluster."""
         self._ask("settle")
         return self.run(argv, env)
+
+    @contextmanager
+    def job(self, command: str = "sleep infinity") -> Iterator[str]:
+        """Yield the ID of a job on one node whose script is this command."""
+        sbatch = ["sbatch", "-N1", "--parsable", "--output=/dev/null", f"--wrap={command}"]
+        job = self.output(sbatch).strip()
+        shown = f"until squeue -ho %T -j {job} | grep -q RUNNING; do sleep 0.1; done"
+        self.run(["sh", "-c", shown])
+        try:
+            yield job
+        finally:
+            self.run(["scancel", job])
 
     def _seconds(self, operation: str, **request: object) -> float:
         return float(self._ask(operation, **request)["seconds"])
