@@ -367,6 +367,8 @@ def test_random_faults_of_answers_never_start_another_container(node: Node, coun
         where = f"FAULTS_SEED={seed}, {number}: {name}"
         done, is_python = node.srun(*words)
         assert (done.stdout, is_python) == (expected, True), where
+        if (beside := file.with_suffix(".1")).exists():
+            beside.replace(file)  # an answer for other variables, as the damaged one seemed to be
         assert node.srun(*others)[0].stdout == of_other, where
 
 
