@@ -429,7 +429,8 @@ def test_devices_the_network_and_the_job_together_start_without_python(
     static = NCCL.partition("\n")[2] + 'com.hooks.aws_ofi_nccl.variant = "cuda12"\n'
     Path(gpus.edf).write_text(text + static)
     script = f"echo $OF_JOB; echo $DRIVER; echo $NCCL_NET; ls {network.devices} | wc -l"
-    with started(cluster, "srun", "-wn1", "sleep", "infinity"):
+    with started(cluster, "srun", "-wn1", "sh", "-c", "echo up; exec sleep infinity") as held:
+        held.wait_for_lines(1)
         job = job_id(cluster)
         argv = (f"--jobid={job}", "--overlap")
         gpus.know(*argv)
