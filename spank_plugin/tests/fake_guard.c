@@ -9,8 +9,6 @@
 
 #include "guard/guard.h"
 
-enum { MOST_FDS = 1024 };
-
 int guard_live(struct guard *guard, int specification, int user_ns)
 {
 	char own[PATH_MAX] = "", program[PATH_MAX + 16], numbers[CE_GUARD_MOST][16];
@@ -30,7 +28,7 @@ int guard_live(struct guard *guard, int specification, int user_ns)
 		snprintf(numbers[i], sizeof numbers[i], "%d", args[i]);
 		argv[1 + i] = numbers[i];
 	}
-	for (int fd = 3; fd < MOST_FDS; fd++)
+	for (int fd = 3; fd < sysconf(_SC_OPEN_MAX); fd++)
 		(void)fcntl(fd, F_SETFD, 0);
 	execv(program, argv);
 	return CE_EXIT_ENGINE;

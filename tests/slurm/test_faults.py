@@ -43,7 +43,7 @@ else
 fi >> "$0"
 sleep 0.3
 """
-_STARTERS = {"ce-task", "launcher", "podman", "crun"}
+_STARTERS = {"ce-task", "launcher", "launcher.aside", "podman", "crun"}
 # Files that a launch writes in the user's home.
 _WRITTEN = (".cache/container-engine", ".local/state/container-engine")
 

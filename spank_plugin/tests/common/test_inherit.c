@@ -177,6 +177,7 @@ static void submit_without_descriptors(void)
 
 TEST("srun that cannot find out what it inherits is refused, as the job may have an environment")
 {
+	load_user_part(); /* the working tree may be root's alone */
 	if (getuid() == 0) /* who inherits from no process */
 		CHECK_INT(setresuid(65534, 65534, 65534), 0);
 	int status = test_in_child(submit_without_descriptors);

@@ -290,6 +290,8 @@ class Stage:
                         socket.send_fds(visitor, [data], opened[:count])
                     except OSError:
                         break
+            for descriptor in opened:
+                os.close(descriptor)
 
     def run_step(self, *, by_python: bool = False) -> Joined | None:
         """Run a step with this plan; return its outcome, None if ce-guard becomes the launcher."""
