@@ -24,6 +24,7 @@ static const struct operation {
 	{ "hold", 2, guard_op_hold },
 	{ "root-dir", 2, guard_op_root_dir },
 	{ "root-place", 3, guard_op_root_place },
+	{ "root-devices", 1, guard_op_root_devices },
 	{ "root-order", 2, guard_op_root_order },
 	{ "root-entry", 4, guard_op_root_entry },
 	{ "root-bind", 3, guard_op_root_bind },

@@ -48,6 +48,10 @@ guard_operation guard_op_root_dir;
  * unless it exists. The image's symlinks are followed, also those whose target is missing. */
 guard_operation guard_op_root_place;
 
+/* root-devices ROOT: see to it that /dev of the image, which exists, can be opened without leaving ROOT.
+ * Runtimes open it before it is their root: an absolute link there would lead them out on the node. */
+guard_operation guard_op_root_devices;
+
 /* root-order ROOT PATH …: the paths are destinations of mounts, in the order in which they are mounted; one
  * that would hide an earlier one is an error */
 guard_operation guard_op_root_order;

@@ -68,6 +68,21 @@ static char *real_path(int root, const char *path)
 	return length < 0 || size < length ? NULL : strndup(real + length, (size_t)(size - length));
 }
 
+int guard_op_root_devices(struct guard *guard, char **args)
+{
+	CE_AUTO_FD root = open_root(args[0]);
+	CE_AUTO_FD plain = root >= 0 ? guard_open_beneath(root, "dev", O_PATH | O_DIRECTORY) : -1;
+
+	if (plain >= 0)
+		return 0;
+	if (root < 0 || (errno != EXDEV && errno != EAGAIN))
+		return guard_fail(guard, "'/dev' in the image is not a directory");
+	CE_AUTO_FREE char *real = real_path(root, "/dev");
+	if (real == NULL || unlinkat(root, "dev", 0) < 0 || symlinkat(real + 1, root, "dev") < 0)
+		return guard_fail(guard, "cannot change the link '/dev' in the image");
+	return 0;
+}
+
 static int is_below(const char *path, const char *above)
 {
 	size_t length = strlen(above);

@@ -29,11 +29,11 @@ struct walk {
 	struct guard_link *link;
 };
 
-int guard_open_in_root(int root, const char *path, int flags, mode_t mode)
+static int open_by(uint64_t resolve, int root, const char *path, int flags, mode_t mode)
 {
 	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC,
 				.mode = (flags & O_CREAT) != 0 ? mode : 0,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+				.resolve = resolve | RESOLVE_NO_MAGICLINKS };
 
 	/* While anything on the machine is renamed or mounted, the kernel cannot guarantee that a `..` stays
 	 * inside, and returns EAGAIN: on a busy node that is frequent. */
@@ -42,6 +42,16 @@ int guard_open_in_root(int root, const char *path, int flags, mode_t mode)
 		if (fd >= 0 || errno != EAGAIN || tries == MAX_TRIES)
 			return fd;
 	}
+}
+
+int guard_open_in_root(int root, const char *path, int flags, mode_t mode)
+{
+	return open_by(RESOLVE_IN_ROOT, root, path, flags, mode);
+}
+
+int guard_open_beneath(int root, const char *path, int flags)
+{
+	return open_by(RESOLVE_BENEATH, root, path, flags, 0);
 }
 
 /* Copy a text into a path's buffer. Return -1 with errno if it is too long. */

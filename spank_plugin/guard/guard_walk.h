@@ -15,6 +15,10 @@ struct guard_link {
  * with too many `..`, stay inside. Return -1 with errno. */
 int guard_open_in_root(int root, const char *path, int flags, mode_t mode);
 
+/* Open `path`, which is relative, as any process would. Return -1 with EXDEV if symlinks or `..` lead out of
+ * `root`. */
+int guard_open_beneath(int root, const char *path, int flags);
+
 /* Open what is at `path`, whatever it is, as O_PATH. What is missing on the way there, also behind symlinks,
  * is made: directories, and at the end a directory or an empty file. Return -1 with errno and *link. */
 int guard_make(int root, const char *path, int is_dir, struct guard_link *link);

@@ -5,12 +5,13 @@ container.
 """
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Completed
+from tests.slurm.cluster import ALICE, Cluster, Completed
 from tests.slurm.error_block import ErrorBlock
 from tests.slurm.forge import Forge
 
@@ -118,11 +119,30 @@ def test_a_link_that_leads_nowhere_is_named_with_its_target(
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_an_image_whose_dev_crun_cannot_fill_is_blamed_for_it(forge: Forge, name: str) -> None:
-    (forge.root / "usr/dev").mkdir(parents=True)
-    forge.link("dev", "/usr/dev")
-    done = forge.srun(forge.image(), "true", edf=way(name))
-    assert "doctor" not in ErrorBlock(done, "image-path", "/dev of each container").parts["hint"]
+@pytest.mark.parametrize("begin", ["", "../" * 40], ids=["absolute", "out of the root"])
+def test_a_dev_that_is_a_link_leads_nobody_out_of_the_image(
+    forge: Forge, shared: Path, name: str, begin: str
+) -> None:
+    """Crun opens /dev on the node, and makes its devices there."""
+    (shared / "dev").mkdir()
+    shutil.chown(shared / "dev", ALICE)
+    forge.link("dev", begin + str(shared / "dev")[len(begin) and 1 :])
+    done = forge.srun(
+        forge.image(),
+        "sh",
+        "-c",
+        "echo x >/dev/null; test -d /dev/shm; ls /dev/pts/ptmx",
+        edf=way(name),
+    )
+    assert (done.returncode, done.stdout) == (0, "/dev/pts/ptmx\n"), done.stderr
+    assert list((shared / "dev").iterdir()) == []
+
+
+def test_a_file_at_dev_is_blamed_on_the_image(forge: Forge) -> None:
+    shutil.rmtree(forge.root / "dev", ignore_errors=True)
+    (forge.root / "dev").touch()
+    done = forge.srun(forge.image(), "true")
+    ErrorBlock(done, "image-path", "'/dev' in the image is not a directory: Not a directory")
 
 
 def test_a_home_that_leads_nowhere_is_an_error_that_names_the_link(forge: Forge) -> None:

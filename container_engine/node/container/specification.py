@@ -159,6 +159,7 @@ def _places(paths: Paths, container: Parts) -> list[Operation]:
     placed = {target: kinds[target] for target in kinds if not _is_below(target, kinds)}
     return [
         *(("root-place", [root, target, source]) for target, source in placed.items()),
+        ("root-devices", [root]),
         # as crun.py and Podman sort them
         ("root-order", [root, *sorted(placed, key=lambda target: target.count("/"))]),
         *(

@@ -76,8 +76,6 @@ _CGROUP_WORDS = (
 )
 _BELOW_WORDS = " (a mount's destination would be below a file of the image)"
 _KIND_WORDS = " (only a file can be mounted on a file of the image, a directory on a directory)"
-_DEVICES_WORDS = " (crun makes /dev of each container, which the image must have as a directory)"
-_DEVICES_HINT = "make /dev a directory of the image, or leave it out"
 _RELATIVE_WORDS = " (entrypoints start in the image's WORKDIR)"
 _RELATIVE_HINT = "write a full path into ENTRYPOINT of the Dockerfile, or entrypoint = false"
 _FOREIGN_WORDS = " (the image is for a different processor than this node's)"
@@ -212,8 +210,6 @@ def _meaning(cause: str) -> tuple[str, str, str | None]:
         return _of_no_space(cause)
     if ("mkdir" in cause or "creating directory" in cause) and "Not a directory" in cause:
         return _BELOW_WORDS, "mount-destination", "choose another destination"
-    if "open /dev directory" in cause or " to `dev`: " in cause:
-        return _DEVICES_WORDS, "image-path", _DEVICES_HINT
     if _is_of_another_kind(cause):
         return _KIND_WORDS, "mount-destination", _KIND_HINT
     return _of_program(cause)

@@ -264,6 +264,38 @@ TEST("a home directory is made with all that lead to it")
 	CHECK_INT(make_dir(root, "/"), 0);
 }
 
+static int see_to_devices(const char *root)
+{
+	char *args[] = { (char *)root, NULL };
+
+	return guard_op_root_devices(&guard, args);
+}
+
+TEST("a /dev that would lead out of the root on the node is a link inside it then, others stay")
+{
+	static const char *const targets[] = { "/usr/dev", "../../../usr/dev", "more", "usr/dev" };
+	const char *root = make_root();
+	char target[64];
+
+	CHECK_INT(make_dir(root, "/usr/dev"), 0);
+	CHECK_INT(symlink("/usr/dev", "root/more"), 0);
+	for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+		CHECK_INT(symlink(targets[i], "root/dev"), 0);
+		CHECK_INT(see_to_devices(root), 0);
+		memset(target, 0, sizeof target);
+		CHECK_INT(readlink("root/dev", target, sizeof target - 1), 7);
+		CHECK_TEXT(target, "usr/dev");
+		CHECK_INT(unlink("root/dev"), 0);
+	}
+	CHECK_INT(mkdir("root/dev", 0755), 0);
+	CHECK_INT(see_to_devices(root), 0);
+	CHECK_INT(rmdir("root/dev"), 0);
+	test_file("root", "dev", "", 0644);
+	CHECK_INT(see_to_devices(root), -1);
+	CHECK_TEXT(ce_error_text(&guard.err), "'/dev' in the image is not a directory");
+	ce_error_clear(&guard.err);
+}
+
 TEST("a home directory with .. or behind links stays inside the image")
 {
 	const char *root = make_root();
