@@ -20,6 +20,7 @@
 #include "common/io.h"
 #include "guard_hold.h"
 #include "guard_memory.h"
+#include "start_answer.h"
 
 /* A program that reads more than this reads data. A record's name is a number below RECORDS: an image may
  * replace another one's. */
@@ -49,22 +50,14 @@ static void release(struct ahead *ahead)
 	free(ahead);
 }
 
-/* Open the directory of records, beside what else is recorded for the user on this node (start_answer.h). */
 static int open_records(void)
 {
-	char path[64];
 	unsigned inside, uid;
 	CE_AUTO_FREE char *map = ce_read_path(AT_FDCWD, "/proc/self/uid_map", 0, 4096, NULL);
 
 	if (map == NULL || sscanf(map, "%u %u", &inside, &uid) != 2)
 		return -1;
-	snprintf(path, sizeof path, "/var/tmp/ce-answers-%u", uid);
-	(void)mkdir(path, 0700);
-	CE_AUTO_FD answers = ce_open_own(AT_FDCWD, path, geteuid(), 077);
-	if (answers < 0)
-		return -1;
-	(void)mkdirat(answers, "reads", 0700);
-	return ce_open_own(answers, "reads", geteuid(), 077);
+	return ce_own_answers(CE_VAR_TMP, uid, "reads", true);
 }
 
 /* Take the record: a checksum of what follows, the request with its NUL, the pieces. */

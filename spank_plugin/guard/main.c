@@ -455,7 +455,7 @@ static int join(struct start *start, const char *kept)
 /* Find the answer that an earlier step has left for a start by this plan. Return as find_answer does. */
 static int find_own(struct start *start)
 {
-	CE_AUTO_FD directory = ce_own_starts(CE_VAR_TMP, geteuid());
+	CE_AUTO_FD directory = ce_own_answers(CE_VAR_TMP, geteuid(), "starts", false);
 
 	if (find_answer(start, directory, start->plan) < 0 ||
 	    ce_start_read(&start->answer, &start->own) < 0)

@@ -19,15 +19,21 @@ enum { DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000, OTHERS = 077 };
 
 /* ---- its directory and its fields -------------------------------------------------------------- */
 
-int ce_own_starts(const char *temporary, uid_t uid)
+int ce_own_answers(const char *temporary, uid_t uid, const char *kind, bool is_made)
 {
 	char path[PATH_MAX];
 	int length = snprintf(path, sizeof path, "%s/ce-answers-%u", temporary, (unsigned)uid);
 
 	if (length < 0 || (size_t)length >= sizeof path)
 		return -1;
-	CE_AUTO_FD answers = ce_open_own(AT_FDCWD, path, uid, OTHERS);
-	return answers >= 0 ? ce_open_own(answers, "starts", uid, OTHERS) : -1;
+	if (is_made)
+		(void)mkdir(path, 0700);
+	CE_AUTO_FD answers = ce_open_own(AT_FDCWD, path, geteuid(), OTHERS);
+	if (answers < 0)
+		return -1;
+	if (is_made)
+		(void)mkdirat(answers, kind, 0700);
+	return ce_open_own(answers, kind, geteuid(), OTHERS);
 }
 
 /* Take bytes that a step may change: those of `text`, which the fields are of. */

@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -33,10 +34,10 @@ struct ce_start_answer {
  * match container_engine/node/answers_directory.py. */
 #define CE_VAR_TMP "/var/tmp"
 
-/* Open the directory of the user's answers for starts below `temporary`, which is CE_VAR_TMP outside tests.
- * Return -1 unless each directory that the engine has made for them is this user's alone, and not a
- * symlink. */
-int ce_own_starts(const char *temporary, uid_t uid);
+/* Open the directory of the user's answers of a kind below `temporary`, which is CE_VAR_TMP outside tests;
+ * make it if `is_made`. `uid` is the user's outside of the session's user namespace. Return -1 unless each
+ * directory that the engine has made for them is this user's alone, and not a symlink. */
+int ce_own_answers(const char *temporary, uid_t uid, const char *kind, bool is_made);
 
 /* Read the result of an answer, into whose text *start then points. Return 0, or -1 if it has another form or
  * anything in it is doubtful. */
