@@ -144,14 +144,7 @@ class Engine:
     ) -> Completed:
         """Run `ce run EDF -- COMMAND` to its end, with `given` as its input."""
         with self.start(edf, *command, env=env) as process:
-            try:
-                out, err = process.communicate(given, timeout)
-            except subprocess.TimeoutExpired:
-                seen = procfs.waiting(self.user.uid)
-                process.kill_all()
-                out, err = process.communicate(timeout=20)
-                raise AssertionError(f"{command} hung for {timeout} s: {out}{err}{seen}") from None
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+            return process.finish(given, timeout, lambda: procfs.waiting(self.user.uid))
 
     def output(
         self,

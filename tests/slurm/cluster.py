@@ -161,16 +161,16 @@ class Cluster:
         cwd: Path | None = None,
     ) -> Completed:
         """Run a command as `user`, in the user's home. A command that hangs fails the test."""
+
+        def hung() -> str:
+            seen = procfs.waiting(pwd.getpwnam(user).pw_uid)
+            self.cancel_all(user)
+            return seen
+
         with self.popen(argv, user, env, cwd) as process:
-            try:
-                out, err = process.communicate(input or "", timeout)
-            except subprocess.TimeoutExpired:
-                seen = procfs.waiting(pwd.getpwnam(user).pw_uid)
-                self.cancel_all(user)
-                process.kill_all()
-                out, err = process.communicate(timeout=20)
-                raise AssertionError(f"{argv} hung for {timeout} s: {out}{err}\n{seen}") from None
-        return subprocess.CompletedProcess(list(argv), process.returncode, out, as_if_at_once(err))
+            done = process.finish(input or "", timeout, hung)
+        done.stderr = as_if_at_once(done.stderr)
+        return done
 
     def srun(
         self,

@@ -1,6 +1,5 @@
 """A command of a user that runs during a test."""
 
-import os
 import re
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.slurm import procfs
+from tests.piped import end_session
 from tests.slurm.cluster import ALICE, Cluster, Completed, as_if_at_once
 from tests.slurm.polling import until
 
@@ -99,11 +98,7 @@ def _end(cluster: Cluster, process: subprocess.Popen[bytes], user: str) -> None:
         cluster.cancel_all(user)
         with suppress(subprocess.TimeoutExpired):
             process.wait(10)
-        # what salloc starts has a process group of its own
-        for pid in [found.pid for found in procfs.processes()]:
-            with suppress(ProcessLookupError):
-                if os.getsid(pid) == process.pid:
-                    os.kill(pid, signal.SIGKILL)
+        end_session(process.pid)
         process.wait()
 
 
