@@ -31,7 +31,7 @@ class Subject(NamedTuple):
 
     @property
     def has_image(self) -> bool:
-        """Whether the environment itself names an image, so that it has a container."""
+        """Return whether the environment names an image, so that it has a container."""
         return self.edf.image_origin is not None and self.edf.image != ""
 
     @property
