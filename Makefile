@@ -20,7 +20,7 @@ SLOW := --durations=10 --durations-min=5
 SOAK := -s -m soak -o faulthandler_timeout=0
 SOURCES := $(shell find container_engine -name '*.py' -o -name '*.py.in' -o -name py.typed -o -name smallroot.sh -o -name 'ce.*sh')
 TEMPLATES := $(shell find container_engine -name '*_script.py.in')
-CHECKED := container_engine hooks/ssh/ce_ssh sandbox/ce_sandbox tests docs
+CHECKED := container_engine hooks/ssh/ce_ssh sandbox/ce_sandbox spank_plugin/headers.py tests docs
 # One source of the requirements: pyproject.toml. $(call requirements,dev) adds that extra's.
 requirements = $(shell $(PYTHON) sandbox/requirements $(1))
 # What a prefix has is known by content: several working trees may install into the same one.
@@ -91,7 +91,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		install -D -m 0644 -t $(ROOT)/share/container-engine/$${place#*/} docs/$$place/*.md; \
 	done
 	@sed 's|@PREFIX@|$(PREFIX)|' packaging/apparmor.in > $(ROOT)/share/container-engine/apparmor
-	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
+	@$(MAKE) -s -C spank_plugin install PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) PYTHON=$(PYTHON)
 	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(TEMPLATES); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
@@ -142,7 +142,7 @@ sandbox-engine: packages
 
 ##@ Parts of the checks
 generated: $(VENV)/.dev ## write what is made of other sources: schemas, the plan's types, pages of errors, pictures
-	@for made in schemas plan_types protocol errors fakeroot draw; do $(VENV)/bin/python docs/$$made.py || exit 1; done
+	@for made in schemas plan_types protocol errors draw; do $(VENV)/bin/python docs/$$made.py || exit 1; done
 
 format: $(VENV)/.dev ## put the Python sources into their form
 	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --fix .

@@ -1,4 +1,4 @@
-"""`make generated`: update the pages of errors and the plugin's help.h from the catalogue.
+"""`make generated`: update the pages of errors from the catalogue.
 
 The head of a page comes from container_engine/faults/catalogue.py and docs/error_examples.toml; the
 rest is written by hand and kept. A code without a page gets a page with a head only.
@@ -6,9 +6,7 @@ rest is written by hand and kept. A code without a page gets a page with a head 
 
 from __future__ import annotations
 
-import re
 import sys
-import textwrap
 import tomllib
 from pathlib import Path
 
@@ -20,8 +18,6 @@ from container_engine.faults.catalogue import FAULTS  # noqa: E402 - found throu
 
 DIRECTORY = ROOT / "docs/guide/errors"
 INDEX = ROOT / "docs/guide/errors.md"
-PLUGIN = ROOT / "spank_plugin"
-HEADER = PLUGIN / "common/help.h"
 EXAMPLES: dict[str, dict[str, str]] = tomllib.loads(
     (ROOT / "docs/error_examples.toml").read_text(encoding="utf-8")
 )
@@ -70,33 +66,9 @@ def body(code: str) -> str:
     return path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else ""
 
 
-def header() -> str:
-    """Return help.h, which has the hints of the codes that the plugin and its programs report."""
-    sources = (path.read_text(encoding="utf-8") for path in PLUGIN.rglob("*.c"))
-    used = set(re.findall(r"\bCE_HELP_\w+", "\n".join(sources)))
-    lines = "".join(
-        f'#define {name} \\\n\tCE_HELP("{code}",{_literal(fault.remedy)})\n'
-        for code, fault in FAULTS.items()
-        if (name := f"CE_HELP_{code.replace('-', '_').upper()}") in used
-    )
-    return (
-        "/* The lines below an error, for `below` of struct ce_error: the remedy and the code of"
-        " the fault catalogue.\n * Made by docs/errors.py. */\n"
-        "#pragma once\n\n"
-        '#define CE_HELP(code, remedy) "ce: hint: " remedy "\\nce: see: ce help " code\n\n'
-        f"{lines}"
-    )
-
-
-def _literal(text: str) -> str:
-    """Return a C string for a macro, on lines of its own."""
-    lines = textwrap.wrap(text.replace('"', r"\""), 88)
-    return " \\\n\t\t".join(["", *(f'"{line} "' for line in lines[:-1]), f'"{lines[-1]}"'])
-
-
 def pages() -> dict[Path, str]:
     found = {DIRECTORY / f"{code}.md": head(code) + body(code) for code in FAULTS}
-    return {HEADER: header(), INDEX: index(), **found}
+    return {INDEX: index(), **found}
 
 
 def _sentence(text: str) -> str:

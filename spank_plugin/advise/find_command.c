@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/exec_check.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/look_up.h"
 #include "hints.h"

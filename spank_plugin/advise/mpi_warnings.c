@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/uses_mpi.h"
 #include "mpirun.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/uses_mpi.h"

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "help.h"
+#include "generated/help.h"
 #include "io.h"
 #include "job_places.h"
 #include "look_up.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "help.h"
+#include "generated/help.h"
 
 static int set_message(struct ce_error *err, int exit_code, const char *format, va_list args)
 {

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "fakeroot_code.h"
+#include "generated/fakeroot_code.h"
 
 #ifdef CE_FAKEROOT_CODE
 

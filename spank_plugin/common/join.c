@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "fakeroot.h"
-#include "help.h"
+#include "generated/help.h"
 #include "io.h"
 #include "look_up.h"
 #include "pid_namespace.h"

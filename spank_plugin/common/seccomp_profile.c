@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "help.h"
+#include "generated/help.h"
 #include "io.h"
 
 int ce_profile_open(const char *path, struct ce_error *err)

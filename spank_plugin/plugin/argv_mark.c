@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/join.h"
 
 /* The mark is a path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX.

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/protocol.h"
 

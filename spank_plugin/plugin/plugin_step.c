@@ -11,7 +11,7 @@
 
 #include "argv_mark.h"
 #include "carry.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/say.h"
 #include "session.h"

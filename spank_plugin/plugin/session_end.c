@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/become_user.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "common/kill_container.h"

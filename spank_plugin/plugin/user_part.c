@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 
 static const struct ce_user_part *loaded;
 

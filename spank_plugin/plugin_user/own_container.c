@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/protocol.h"
 

@@ -11,7 +11,7 @@
 
 #include "plugin/carry.h"
 #include "common/held.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 
 extern char **environ;

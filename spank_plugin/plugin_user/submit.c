@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/held.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
 #include "multi_prog.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/say.h"

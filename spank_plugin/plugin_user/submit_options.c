@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
 #include "plugin/options.h"

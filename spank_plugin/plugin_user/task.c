@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/advice.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "common/pmix_root.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/join.h"
 #include "common/planner_output.h"
 #include "common/program.h"

@@ -14,7 +14,7 @@
 
 #include "advise/hints.h"
 #include "common/exec_check.h"
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "harness.h"
 

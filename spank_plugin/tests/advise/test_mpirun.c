@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static const char *get(void *context, const char *name)

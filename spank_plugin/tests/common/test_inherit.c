@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "fake_spank.h"
 #include "harness.h"
 

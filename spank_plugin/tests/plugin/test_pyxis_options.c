@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/inherit.h"
 #include "fake_spank.h"
 #include "harness.h"

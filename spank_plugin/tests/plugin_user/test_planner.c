@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "harness.h"
 #include "plugin/carry.h"
 

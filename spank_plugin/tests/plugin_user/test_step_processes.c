@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/help.h"
+#include "generated/help.h"
 #include "common/io.h"
 #include "fake_node.h"
 #include "harness.h"
