@@ -13,8 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from container_engine.base.model import Model  # noqa: E402
-from container_engine.edf.deferred_text import Text, Variable  # noqa: E402 - found through sys.path
-from container_engine.edf.model import Device, Mount, Origin  # noqa: E402
+from container_engine.edf.model import Device, Mount, Origin, Text, Variable  # noqa: E402 - found through sys.path
 from container_engine.plan import model  # noqa: E402
 
 # the document itself and its settings become the fields of a NodePlan

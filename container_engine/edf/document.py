@@ -1,9 +1,10 @@
 """The keys of an EDF and their types: the source of every check and of the JSON Schema.
 
-A new key needs `json_schema_extra={"since": "VERSION"}`.
+A new key needs `json_schema_extra={"since": "VERSION"}`, its row in PLAIN if it has one value, and
+its field in `Layer` and `Edf`: `tests/unit/edf/test_plain_keys.py` says what is missing.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -124,3 +125,13 @@ class Document(Written):
 
 
 KEYS = tuple(Document.model_fields)
+
+# The keys that have one value, of which that of the upper file wins, and how it is read: true or
+# false, a path in the container, or text that has no deferred part. Files are read, merged,
+# explained and rendered by this table.
+PLAIN: dict[str, Literal["switch", "directory", "text"]] = {
+    "description": "text",
+    "entrypoint": "switch",
+    "workdir": "directory",
+    "writable": "switch",
+}

@@ -8,7 +8,7 @@ again, and a mount is not split at a colon in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from container_engine.base.deferred_operators import (
     MISSING,
@@ -19,8 +19,185 @@ from container_engine.base.deferred_operators import (
     WORD,
     replacement_kind,
 )
-from container_engine.edf.deferred_text import Text, Variable, join
-from container_engine.edf.tokens import ExpandError, Expansion, Fault, scan
+from container_engine.base.errors import UserError
+from container_engine.edf.model import Operator, Text, Variable, join, shown
+
+Fault = tuple["str", "str | None"]
+
+MAX_DEPTH = 20
+MAX_VARIABLES = 10_000
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_NAME_CHARS = _NAME_START | frozenset("0123456789")
+_OPERATORS: tuple[Operator, ...] = (":-", ":+", ":?", "-", "+", "?")
+_NOT_EXECUTED = (
+    "run the command before the launch, export its output as a variable and use that here; "
+    "a literal {literal} is written {escaped}"
+)
+_FORMS = "supported are ${VAR} and ${VAR<op>word} with the operators :- - :+ + :? ?"
+
+
+class ExpandError(UserError):
+    """A string that cannot be expanded; `faults` are all reasons, each with its hint."""
+
+    def __init__(self, faults: Sequence[Fault], see: str = "variable-form") -> None:
+        super().__init__(*faults[0], see)
+        self.faults = tuple(faults)
+
+
+class Expansion:
+    """`$name` or `${name<op>word}` as written."""
+
+    def __init__(self, name: str, op: Operator, word: list[str | Expansion]) -> None:
+        self.name = name
+        self.op = op
+        self.word = word
+
+
+def scan(text: str) -> list[str | Expansion]:
+    """Return the nodes of the text. Raise ExpandError for unsupported forms."""
+    return _Scanner(text).scan()
+
+
+def names(nodes: list[str | Expansion]) -> set[str]:
+    """Return every variable that the nodes mention, including those in words."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Expansion):
+            found |= {node.name} | names(node.word)
+    return found
+
+
+class _Scanner:
+    """A scanner of one string; each method leaves `pos` just after what it has read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pos = 0
+        self.variables = 0
+
+    def scan(self) -> list[str | Expansion]:
+        nodes: list[str | Expansion] = []
+        while self.pos < len(self.text):
+            at = self.text.find("$", self.pos)
+            end = len(self.text) if at < 0 else at
+            if "`" in self.text[self.pos : end]:
+                raise _backtick()
+            if end > self.pos:
+                nodes.append(self.text[self.pos : end])
+            self.pos = end
+            if at >= 0:
+                nodes.append(self._dollar(0))
+        return nodes
+
+    def _dollar(self, depth: int) -> str | Expansion:
+        after = self.text[self.pos + 1 : self.pos + 2]
+        if after in ("$", "`") and after:
+            self.pos += 2
+            return after
+        if after == "(":
+            raise self._substitution()
+        if after == "{":
+            self.pos += 2
+            self._count()
+            return self._braces(depth)
+        self.pos += 1
+        name = self._name()
+        if not name:
+            return "$"
+        self._count()
+        return Expansion(name, "", [])
+
+    def _count(self) -> None:
+        self.variables += 1
+        if self.variables > MAX_VARIABLES:
+            raise ExpandError([(f"more than {MAX_VARIABLES} variables in one value", None)])
+
+    def _name(self) -> str:
+        start = self.pos
+        if self.text[start : start + 1] not in _NAME_START:
+            return ""
+        end = start + 1
+        while end < len(self.text) and self.text[end] in _NAME_CHARS:
+            end += 1
+        self.pos = end
+        return self.text[start:end]
+
+    def _braces(self, depth: int) -> Expansion:
+        start = self.pos - 2
+        if depth >= MAX_DEPTH:
+            raise ExpandError([(f"'${{' nested more than {MAX_DEPTH} deep", None)])
+        name = self._name()
+        if name == "image":
+            name += self._image_name()
+        op = self._operator()
+        if name and op:
+            return Expansion(name, op, self._word(start, depth + 1))
+        if not name or self.text[self.pos : self.pos + 1] != "}":
+            raise self._unsupported(start)
+        self.pos += 1
+        return Expansion(name, "", [])
+
+    def _image_name(self) -> str:
+        """Read the rest of `image:NAME`; return "" for the variable `image` with an operator."""
+        if self.text[self.pos : self.pos + 1] != ":" or (
+            self.text[self.pos + 1 : self.pos + 2] not in _NAME_START
+        ):
+            return ""
+        self.pos += 1
+        return f":{self._name()}"
+
+    def _operator(self) -> Operator:
+        for op in _OPERATORS:
+            if self.text.startswith(op, self.pos):
+                self.pos += len(op)
+                return op
+        return ""
+
+    def _word(self, start: int, depth: int) -> list[str | Expansion]:
+        """Read up to the closing brace; `\\}` and `\\\\` stand for `}` and `\\`."""
+        nodes: list[str | Expansion] = []
+        run: list[str] = []
+        while self.pos < len(self.text):
+            char = self.text[self.pos]
+            if char == "}":
+                self.pos += 1
+                return [*nodes, "".join(run)]
+            if char == "`":
+                raise _backtick()
+            if char == "$":
+                nodes += ["".join(run), self._dollar(depth)]
+                run = []
+                continue
+            if char == "\\" and self.text[self.pos + 1 : self.pos + 2] in ("\\", "}"):
+                self.pos += 1
+            run.append(self.text[self.pos : self.pos + 1])
+            self.pos += 1
+        raise self._unsupported(start)
+
+    def _substitution(self) -> ExpandError:
+        kind = "arithmetic" if self.text.startswith("$((", self.pos) else "command substitution"
+        closing = "))" if kind == "arithmetic" else ")"
+        excerpt = self._excerpt(self.pos, closing)
+        hint = _NOT_EXECUTED.format(literal="'$('", escaped="'$$('")
+        return ExpandError([(f"{kind} '{excerpt}' is not supported in an EDF", hint)])
+
+    def _unsupported(self, start: int) -> ExpandError:
+        if self.text.find("}", self.pos) < 0:
+            excerpt = self._excerpt(start, "")
+            return ExpandError([(f"'{excerpt}' lacks its '}}'", "a literal '$' is written '$$'")])
+        excerpt = self._excerpt(start, "}")
+        return ExpandError([(f"'{excerpt}' is not supported in an EDF", _FORMS)])
+
+    def _excerpt(self, start: int, closing: str) -> str:
+        at = self.text.find(closing, start) if closing else -1
+        end = at + len(closing) if at >= 0 else len(self.text)
+        return self.text[start:end] if end - start <= 40 else f"{self.text[start : start + 37]}..."
+
+
+def _backtick() -> ExpandError:
+    hint = _NOT_EXECUTED.format(literal="backtick", escaped="'$`'")
+    return ExpandError([("a command in backticks is not supported in an EDF", hint)])
+
 
 # A piece of an evaluated string, and whether it is protected.
 Piece = tuple[str | Variable, bool]
@@ -76,46 +253,6 @@ def pieces(text: str, scope: Scope, target: str = "") -> list[Piece]:
     if evaluation.faults:
         raise ExpandError(list(dict.fromkeys(evaluation.faults)), "variable-undefined")
     return result
-
-
-def escape(text: Text) -> str:
-    """Return a string that expands to `text` again, its deferred variables still deferred."""
-    return spell(text, _escape_literal)
-
-
-def spell(text: Text, literal: Callable[[str], str]) -> str:
-    """Return the text with its deferred variables as `${NAME}`; `literal` spells the rest."""
-    if isinstance(text, str):
-        return literal(text)
-    return "".join(
-        literal(part) if isinstance(part, str) else f"${{{part.var}{part.op}{_word(part.word)}}}"
-        for part in text
-    )
-
-
-def _word(word: Text) -> str:
-    return spell(word, lambda part: _escape_literal(part.replace("\\", "\\\\").replace("}", "\\}")))
-
-
-def shown(text: Text) -> str:
-    """Return the text for a message: as it is or, with deferred variables, as `escape` does."""
-    return text if isinstance(text, str) else escape(text)
-
-
-def _escape_literal(text: str) -> str:
-    return text.replace("$", "$$").replace("`", "$`")
-
-
-def deferred_names(text: Text) -> list[str]:
-    """Return the names of all deferred variables in the text, including those in words."""
-    if isinstance(text, str):
-        return []
-    names: list[str] = []
-    for part in text:
-        if isinstance(part, Variable):
-            names.append(part.var)
-            names.extend(deferred_names(part.word))
-    return names
 
 
 class _Evaluation:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.deferred_operators import WORD, replacement_kind
 from container_engine.base.secrecy import HIDDEN, Secrecy
-from container_engine.edf.expand import Scope, shown
+from container_engine.edf.document import PLAIN
+from container_engine.edf.entries import mount_text
+from container_engine.edf.expand import Expansion, Scope, scan
 from container_engine.edf.layer import Item, Layer, WithOrigin, image_item
-from container_engine.edf.mounts import mount_text
-from container_engine.edf.plain_keys import PLAIN
-from container_engine.edf.tokens import Expansion, scan
+from container_engine.edf.model import shown
 
 if TYPE_CHECKING:
-    from container_engine.edf.deferred_text import Text
-    from container_engine.edf.file import EdfFile
-    from container_engine.edf.model import Edf, Mount, Origin
+    from container_engine.edf.load import EdfFile
+    from container_engine.edf.model import Edf, Mount, Origin, Text
 
     # Text, except for the keys whose value is true or false.
     Value = bool | Text

@@ -2,17 +2,215 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from container_engine.base.errors import UserError
-from container_engine.edf.expand import Scope, deferred_names, expand
-from container_engine.edf.family import Family
-from container_engine.edf.file import EdfFile, Setting
-from container_engine.edf.layer import Layer
-from container_engine.edf.model import Edf, Loaded, Origin
-from container_engine.edf.overlay import NO_OPTIONS, Overlay, apply
-from container_engine.edf.plain_keys import PLAIN
+from container_engine.base.toml_positions import Positions, TooDeepError, find_positions
+from container_engine.edf.annotations import HookRules
+from container_engine.edf.checks import Report, TomlFloat, check, clip
+from container_engine.edf.document import PLAIN
+from container_engine.edf.expand import Scope, expand
+from container_engine.edf.layer import NO_OPTIONS, Base, Item, Layer, Overlay, apply, merge
+from container_engine.edf.locate import NotFoundError, SourceError, is_path, locate, read_source
+from container_engine.edf.model import Edf, Loaded, Origin, Problem, deferred_names
+from container_engine.edf.syntax import syntax_problem
+from container_engine.edf.values import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The context for reading a file: environment and directory of the caller, and the hooks.
+
+    `env` is only asked for single names, never iterated, so that the caller can record which
+    variables were used. `cwd` is absolute. `deferred` checks whether a variable that is undefined
+    here exists on the node; `hooks` are the rules for annotations.
+    """
+
+    env: Mapping[str, str]
+    cwd: str
+    deferred: Callable[[str], bool]
+    hooks: HookRules = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EdfFile:
+    """The content of one file without its bases; `written` has its values before expansion."""
+
+    path: str
+    layer: Layer
+    bases: tuple[Base, ...]
+    problems: tuple[Problem, ...]
+    written: dict[Item, str]
+
+
+def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfFile:
+    """Read, check and expand one file. Problems are part of the result and raise no error.
+
+    `directory` is the directory of the search path in which the file was found; None if the file
+    was named by its path.
+    """
+    try:
+        text = read_source(path, directory)
+        positions = find_positions(text)
+    except (SourceError, TooDeepError) as error:
+        return _broken(Origin(path, error.line).error("", error.reason, error.hint, error.see))
+    data = _parse(path, text)
+    if isinstance(data, Problem):
+        return _broken(data)
+    return _interpret(path, data, positions, setting)
+
+
+def _broken(problem: Problem) -> EdfFile:
+    return EdfFile(problem.file, Layer(), (), (problem,), {})
+
+
+def _parse(path: str, text: str) -> dict[str, Any] | Problem:
+    try:
+        return tomllib.loads(text, parse_float=TomlFloat)
+    except tomllib.TOMLDecodeError as error:
+        return syntax_problem(path, text, error)
+    except (ValueError, RecursionError):
+        # Python refuses to read an integer of thousands of digits
+        return Origin(path, 0).error("", "contains a number with thousands of digits")
+
+
+def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: Setting) -> EdfFile:
+    report = Report(path, positions)
+    checked = check(data, report)
+    scope = Scope(setting.env, {"EDF_DIR": os.path.dirname(path)}, setting.deferred)
+    reader = Reader(checked, report, scope, setting.cwd, setting.hooks)
+    image, above = reader.images()
+    layer = Layer(
+        image=image,
+        above=above,
+        **reader.plain(),
+        mounts=reader.mounts(),
+        devices=reader.devices(),
+        env=reader.env(),
+        annotations=reader.annotations(),
+        startup=reader.startup(),
+    )
+    bases = reader.bases()
+    return EdfFile(path, layer, bases, report.sorted(), reader.written)
+
+
+MAX_LEVELS = 10
+MAX_FILES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """A file with all its bases; `chain` is the longest chain of files that begins with it."""
+
+    layer: Layer
+    chain: tuple[str, ...]
+
+
+class Family:
+    """All files of one EDF. Each is read and checked once, however often it is inherited."""
+
+    def __init__(self, setting: Setting, search: tuple[str, ...]) -> None:
+        self.problems: list[Problem] = []
+        self.probed: dict[str, None] = {}
+        self.files: list[str] = []
+        self._setting = setting
+        self._search = search
+        self._merged: dict[str, _Merged] = {}
+        self._read: dict[str, EdfFile] = {}
+        self._bases: dict[str, tuple[str, ...]] = {}
+        self._searched: dict[str, str | None] = {}
+
+    def merged(self, path: str) -> Layer:
+        """Return the layer of a file and all its bases; add their problems to `problems`."""
+        return self._visit(path, ()).layer
+
+    def sequence(self, path: str) -> tuple[EdfFile, ...]:
+        """Return the file and all its bases, in order of rising precedence, each at its last place.
+
+        `path` must have been merged before.
+        """
+        return tuple(self._read[file] for file in self._sequence(path, {}))
+
+    def find(self, name: str) -> str:
+        """Return the path for a name. Raise NotFoundError."""
+        found = locate(name, self._setting.cwd, self._search, self.probed)
+        # the first mention decides how a file is read, once; by path it is the user's own choice
+        self._searched.setdefault(found.path, found.directory)
+        return found.path
+
+    def _visit(self, path: str, above: tuple[str, ...]) -> _Merged:
+        known = self._merged.get(path)
+        if known is not None:
+            return known
+        self.probed.setdefault(path)
+        own = read_file(path, self._setting, self._searched.get(path))
+        self.problems.extend(own.problems)
+        self._read[path] = own
+        line = (*above, path)
+        layer = Layer()
+        chain: tuple[str, ...] = ()
+        bases: list[str] = []
+        for base in own.bases:
+            inherited = self._base(base, line)
+            if inherited is not None:
+                layer = merge(layer, inherited.layer, self.problems)
+                chain = max(chain, inherited.chain, key=len)
+                bases.append(inherited.chain[0])
+        self._bases[path] = tuple(bases)
+        result = _Merged(merge(layer, own.layer, self.problems), (path, *chain))
+        self._merged[path] = result
+        self.files.append(path)
+        return result
+
+    def _sequence(self, path: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        if path not in known:
+            order: dict[str, None] = {}
+            for base in self._bases[path]:
+                below = self._sequence(base, known)
+                order = {file: None for file in order if file not in below} | dict.fromkeys(below)
+            known[path] = (*order, path)
+        return known[path]
+
+    def _base(self, base: Base, line: tuple[str, ...]) -> _Merged | None:
+        try:
+            path = self.find(base.name)
+            self._check_limits(path, line)
+        except UserError as error:
+            hint, see = error.hint or _beside(base, error), error.see or "edf-inheritance"
+            self.problems.append(base.origin.error(base.key, clip(error.message), hint, see))
+            return None
+        return self._visit(path, line)
+
+    def _check_limits(self, path: str, line: tuple[str, ...]) -> None:
+        if path in line:
+            circle = _arrows((*line[line.index(path) :], path))
+            raise UserError(f"inherits from itself: {circle}")
+        known = self._merged.get(path)
+        # every file of `line` is still being read and so not yet counted in `_merged`
+        if known is None and len(self._merged) + len(line) >= MAX_FILES:
+            raise UserError(f"more than {MAX_FILES} files")
+        below = known.chain if known is not None else (path,)
+        if len(line) + len(below) > MAX_LEVELS:
+            raise UserError(f"more than {MAX_LEVELS} levels: {_arrows((*line, *below))}")
+
+
+def _beside(base: Base, error: UserError) -> str | None:
+    """Return a hint for the usual mistake: a path relative to the file that names the base."""
+    if not isinstance(error, NotFoundError) or not is_path(base.name):
+        return None
+    # for an absolute path this is the path itself, which does not exist
+    if not os.path.exists(os.path.join(os.path.dirname(base.origin.file), base.name)):
+        return None
+    name = base.name.removeprefix("./")
+    return f"write '${{EDF_DIR}}/{name}' for a file beside this one"
+
+
+def _arrows(files: tuple[str, ...]) -> str:
+    return " -> ".join(files)
 
 
 def load(

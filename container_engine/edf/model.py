@@ -2,19 +2,102 @@
 
 The engine's code makes these objects from values that the document model (`document.py`) has
 checked. Mounts and devices are models with descriptions, because the schema of a plan contains
-them.
+them. A text may contain variables that only the compute node knows, in an EDF and in a plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 from container_engine.base.model import PART, Array, about
-from container_engine.edf.deferred_text import Text
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
+
+Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`${var<op>word}`, which only the compute node can look up."""
+
+    __pydantic_config__: ClassVar = PART
+
+    # A name that begins with "image:" means the environment of the image; a plan has none of these.
+    var: Annotated[str, about("name of a variable of the node")]
+    op: Annotated[Operator, about("as in ${var<op>word}; empty: the value itself")] = ""
+    word: Annotated[Text, about("the text after the operator")] = ""
+
+
+# A plain string is expanded and literal: it must never be scanned for variables again. A tuple has
+# at least one variable; it is joined on the node after its variables have been looked up.
+Text: TypeAlias = str | Array[str | Variable]
+
+
+def as_written(text: Text) -> str:
+    """Return the text, with variables that are not known yet as the author wrote them."""
+    if isinstance(text, str):
+        return text
+    return "".join(
+        part if isinstance(part, str) else f"${{{part.var}{part.op}{as_written(part.word)}}}"
+        for part in text
+    )
+
+
+def join(parts: list[str | Variable]) -> Text:
+    """Join the parts, merging neighbouring strings; a plain string if nothing is deferred."""
+    merged: list[str | Variable] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        elif part != "":
+            merged.append(part)
+    if all(isinstance(part, str) for part in merged):
+        return "".join(map(str, merged))
+    return tuple(merged)
+
+
+def escape(text: Text) -> str:
+    """Return a string that expands to `text` again, its deferred variables still deferred."""
+    return spell(text, _escape_literal)
+
+
+def spell(text: Text, literal: Callable[[str], str]) -> str:
+    """Return the text with its deferred variables as `${NAME}`; `literal` spells the rest."""
+    if isinstance(text, str):
+        return literal(text)
+    return "".join(
+        literal(part) if isinstance(part, str) else f"${{{part.var}{part.op}{_word(part.word)}}}"
+        for part in text
+    )
+
+
+def _word(word: Text) -> str:
+    return spell(word, lambda part: _escape_literal(part.replace("\\", "\\\\").replace("}", "\\}")))
+
+
+def shown(text: Text) -> str:
+    """Return the text for a message: as it is or, with deferred variables, as `escape` does."""
+    return text if isinstance(text, str) else escape(text)
+
+
+def _escape_literal(text: str) -> str:
+    return text.replace("$", "$$").replace("`", "$`")
+
+
+def deferred_names(text: Text) -> list[str]:
+    """Return the names of all deferred variables in the text, including those in words."""
+    if isinstance(text, str):
+        return []
+    names: list[str] = []
+    for part in text:
+        if isinstance(part, Variable):
+            names.append(part.var)
+            names.extend(deferred_names(part.word))
+    return names
+
 
 __all__ = [
     "Annotation",

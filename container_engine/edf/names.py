@@ -1,4 +1,4 @@
-"""Names that the engine gives: its annotations with the effect of options, and JOB.STEP.
+"""Names that say by themselves what they are: annotations of the engine, JOB.STEP, image files.
 
 Imports nothing, so that nodes start quickly.
 """
@@ -13,3 +13,11 @@ def is_step(name: str) -> bool:
     """Check whether a container's name is JOB.STEP, that of a step that gave it no name."""
     job, _dot, step = name.partition(".")
     return job.isdigit() and step.isdigit()
+
+
+SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
+
+
+def looks_like_file(text: str) -> bool:
+    """Check whether `text` may be meant as a file, though it does not begin as a path does."""
+    return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith(("docker://", "/", "."))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from container_engine.edf.expand import escape, spell
-from container_engine.edf.model import Edf
-from container_engine.edf.mounts import mount_text
-from container_engine.edf.plain_keys import PLAIN
+from container_engine.edf.document import PLAIN
+from container_engine.edf.entries import mount_text
+from container_engine.edf.model import Edf, escape, spell
 
 _LAST_OF_FOUR_DIGITS = 0xFFFF
 # `false`, a string, an array or a table of strings.

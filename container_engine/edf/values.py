@@ -7,19 +7,28 @@ from typing import Any
 
 from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import Path
-from container_engine.edf.annotations import check_names, check_value, flatten
-from container_engine.edf.deferred_text import Text
-from container_engine.edf.devices import parse_device
-from container_engine.edf.expand import Scope, deferred_names, expand, pieces
-from container_engine.edf.hook_values import HookRules
+from container_engine.edf.annotations import HookRules, check_names, check_value, flatten
+from container_engine.edf.checks import (
+    Checked,
+    Report,
+    advice,
+    find_path_placeholder,
+    find_placeholder,
+    key_text,
+)
+from container_engine.edf.document import PLAIN
+from container_engine.edf.entries import is_packed, packed_as_file, parse_device, parse_mount
+from container_engine.edf.expand import ExpandError, Scope, expand, names, pieces, scan
 from container_engine.edf.layer import Base, Item, WithOrigin, add_mount, image_item
-from container_engine.edf.model import Annotation, Device, EnvEntry, Mount, Origin
-from container_engine.edf.mounts import is_packed, packed_as_file, parse_mount
-from container_engine.edf.placeholders import advice, find_path_placeholder, find_placeholder
-from container_engine.edf.plain_keys import PLAIN
-from container_engine.edf.problems import Report, key_text
-from container_engine.edf.tokens import ExpandError, names, scan
-from container_engine.edf.value_types import Checked
+from container_engine.edf.model import (
+    Annotation,
+    Device,
+    EnvEntry,
+    Mount,
+    Origin,
+    Text,
+    deferred_names,
+)
 
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple, TypeAlias
 
 from container_engine.base.errors import UserError
-from container_engine.edf.image_text import SQUASHFS_SUFFIXES
+from container_engine.edf.names import SQUASHFS_SUFFIXES
 
 DEFAULT_REGISTRY = "docker.io"
 DEFAULT_TAG = "latest"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from container_engine.base.errors import SiteError, UserError
-from container_engine.edf.image_text import looks_like_file
+from container_engine.edf.names import looks_like_file
 from container_engine.images import identity, image_config, squashfs
 from container_engine.images.files_beside import read as read_beside
 from container_engine.images.reference import RegistryImage

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, cast
 
-from container_engine.edf.deferred_text import Text
-from container_engine.edf.model import Device, Edf, Mount, Origin, Problem
+from container_engine.edf.model import Device, Edf, Mount, Origin, Problem, Text
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import use
 from container_engine.plan.image_vars import Resolver

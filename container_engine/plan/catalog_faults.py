@@ -10,7 +10,7 @@ from container_engine.catalog.load import Hook
 from container_engine.catalog.model import HookFile
 from container_engine.catalog.order import applied_before
 from container_engine.catalog.values import NODE, PLACE, Values
-from container_engine.edf.hook_values import judge_value
+from container_engine.edf.annotations import judge_value
 from container_engine.plan.hooks import rules
 
 

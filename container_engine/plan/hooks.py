@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from container_engine.catalog.enabled import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values
-from container_engine.edf.hook_values import HookRule, HookRules, ValueRule
+from container_engine.edf.annotations import HookRule, HookRules, ValueRule
 from container_engine.faults.hook_switches import turn_off
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hook_parameters import Entries, idle, settle

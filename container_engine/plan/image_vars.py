@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
-from container_engine.edf.deferred_text import Text, Variable, join
-from container_engine.edf.model import Origin, Problem
+from container_engine.edf.model import Origin, Problem, Text, Variable, join
 from container_engine.plan.model import Image
 
 PREFIX = "image:"

@@ -19,8 +19,7 @@ from container_engine.catalog.model import (
     OciHook,
     Service,
 )
-from container_engine.edf.deferred_text import Text
-from container_engine.edf.model import Device, Mount
+from container_engine.edf.model import Device, Mount, Text
 from container_engine.site.model import Namespace
 
 VERSION: Literal[1] = 1

@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.validation_text import Fault
-from container_engine.edf.devices import parse_device
-from container_engine.edf.expand import Scope, expand, pieces
+from container_engine.edf.entries import parse_device, parse_mount
+from container_engine.edf.expand import ExpandError, Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
-from container_engine.edf.mounts import parse_mount
-from container_engine.edf.tokens import ExpandError
 from container_engine.site.load import Configuration
 
 

@@ -10,13 +10,11 @@ from typing import NamedTuple
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
-from container_engine.edf.file import EdfFile, Setting
-from container_engine.edf.image_text import looks_like_file
-from container_engine.edf.layer import Layer, WithOrigin
-from container_engine.edf.load import load
+from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, alone, no_container
+from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Annotation, Edf, Loaded, Origin, Problem
-from container_engine.edf.overlay import NO_OPTIONS, Overlay, alone, no_container
+from container_engine.edf.names import looks_like_file
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 
 from container_engine.base.errors import LaunchError
-from container_engine.edf.image_text import SQUASHFS_SUFFIXES
+from container_engine.edf.entries import packed_as_file
 from container_engine.edf.model import Edf, Origin, Problem
-from container_engine.edf.mounts import packed_as_file
+from container_engine.edf.names import SQUASHFS_SUFFIXES
 from container_engine.node.container.checks import (
     DEVICE,
     SOURCE,

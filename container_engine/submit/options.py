@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from container_engine.edf.layer import Overlay
     from container_engine.edf.model import Edf
-    from container_engine.edf.overlay import Overlay
 
 
 class Options:
@@ -21,7 +21,7 @@ class Options:
 
     def overlay(self, env: Mapping[str, str], cwd: str) -> Overlay:
         """Return what they add to an environment, with all their faults."""
-        from container_engine.edf.overlay import NO_OPTIONS  # the models, which load slowly
+        from container_engine.edf.layer import NO_OPTIONS  # the models, which load slowly
 
         del env, cwd
         return NO_OPTIONS

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from container_engine.edf.file import Setting
-from container_engine.edf.load import load
+from container_engine.edf.load import Setting, load
 from container_engine.images.reference import parse
 from container_engine.plan.site_entries import sitewide
 from container_engine.site.load import load as load_site

@@ -243,4 +243,4 @@ def test_the_core_has_no_word_of_the_ssh_hook() -> None:
         for path in MODULES
         if room(name_of(path)) in CORE and word.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"edf/hook_values.py", "node/container/description.py"}
+    assert found == {"edf/annotations.py", "node/container/description.py"}

@@ -11,6 +11,7 @@ from container_engine.base.secrecy import Secrecy
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.edf import message_text
 from container_engine.edf.document import KEYS
+from container_engine.edf.entries import mount_text
 from container_engine.edf.history import (
     Assignment,
     History,
@@ -19,7 +20,6 @@ from container_engine.edf.history import (
     quoted,
     variables,
 )
-from container_engine.edf.mounts import mount_text
 from container_engine.plan.site_entries import SiteOrigin, add
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context

@@ -16,9 +16,8 @@ from container_engine.base.process import reason
 from container_engine.cli.command_line.container_options import add_container_options
 from container_engine.compat.pyxis.options import PyxisOptions
 from container_engine.edf import message_text
-from container_engine.edf.deferred_text import Text, Variable
 from container_engine.edf.locate import is_path, search_path
-from container_engine.edf.model import EnvEntry, Origin, Problem
+from container_engine.edf.model import EnvEntry, Origin, Problem, Text, Variable
 from container_engine.edf.render import to_toml, toml_string
 from container_engine.images import free_space
 from container_engine.printing import messages, output

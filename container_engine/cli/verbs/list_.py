@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from container_engine.base.text_layout import shortened
 from container_engine.edf import message_text
-from container_engine.edf.expand import shown
-from container_engine.edf.model import Edf
+from container_engine.edf.model import Edf, shown
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective, offer_here

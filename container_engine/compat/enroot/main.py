@@ -19,7 +19,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.compat.enroot import kept_containers
 from container_engine.edf import message_text
-from container_engine.edf.image_text import SQUASHFS_SUFFIXES
+from container_engine.edf.names import SQUASHFS_SUFFIXES
 from container_engine.printing import messages, output
 
 _YES = ("y", "yes", "true", "1")

@@ -12,8 +12,8 @@ from container_engine.compat.pyxis.names import PREFIX, VARIABLES_COUNT
 from container_engine.submit.options import Options
 
 if TYPE_CHECKING:
+    from container_engine.edf.layer import Overlay
     from container_engine.edf.model import Edf
-    from container_engine.edf.overlay import Overlay
 
 _IMAGE, _NAME = "--container-image=", "--container-name="
 

@@ -22,14 +22,17 @@ from container_engine.compat.pyxis.names import (
     VARIABLES,
     VARIABLES_COUNT,
 )
-from container_engine.edf.deferred_text import Text
+from container_engine.edf.entries import FLAGS, parse_mount
 from container_engine.edf.expand import Piece
-from container_engine.edf.image_text import looks_like_file
-from container_engine.edf.layer import Layer, WithOrigin, add_mount
-from container_engine.edf.model import Annotation, Edf, EnvEntry, Mount, Origin, Problem
-from container_engine.edf.mounts import FLAGS, parse_mount
-from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
-from container_engine.edf.overlay import SEE, Home, Overlay, Unmount
+from container_engine.edf.layer import SEE, Home, Layer, Overlay, Unmount, WithOrigin, add_mount
+from container_engine.edf.model import Annotation, Edf, EnvEntry, Mount, Origin, Problem, Text
+from container_engine.edf.names import (
+    CONTAINER_NAME,
+    CONTAINER_SAVE,
+    ROOT_REMAP,
+    UNSHARE,
+    looks_like_file,
+)
 
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")

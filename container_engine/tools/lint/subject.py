@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from container_engine.edf.expand import names, scan
 from container_engine.edf.history import History
 from container_engine.edf.model import Edf
-from container_engine.edf.tokens import names, scan
 from container_engine.faults.hook_switches import turn_on
 from container_engine.plan.model import HookUse
 from container_engine.plan.offer import Offer

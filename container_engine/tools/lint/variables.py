@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from container_engine.base.slurm.variables import is_of_slurm
-from container_engine.edf.expand import escape
 from container_engine.edf.history import History
-from container_engine.edf.model import Origin, Problem
+from container_engine.edf.model import Origin, Problem, escape
 from container_engine.edf.values import of_image
 from container_engine.tools.lint.subject import Subject, is_below, is_in, variables_in
 

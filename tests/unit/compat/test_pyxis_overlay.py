@@ -9,10 +9,9 @@ from container_engine.compat.pyxis import names
 from container_engine.compat.pyxis.names import OPTIONS, VARIABLES, VARIABLES_COUNT
 from container_engine.compat.pyxis.overlay import of_docker_hub, read
 from container_engine.edf import message_text
-from container_engine.edf.layer import Layer, WithOrigin
+from container_engine.edf.layer import Layer, Overlay, WithOrigin, apply
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.names import CONTAINER_SAVE
-from container_engine.edf.overlay import Overlay, apply
 from container_engine.node import node_plan
 
 HOME = "/home/me"

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from container_engine.edf import message_text
-from container_engine.edf.file import Setting
-from container_engine.edf.load import load
+from container_engine.edf.load import Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Loaded
 

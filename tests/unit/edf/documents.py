@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.edf import message_text
-from container_engine.edf.file import Setting
 from container_engine.edf.history import histories, quoted
-from container_engine.edf.load import load
+from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
 from container_engine.site.model import SiteConfig

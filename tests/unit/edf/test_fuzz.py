@@ -5,8 +5,8 @@ import os
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from container_engine.edf.expand import Scope, escape, expand
-from container_engine.edf.tokens import ExpandError
+from container_engine.edf.expand import ExpandError, Scope, expand
+from container_engine.edf.model import escape
 from tests.unit.edf.cases import ENV, is_deferred
 from tests.unit.edf.documents import BYTES, DOCUMENTS, VALUES, comes_to_something
 from tests.unit.edf.watching import nothing_started

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.edf.file import Setting
-from container_engine.edf.load import load
+from container_engine.edf.load import Setting, load
 from tests.unit.edf.cases import ENV, is_deferred, load_edf, seen, write
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.edf.locate import NotFoundError, locate, search_path
-from container_engine.edf.source import SourceError, read_source
+from container_engine.edf.locate import NotFoundError, SourceError, locate, read_source, search_path
 from tests.unit.edf.cases import load_edf, seen, write
 
 

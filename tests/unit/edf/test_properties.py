@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import UserError
-from container_engine.edf.deferred_text import Variable, join
-from container_engine.edf.expand import Scope, deferred_names, escape, expand, pieces, spell
+from container_engine.edf.entries import mount_text, parse_mount
+from container_engine.edf.expand import ExpandError, Scope, expand, pieces
 from container_engine.edf.layer import Layer, WithOrigin, add_mount, merge
 from container_engine.edf.model import (
     Annotation,
@@ -21,10 +21,13 @@ from container_engine.edf.model import (
     Mount,
     Origin,
     Text,
+    Variable,
+    deferred_names,
+    escape,
+    join,
+    spell,
 )
-from container_engine.edf.mounts import mount_text, parse_mount
 from container_engine.edf.render import to_json, to_toml
-from container_engine.edf.tokens import ExpandError
 from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started

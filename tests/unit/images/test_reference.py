@@ -3,7 +3,7 @@
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.edf.image_text import looks_like_file
+from container_engine.edf.names import looks_like_file
 from container_engine.images.reference import (
     FileImage,
     LocalImage,

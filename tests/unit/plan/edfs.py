@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from container_engine.catalog.load import Hook
-from container_engine.edf.deferred_text import Operator, Variable
-from container_engine.edf.model import Edf, EnvEntry, Origin
+from container_engine.edf.model import Edf, EnvEntry, Operator, Origin, Variable
 from container_engine.plan.build import Built
 from container_engine.plan.checks import check
 from container_engine.plan.model import Image

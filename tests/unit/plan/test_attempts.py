@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.edf.file import Setting
-from container_engine.edf.load import load
+from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf, Loaded
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from container_engine.edf.deferred_text import Operator, Variable
-from container_engine.edf.model import Annotation, Device, Mount, Origin
+from container_engine.edf.model import Annotation, Device, Mount, Operator, Origin, Variable
 from container_engine.plan.build import missing_image
 from container_engine.plan.model import Image, LaunchPlan, Part
 from container_engine.site.model import SiteConfig

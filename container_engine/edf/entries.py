@@ -1,4 +1,4 @@
-"""Parses one entry of `mounts` to a checked mount, and renders a mount as its shortest string."""
+"""Parses one entry of `mounts` or `devices`, and renders a mount as its shortest string."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from collections.abc import Callable, Sequence
 from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
 from container_engine.base.mount_target import excess, is_reserved
-from container_engine.edf.deferred_text import Text, Variable, join
-from container_engine.edf.expand import Piece, escape, shown, spell
+from container_engine.edf.expand import Piece
 from container_engine.edf.foreign_names import FOREIGN_FLAGS, WINDOWS, WINDOWS_HINT
-from container_engine.edf.image_text import SQUASHFS_SUFFIXES
-from container_engine.edf.model import Mount, Origin
+from container_engine.edf.model import (
+    Device,
+    Mount,
+    Origin,
+    Text,
+    Variable,
+    escape,
+    join,
+    shown,
+    spell,
+)
+from container_engine.edf.names import SQUASHFS_SUFFIXES
 
 _ACCESS = ("ro", "rw")
 _BINDS = ("bind", "rbind")
@@ -252,3 +261,36 @@ def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
 def _spelled(text: Text, literal: Callable[[str], str]) -> str:
     # a variable is never split at a colon, so only the text around it needs the backslash
     return spell(text, lambda part: literal(part.replace("\\", "\\\\").replace(":", "\\:")))
+
+
+def parse_device(text: Text, origin: Origin) -> Device:
+    """Return the device that an expanded entry names. Raise UserError."""
+    first = text if isinstance(text, str) else text[0]
+    if isinstance(first, Variable):
+        # A CDI name normally has a literal "=", the path of a device has none.
+        return Device(text, is_cdi="=" in _literal(text), origin=origin)
+    if first.startswith("/"):
+        if ":" in _literal(text):
+            hint = "use a symbolic link without a colon; only a path is allowed here"
+            raise UserError(
+                f"'{text}': Podman does not accept a device with a colon in its path", hint
+            )
+        return Device(text, is_cdi=False, origin=origin)
+    literal = _literal(text)
+    vendor, slash, rest = literal.partition("/")
+    kind, equals, name = rest.partition("=")
+    if isinstance(text, str) and not (vendor and slash and kind and equals and name):
+        hint = f"did you mean '/{text}'?" if text.startswith("dev/") else _hint(literal)
+        raise UserError(f"'{text}' is neither the path of a device nor a CDI name", hint)
+    return Device(text, is_cdi=True, origin=origin)
+
+
+def _hint(text: str) -> str:
+    if "/" in text and "=" not in text:
+        return f"a CDI name ends in '=' and a device, for example '{text}=all'"
+    return "write for example '/dev/fuse' or 'nvidia.com/gpu=all'"
+
+
+def _literal(text: Text) -> str:
+    parts = (text,) if isinstance(text, str) else text
+    return "".join(part for part in parts if isinstance(part, str))

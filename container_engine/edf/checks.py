@@ -1,16 +1,85 @@
-"""Checks the types of one file's values: reports wrong ones and returns the rest."""
+"""Checks the types of one file's values, and collects what is wrong there for a single report."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
 from container_engine.base.did_you_mean import did_you_mean, nearest
-from container_engine.base.toml_positions import Path
+from container_engine.base.errors import CeError
+from container_engine.base.toml_positions import Path, Positions
 from container_engine.base.validation_text import MisfitError
-from container_engine.edf.document import KEYS, Document
+from container_engine.edf.document import KEYS, PLAIN, Document
 from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
-from container_engine.edf.plain_keys import PLAIN
-from container_engine.edf.problems import Report
+from container_engine.edf.model import Origin, Problem, Severity
+
+MAX_PROBLEMS = 100
+_MAX_TEXT = 1000
+
+
+class Report:
+    """The problems at paths such as ("mounts", 1), each with its line and a readable key."""
+
+    def __init__(self, file: str, positions: Positions) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self._positions = positions
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further problems are only counted."""
+        return len(self.problems) >= MAX_PROBLEMS
+
+    def origin(self, path: Path) -> Origin:
+        return Origin(self.file, self._positions.line(path))
+
+    def error(self, path: Path, message: str, hint: str | None = None, see: str = "") -> None:
+        problem = self.origin(path).error(clip(key_text(path)), clip(message), hint, see)
+        self.problems.append(problem)
+
+    def warning(self, path: Path, message: str, hint: str | None = None) -> None:
+        problem = self.origin(path).warning(clip(key_text(path)), clip(message), hint)
+        self.problems.append(problem)
+
+    def unknown(self, path: Path, message: str, hint: str | None = None) -> None:
+        """Add a warning whose message already names the key."""
+        problem = self.origin(path).warning("", clip(message), hint, "edf-unknown-key")
+        self.problems.append(problem)
+
+    def failure(self, path: Path, error: CeError) -> None:
+        self.error(path, error.message, error.hint, error.see)
+
+    def sorted(self) -> tuple[Problem, ...]:
+        """Return the problems by line; the last one counts those beyond MAX_PROBLEMS."""
+        problems = sorted(self.problems, key=lambda problem: problem.line)
+        kept, others = problems[:MAX_PROBLEMS], problems[MAX_PROBLEMS:]
+        if others:
+            is_error = any(problem.severity == "error" for problem in others)
+            message = f"{len(others)} more problems"
+            severity: Severity = "error" if is_error else "warning"
+            kept.append(Problem(severity, self.file, 0, "", message))
+        return tuple(kept)
+
+
+def clip(text: str) -> str:
+    """Return the text, cut off if it is too long to be read."""
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 3]}..."
+
+
+def key_text(path: Path) -> str:
+    """Return the path as a user writes it: `mounts[1]`, `env.HOME`, `annotations."a b"`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f"{'.' if text else ''}{_key_part(part)}"
+    return text
+
+
+def _key_part(part: str) -> str:
+    plain = part.isascii() and part.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return part if plain else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
 
 _SWITCHES = tuple(key for key, kind in PLAIN.items() if kind == "switch")
 _STRINGS = tuple(key for key in PLAIN if key not in _SWITCHES)
@@ -209,3 +278,53 @@ def describe(value: object) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+_PAIRS = (("{{", "}}"), ("<", ">"), ("{", "}"), ("[", "]"))
+_LONGEST = 40
+_WORDS = ("USER", "USERNAME", "YOUR_USERNAME", "YOUR_USER", "your_username", "yourusername")
+_PATHS = ("/path/to/", "/your/path/", "/PATH/TO/", "path/to/", "your/path/")
+
+
+def find_placeholder(text: str) -> str | None:
+    """Return a part of a text that looks like `<USER>`, `{{user}}` or `/path/to/`, or None."""
+    return _find(text, _PAIRS)
+
+
+def find_path_placeholder(text: str) -> str | None:
+    """Return a placeholder in a text with a "/", except one in single `{}` or `[]`, or None.
+
+    In a text that need not be a path, these may be a format.
+    """
+    return _find(text, _PAIRS[:2]) if "/" in text else None
+
+
+def _find(text: str, pairs: tuple[tuple[str, str], ...]) -> str | None:
+    for opening, closing in pairs:
+        start = text.find(opening)
+        while start >= 0:
+            first = start + len(opening)
+            end = text.find(closing, first, first + _LONGEST + len(closing))
+            # the braces of ${VAR} are a variable and not a placeholder
+            if end > 0 and text[start - 1 : start] != "$" and _is_word(text[first:end]):
+                return text[start : end + len(closing)]
+            start = text.find(opening, first)
+    if "/" in text:
+        for word in _WORDS:
+            if word in text.split("/"):
+                return word
+    return next((path for path in _PATHS if text.startswith(path)), None)
+
+
+def advice(placeholder: str) -> str:
+    """Return a hint on the value to write in place of the placeholder."""
+    if "user" in placeholder.lower():
+        return "write ${USER} for your own user name"
+    return "put your own value in its place"
+
+
+def _is_word(inner: str) -> bool:
+    name = inner.strip().replace("_", "").replace("-", "").replace(" ", "").replace(".", "")
+    # {node.home} is a field of hooks; a user who writes it gets another error
+    is_of_hook = inner.startswith("node.")
+    return len(name) > 1 and name.isalnum() and not name.isdigit() and not is_of_hook
