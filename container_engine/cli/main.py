@@ -86,9 +86,9 @@ def _report_mistake(error: Exception) -> None:
 
         traceback.print_exception(error)
     from container_engine.base import shortage
-    from container_engine.node.report import error_log
+    from container_engine.node.report import errors
 
-    where = error_log.of_exception(error)
+    where = errors.of_exception(error)
     message, hint = shortage.of_error(error)
     if message:
         mistake: CeError = SiteError(message, hint, shortage.CODE, details=where)

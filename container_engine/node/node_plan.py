@@ -33,6 +33,8 @@ else:
 SAVE = "com.ce.container_save"
 # pyxis' annotation: show the output of an entrypoint
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
+# the variable with the times at which planning began and ended
+PLANNED = "SLURM_CE_PLANNED"
 # Version 2 marks plans that an engine older than it would execute only in part.
 PLAN_VERSIONS = (1, 2)
 DAMAGED = "the plan that arrived on this node is damaged"

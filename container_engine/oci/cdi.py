@@ -1,6 +1,6 @@
 """The Container Device Interface, versions 0.1 to 1.1: for the type checker.
 
-Never imported by a launch, whose reader (node/devices/cdi_file.py) judges such files.
+Never imported by a launch, whose reader (node/devices/cdi.py) judges such files.
 """
 
 from __future__ import annotations

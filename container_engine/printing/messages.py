@@ -44,10 +44,10 @@ def _kept(text: str) -> str:
     import time
 
     from container_engine.base.private_files import forget_oldest
-    from container_engine.node.report import error_log
+    from container_engine.node.report import errors
 
     directory = log_directory(os.environ)
-    path = error_log.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
+    path = errors.keep(directory, f"{time.time_ns()}-{os.getpid()}.log", text)
     with contextlib.suppress(OSError):
         forget_oldest(directory, _LOGS)
     return path

@@ -1,6 +1,6 @@
 /*
  * User-facing messages. Some are printed once per step, by the first of its nodes to report them.
- * container_engine/node/report/once_per_step.py does the same for launchers.
+ * container_engine/node/report/messages.py does the same for launchers.
  */
 #pragma once
 

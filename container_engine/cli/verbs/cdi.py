@@ -10,7 +10,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import replace
 from container_engine.base.process import reason
 from container_engine.edf import message_text
-from container_engine.node.devices.cdi_file import Directory, Registry
+from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from container_engine.base.errors import LaunchError, SiteError
-from container_engine.node.devices.cdi import directories
-from container_engine.node.devices.cdi_file import Registry
+from container_engine.node.devices.cdi import Registry, directories
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
 from container_engine.plan.offer import Offer

@@ -13,7 +13,7 @@ from container_engine.catalog.load import Hook
 from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.edf import message_text
 from container_engine.node.node_plan import holds, read_plan
-from container_engine.node.start.dry_run import find
+from container_engine.node.start.without_slurm import find
 from container_engine.plan.model import HookUse
 from container_engine.plan.offer import Offer
 from container_engine.printing import messages, output

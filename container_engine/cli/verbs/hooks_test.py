@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError
 from container_engine.base.slurm import conf as slurm_conf
-from container_engine.node.devices.cdi_file import Directory, Registry
-from container_engine.node.hooks.devices_and_mounts import ON_NODE, group_id
-from container_engine.node.hooks.node_fields import fill, known
-from container_engine.node.libraries.host import MACHINES, Host
+from container_engine.node.devices.cdi import Directory, Registry
+from container_engine.node.hooks.prepare import ON_NODE, fill, group_id, known
+from container_engine.node.libraries.search import MACHINES, Host
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import choices
 from container_engine.printing import output

@@ -11,7 +11,7 @@ from container_engine.base.errors import CeError, UserError
 from container_engine.base.files import replace
 from container_engine.base.process import reason
 from container_engine.images.listener import Quiet
-from container_engine.node.report import error_log
+from container_engine.node.report import errors
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.refused import RefusedError
@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     path = os.path.join(
         context.cwd, arguments.output or f"ce-report-{job or os.uname().nodename}.txt"
     )
-    _write(path, report_parts.rules(subject).text(error_log.redacted(text)))
+    _write(path, report_parts.rules(subject).text(errors.redacted(text)))
     output.line(f"wrote {path}")
     for line in missing:
         output.line(f"not in the report: {line}")

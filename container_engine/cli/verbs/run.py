@@ -115,7 +115,7 @@ def start(
         if plan is None:
             stack.close()
             return _run_on_host(command)
-        from container_engine.node.start.ce_run import run_in_container
+        from container_engine.node.start.without_slurm import run_in_container
 
         # a mounted image stays usable after its file has been removed
         return run_in_container(plan, command, context.libexec, started=stack.close)

@@ -1,21 +1,20 @@
-"""Collect the changes of a plan's hooks on this node from their data and their code."""
+"""Collect the changes of a plan's hooks on this node from their data and their code.
+
+Devices and mounts are those that exist on this node; the node is checked for the hook; and
+`{node.NAME}` in a hook's strings is replaced with values that only the node knows.
+"""
 
 from __future__ import annotations
 
+import os
+
 from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError
+from container_engine.node.container.description import NodeMount
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks import CODE
-from container_engine.node.hooks.devices_and_mounts import (
-    ON_NODE,
-    add_devices,
-    add_mounts,
-    check_node,
-    missing_path,
-)
-from container_engine.node.hooks.node_fields import fill
-from container_engine.node.node_plan import NodePlan, applies
-from container_engine.node.pattern import expand
+from container_engine.node.node_plan import NodePlan, applies, holds
+from container_engine.node.pattern import expand, has_wildcard, is_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import HookUse
 
     Code = Callable[[HookUse, NodePlan, Mapping[str, str], HookEdits], None]
+
 
 # set if the user chose how MPI starts (spank_plugin/plugin/carry.h)
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
@@ -134,3 +134,147 @@ def _code(hook: HookUse, edits: HookEdits) -> Code:
         module = found
     prepare_hook: Code = module.prepare
     return prepare_hook
+
+
+def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
+    """Add the hook's devices to `edits`; a missing one is a lack unless it is optional."""
+    for device in hook.get("devices", ()):
+        if device.get("optional") and not known(device["path"], node):
+            continue
+        wanted = fill(device["path"], hook, node)
+        found = [path for path in expand(wanted) if is_device(path)]
+        if not found and not device.get("optional"):
+            edits.add_unmet(hook, missing_path(hook, "device", wanted))
+        edits.devices += [path for path in found if path not in edits.devices]
+    for name in hook.get("cdi", ()):
+        edits.cdi.setdefault(name, hook["name"])
+    for name in hook.get("cdi_if_there", ()):
+        edits.cdi_if_there.setdefault(name, hook["name"])
+
+
+def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
+    """Add the hook's mounts to `edits`; a missing source is a lack unless it is optional."""
+    for mount in hook.get("mounts", ()):
+        if mount.get("optional") and not known(mount["source"], node):
+            continue
+        source = fill(mount["source"], hook, node)
+        found = expand(source)
+        if not found and not mount.get("optional"):
+            edits.add_unmet(hook, missing_path(hook, "mount source", source))
+        target = fill(mount.get("target", ""), hook, node)
+        edits.mounts += [
+            NodeMount("bind", path, _target(path, target, source), mount.get("options", ()))
+            for path in found
+        ]
+
+
+def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
+    """Run the pre-flight checks that need no container; add problems to `edits`."""
+    for check in hook.get("checks", ()):
+        find_problem = ON_NODE.get(check["kind"])
+        problem = find_problem(fill(check["subject"], hook, node), node) if find_problem else ""
+        if problem:
+            hint = f" ({check['hint']})" if check.get("hint") else ""
+            if check["severity"] == "fail":
+                where, remedy = f"hook {hook['name']}", check.get("hint")
+                edits.add_unmet(hook, LaunchError(problem, remedy, "hook-check", where=where))
+            else:
+                edits.warn(hook, f"{problem}{hint}")
+
+
+def _lacks_device(pattern: str, _node: Mapping[str, str]) -> str:
+    found = any(is_device(path) for path in expand(pattern))
+    return "" if found else f"no device '{pattern}' on this node"
+
+
+def _lacks_variable(condition: str, node: Mapping[str, str]) -> str:
+    return "" if holds(condition, node) else f"the step does not have {condition}"
+
+
+def _lacks_group(name: str, _node: Mapping[str, str]) -> str:
+    gid = group_id(name)
+    if gid is None:
+        return f"no group '{name}' on this node"
+    return "" if gid in (os.getgid(), *os.getgroups()) else f"you are not in the group '{name}'"
+
+
+def group_id(name: str) -> int | None:
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
+ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
+    "device": _lacks_device,
+    "group": _lacks_group,
+    "variable": _lacks_variable,
+}
+
+
+def _target(path: str, target: str, source: str) -> str:
+    if not target:
+        return path
+    # paths that a pattern matches go into the target; a path without wildcards is mounted on it
+    return f"{target.rstrip('/')}/{os.path.basename(path)}" if has_wildcard(source) else target
+
+
+def missing_path(hook: HookUse, what: str, path: str) -> LaunchError:
+    return missing(hook, f"{what} '{path}' does not exist on this node")
+
+
+BEGIN, _END = "{node.", "}"
+_VARIABLES = {
+    "user": "USER",
+    "home": "HOME",
+    "job": "SLURM_JOB_ID",
+    "step": "SLURM_STEP_ID",
+}
+
+
+def fill(text: str, hook: HookUse, node: Mapping[str, str]) -> str:
+    """Return the text with each `{node.NAME}` replaced.
+
+    Raise LaunchError for a field that this step does not have.
+    """
+    if BEGIN not in text:
+        return text
+    before, _begin, rest = text.partition(BEGIN)
+    name, end, after = rest.partition(_END)
+    if not end:
+        return text
+    value = _value(name, node)
+    if value is None:
+        needs = f"'{text}' needs {{node.{name}}}, which this step does not have"
+        raise missing(hook, f"{needs} ({hook['file']})")
+    return before + value + fill(after, hook, node)
+
+
+def missing(hook: HookUse, reason: str) -> LaunchError:
+    """Return the error for something that this hook needs and this node or step lacks."""
+    from container_engine.faults.hook_switches import leave_out
+
+    remedy = leave_out([hook.get("switch", "")])
+    return LaunchError(reason, remedy, "hook-file-missing", where=f"hook {hook['name']}")
+
+
+def known(text: str, node: Mapping[str, str]) -> bool:
+    """Check whether this step has every field that `fill` would look up."""
+    names = (part.partition(_END)[0] for part in text.split(BEGIN)[1:])
+    return all(_value(name, node) is not None for name in names)
+
+
+def _value(name: str, node: Mapping[str, str]) -> str | None:
+    if name in _VARIABLES:
+        return node.get(_VARIABLES[name])
+    if name == "uid":
+        return str(os.getuid())
+    if name == "gid":
+        return str(os.getgid())
+    if name == "arch":
+        return os.uname().machine
+    if name == "host":
+        return node.get("SLURMD_NODENAME") or os.uname().nodename
+    return node.get(name)

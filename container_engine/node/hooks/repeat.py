@@ -8,7 +8,7 @@ and the state of the files (base/answers.py).
 from __future__ import annotations
 
 from container_engine.base.answers import is_of_kernel
-from container_engine.node.hooks.node_fields import BEGIN
+from container_engine.node.hooks.prepare import BEGIN
 from container_engine.node.node_plan import Frozen, may_apply
 from container_engine.node.pattern import questions_of
 from container_engine.node.plan_json import to_json

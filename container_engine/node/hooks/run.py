@@ -64,7 +64,7 @@ class HooksOnNode:
 
             devices_if_there.add(plan, node, edf, self._edits)
         if unmet or self._edits.unmet:
-            from container_engine.node.report.unmet_requirements import refuse
+            from container_engine.node.report.errors import refuse
 
             refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.hooks)
         self.oci = OciHooks(plan.hooks_dirs, self._edits.oci_hooks)

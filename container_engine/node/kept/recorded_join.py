@@ -18,7 +18,7 @@ from container_engine.node.container import environment as env
 from container_engine.node.node_plan import NodePlan, applies
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
-from container_engine.node.report.secret_values import may_be_secret
+from container_engine.node.report.messages import may_be_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.node.libraries.names import c_version, dotted, file_version, is_c_library
+from container_engine.node.libraries.elf import c_version, dotted, file_version, is_c_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.libraries.elf import Library
-    from container_engine.node.libraries.host import Host
-    from container_engine.node.libraries.image import Image
+    from container_engine.node.libraries.search import Host, Image
 
 OWN_DIRECTORY = "/.container-engine/lib"
 # the node's, over the image's files; the node's, in a directory of ours; the image's; in neither

@@ -8,16 +8,23 @@ from __future__ import annotations
 import os
 
 from container_engine.node.libraries.choose import OWN_DIRECTORY, Decision
-from container_engine.node.libraries.elf import Library, NotALibraryError, symbols
-from container_engine.node.libraries.host import Host, own_paths
-from container_engine.node.libraries.names import c_version, dotted, is_c_library, numbers
+from container_engine.node.libraries.elf import (
+    Library,
+    NotALibraryError,
+    c_version,
+    dotted,
+    is_c_library,
+    numbers,
+    symbols,
+)
+from container_engine.node.libraries.search import Host, own_paths
 from container_engine.node.pattern import has_wildcard, matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from container_engine.node.libraries.image import Image
+    from container_engine.node.libraries.search import Image
     from container_engine.node.libraries.trees import Tree
 
 

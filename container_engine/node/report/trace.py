@@ -11,7 +11,14 @@ from __future__ import annotations
 import os
 import time
 
-from container_engine.node.node_plan import ImageFile, NodePlan, Secrets, applies, may_apply
+from container_engine.node.node_plan import (
+    PLANNED,
+    ImageFile,
+    NodePlan,
+    Secrets,
+    applies,
+    may_apply,
+)
 from container_engine.node.plan_json import to_json
 
 TYPE_CHECKING = False
@@ -22,7 +29,6 @@ if TYPE_CHECKING:
     from container_engine.node.plan_types import HookUse, Mount
 
 VERSION = 1
-PLANNED = "SLURM_CE_PLANNED"
 # the guard's operations that begin a phase, with the name of the phase
 _BEGINS = {
     "session": "mount",
@@ -242,7 +248,7 @@ def _forget_old(step: str) -> None:
 def _mounts(
     planned: Sequence[Mount], secrets: Secrets, node: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    from container_engine.node.report.secret_values import concealed, may_be_secret
+    from container_engine.node.report.messages import concealed, may_be_secret
 
     found = _written_mounts(planned)
     if not may_be_secret(mount_texts(planned), secrets, node):
@@ -268,7 +274,7 @@ def fields(plan: NodePlan, variables: Mapping[str, Sequence[str]]) -> bytes:
     `variables` are the names of the tasks' variables by their origin. Raise ValueError for a NUL.
     """
     from container_engine.base.answers import field, table
-    from container_engine.node.report.secret_values import secret_stems
+    from container_engine.node.report.messages import secret_stems
 
     # no hook with conditions applies in the steps that the answer is for
     lines = (of_engine(plan.engine), {**of_plan(plan, {}), "variables": variables})

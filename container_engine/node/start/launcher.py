@@ -57,10 +57,10 @@ def main(argv: Sequence[str], libexec: str) -> int:
         _answer(reply, f"{protocol.CE_ANSWER_FAILED}{EXIT_ENGINE}\n{failure}")
         return EXIT_ENGINE
     except Exception as error:  # noqa: BLE001  # the plugin must get internal errors too
-        from container_engine.node.report import failed_start
+        from container_engine.node.report import errors
 
-        internal = failed_start.as_launch_error(error)
-        failed = failed_start.for_plugin(internal, -1, {}, NodePlan().secrets)
+        internal = errors.as_launch_error(error)
+        failed = errors.for_plugin(internal, -1, {}, NodePlan().secrets)
         _answer(reply, f"{protocol.CE_ANSWER_FAILED}{EXIT_ENGINE}\n{failed}")
         return EXIT_ENGINE
     return 0
@@ -102,12 +102,12 @@ def _launch(
             raise startup_steps.failure(plan, node, *failed)
         ready = start(plan, node, descriptors, libexec, marks)
     except Exception as error:  # noqa: BLE001  # internal errors are reported in the same way
-        from container_engine.node.report import failed_start, secret_values
+        from container_engine.node.report import errors, messages
 
-        failure = failed_start.as_launch_error(error)
-        said = secret_values.concealed(str(failure), plan.secrets, node)
+        failure = errors.as_launch_error(error)
+        said = messages.concealed(str(failure), plan.secrets, node)
         trace.write(recorded, plan, node, marks, said)
-        raise failed_start.for_plugin(failure, recorded, node, plan.secrets) from None
+        raise errors.for_plugin(failure, recorded, node, plan.secrets) from None
     marks.mark("answer")
     _answer_ready(reply, ready, plan, node, recorded, saves=bool(target))
     try:  # noqa: SIM105  # importing contextlib would cost every start
@@ -178,10 +178,11 @@ def _notices(
     warnings: Sequence[str], secrets: Secrets, node: Mapping[str, str], recorded: int
 ) -> str:
     """Return the warnings that no other node of the step has printed, without secrets."""
-    from container_engine.node.report import once_per_step, secret_values
+    from container_engine.node.report import messages
 
-    unprinted = [line for line in warnings if once_per_step.claim_message(recorded, node, line)]
-    return secret_values.concealed("\n".join(unprinted), secrets, node)[:_MAX_NOTICES]
+    place = trace.directory_of(recorded)
+    unprinted = [line for line in warnings if messages.claim_message(place, node, line)]
+    return messages.concealed("\n".join(unprinted), secrets, node)[:_MAX_NOTICES]
 
 
 def _answer(reply: socket, text: str, fds: Sequence[int] = ()) -> None:

@@ -24,7 +24,7 @@ from container_engine.node.container.description import HOSTS_FILES, PATH
 from container_engine.node.container.environment import parse_block
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
-from container_engine.node.report.secret_values import may_be_secret, secret_stems
+from container_engine.node.report.messages import may_be_secret, secret_stems
 from container_engine.node.start import image_in_use, site_rules
 
 TYPE_CHECKING = False

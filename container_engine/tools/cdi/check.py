@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.node.devices.cdi_file import OF_DAEMONS, Directory, read_file
+from container_engine.node.devices.cdi import OF_DAEMONS, Directory, read_file
 from container_engine.node.libraries.trees import ImageTree
 from container_engine.tools.cdi.format import Made, node
 

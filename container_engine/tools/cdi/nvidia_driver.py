@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.node.libraries.host import CACHE, MACHINES, MOST_OF_CACHE, TRIPLES
 from container_engine.node.libraries.loader_cache import Cache
+from container_engine.node.libraries.search import CACHE, MACHINES, MOST_OF_CACHE, TRIPLES
 from container_engine.node.libraries.trees import ImageTree
 from container_engine.node.pattern import matches
 

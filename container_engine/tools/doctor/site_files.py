@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.validation_text import Fault
-from container_engine.node.devices.cdi_file import Directory, Registry
+from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.oci_hooks import OciHooks
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import os
 
 from ce_ssh.server import BUNDLE, JOB, NODES, SshServer
 from container_engine.node.container.description import NodeMount
-from container_engine.node.hooks.node_fields import missing
+from container_engine.node.hooks.prepare import missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ LAUNCHING = ("node", "submit", "images", "build", "site", "plan", "base/process.
 OF_VERBS = {
     *("build/saving/session_files.py", "build/saving/save_named.py"),
     *("build/dockerfile/inputs.py", "tools/cdi/generate.py"),
-    *("node/inside/tasks.py", "node/start/ce_run.py"),
+    *("node/inside/tasks.py", "node/start/without_slurm.py"),
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import cdi, devices_if_there
-from container_engine.node.devices.cdi_file import VERSIONS, Directory
-from container_engine.node.hooks.devices_and_mounts import add_devices
+from container_engine.node.devices.cdi import VERSIONS, Directory
+from container_engine.node.hooks.prepare import add_devices
 from container_engine.node.node_plan import node_plan
 
 

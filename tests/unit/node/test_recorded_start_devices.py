@@ -280,7 +280,7 @@ class Changes:
 
     @staticmethod
     def socket_gone(devices: Devices) -> None:
-        # sources of mounts below /tmp may come and go (cdi_file.OF_DAEMONS)
+        # sources of mounts below /tmp may come and go (cdi.OF_DAEMONS)
         devices.driver.unlink()
 
     @staticmethod

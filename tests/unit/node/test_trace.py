@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from container_engine.base.secrecy import TOKENS, Secrecy
 from container_engine.node.node_plan import NodePlan, Secrets
-from container_engine.node.report import once_per_step, secret_values, trace
+from container_engine.node.report import messages, trace
 from tests.unit.node.plans import plan
 
 NODE = {
@@ -98,18 +98,20 @@ def test_a_place_that_cannot_be_written_costs_the_trace_and_nothing_else(directo
 def test_of_all_nodes_only_the_first_says_the_same_thing(tmp_path: Path) -> None:
     first = trace.open_file(str(tmp_path), NODE)
     second = trace.open_file(str(tmp_path), {**NODE, "SLURM_NODEID": "1"})
-    assert once_per_step.claim_message(first, NODE, "no such image")
-    assert not once_per_step.claim_message(second, NODE, "no such image")
-    assert once_per_step.claim_message(second, NODE, "something else")
+    assert messages.claim_message(trace.directory_of(first), NODE, "no such image")
+    assert not messages.claim_message(trace.directory_of(second), NODE, "no such image")
+    assert messages.claim_message(trace.directory_of(second), NODE, "something else")
     # The next srun with the same numbers, after a requeue.
-    assert once_per_step.claim_message(second, {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image")
+    assert messages.claim_message(
+        trace.directory_of(second), {**NODE, "SLURM_CE_PLANNED": "5 6"}, "no such image"
+    )
     os.close(first)
     os.close(second)
 
 
 def test_nodes_without_a_common_place_all_speak() -> None:
-    assert once_per_step.claim_message(-1, NODE, "no such image")
-    assert once_per_step.claim_message(-1, NODE, "no such image")
+    assert messages.claim_message(trace.directory_of(-1), NODE, "no such image")
+    assert messages.claim_message(trace.directory_of(-1), NODE, "no such image")
 
 
 def test_a_full_disk_costs_the_trace_and_nothing_else() -> None:
@@ -201,16 +203,14 @@ def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Pat
 @given(text=st.from_regex(TOKENS), before=st.text())
 def test_a_token_is_hidden_whatever_stands_around_it(text: str, before: str) -> None:
     whole = f"{before} {text}"
-    assert secret_values.concealed(whole, Secrets(), NODE) == Secrecy(()).text(whole)
+    assert messages.concealed(whole, Secrets(), NODE) == Secrecy(()).text(whole)
 
 
 @pytest.mark.parametrize("word", ["KEY", "*APIKEY", "API?KEY*", "A[PQ]I*", "key"])
 @pytest.mark.parametrize("name", ["MY_KEY", "MYAPIKEY", "API_KEY_OF_MINE", "API", "OTHER"])
 def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: str) -> None:
     known = Secrecy((word,)).knowing([(name, "of the host")])
-    said = secret_values.concealed(
-        "it is of the host", Secrets(patterns=(word,)), {name: "of the host"}
-    )
+    said = messages.concealed("it is of the host", Secrets(patterns=(word,)), {name: "of the host"})
     assert said == known.text("it is of the host")
 
 
@@ -231,7 +231,7 @@ def test_a_value_is_hidden_where_a_pattern_fits_its_variable(word: str, name: st
 )
 def test_settings_and_logins_are_hidden_as_everywhere(text: str) -> None:
     words = ("TOKEN",)
-    assert secret_values.concealed(text, Secrets(patterns=words), NODE) == Secrecy(words).text(text)
+    assert messages.concealed(text, Secrets(patterns=words), NODE) == Secrecy(words).text(text)
 
 
 def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
     ]
     the_plan = plan(env=entries, mounts=mounts, secret_variables=["TOKEN", "KEY"])
     text = "startup[0]: 'login of the file; export A_TOKEN=literal': exit code 1: of the host"
-    said = secret_values.concealed(text, the_plan.secrets, node)
+    said = messages.concealed(text, the_plan.secrets, node)
     assert said == ("startup[0]: 'login (hidden); export A_TOKEN=(hidden)': exit code 1: (hidden)")
     fd = trace.open_file(str(tmp_path), node)
     trace.write(fd, the_plan, node, marks(), said)
@@ -256,7 +256,7 @@ def test_neither_errors_nor_mounts_tell_a_secret(tmp_path: Path) -> None:
 def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
     """A name within another word, such as a directory's, is not the node's."""
     said = {
-        once_per_step.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
+        messages.alike(message.replace("@", name), {"SLURMD_NODENAME": name})
         for name in ("n1", "n2", "alpha", "beta", "nid001234")
     }
     assert len(said) == 1
@@ -264,7 +264,7 @@ def test_two_nodes_that_say_the_same_are_alike(message: str) -> None:
 
 def test_nodes_that_say_different_things_are_not_alike() -> None:
     node = {"SLURMD_NODENAME": "n1"}
-    assert once_per_step.alike("no /a", node) != once_per_step.alike("no /b", node)
+    assert messages.alike("no /a", node) != messages.alike("no /b", node)
 
 
 def tracking(tmp_path: Path, script: str) -> NodePlan:

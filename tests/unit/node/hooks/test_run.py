@@ -12,7 +12,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment
 from container_engine.node.container.description import NodeMount, Paths
 from container_engine.node.hooks.run import HooksOnNode
-from container_engine.node.report.unmet_requirements import refuse
+from container_engine.node.report.errors import refuse
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import container, image, plan
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.libraries.host import MACHINES
 from container_engine.node.libraries.loader_cache import Cache, flags, order
+from container_engine.node.libraries.search import MACHINES
 
 MACHINE = MACHINES[os.uname().machine]
 HOST = Path("/etc/ld.so.cache")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container_engine.node.libraries.names import c_version, file_version, numbers
+from container_engine.node.libraries.elf import c_version, file_version, numbers
 from container_engine.node.pattern import natural
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from container_engine.base import answers, private_files
 from container_engine.node.libraries import recorded_look
-from container_engine.node.libraries.host import Host
+from container_engine.node.libraries.search import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
 from tests.recorded import parsed, write
 

@@ -1,9 +1,13 @@
-"""Hide the values of secret variables in what a launch prints or records.
+"""Print a message once per step, by the first node to report it, without secrets.
 
 Imported only once the tasks can start, or to print a message.
 """
 
 from __future__ import annotations
+
+import os
+
+from container_engine.node.node_plan import PLANNED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,3 +86,36 @@ def _literal_part(pattern: str) -> str:
     for wildcard in "*?[":
         text = text.partition(wildcard)[0]
     return text
+
+
+def claim_message(directory: str, node: Mapping[str, str], message: str) -> bool:
+    """Claim the printing of a message; return False if another node of the step has done so.
+
+    `directory` is that of the step's traces. Of a thousand nodes only one prints a message, but
+    without such a directory, "", every node does. srun itself names every node that failed.
+    spank_plugin/common/say.h does the same for tasks.
+    """
+    if not directory:
+        return True
+    from container_engine.base.private_files import fingerprint
+
+    # the time of planning distinguishes one srun from a later one with the same numbers
+    said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(f"{directory}/said-{fingerprint(said)}", flags, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def alike(message: str, node: Mapping[str, str]) -> str:
+    """Return the message without what differs between nodes: the node's name and all numbers."""
+    import re
+
+    own = re.escape(node.get("SLURMD_NODENAME") or os.uname().nodename)
+    # only as a whole word: inside another word it is not the node's name, and equal on all nodes
+    text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", message)
+    return re.sub(r"\d+", "0", text)

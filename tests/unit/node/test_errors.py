@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.report.error_log import MOST, keep, redacted
+from container_engine.node.report.errors import MOST, keep, redacted
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""Launch without Slurm: a command for `ce run`, and the hooks alone to see what they would do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from container_engine.base import reaper
+from container_engine.base.errors import LaunchError, UserError
+from container_engine.node import protocol
+from container_engine.node.container import environment as env
+from container_engine.node.container.checks import check_image
+from container_engine.node.container.description import Paths, person_of_process
+from container_engine.node.container.guard import (
+    MAX_PACKET,
+    GuardDescriptors,
+    entering,
+    start_guard,
+)
+from container_engine.node.container.specification import encode, operations
+from container_engine.node.inside import programs
+from container_engine.node.plan_json import to_json
+from container_engine.node.report.guard_failure import explain
+from container_engine.node.start.container import checked, directories, parts_of, start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from container_engine.node.hooks.run import HooksOnNode
+    from container_engine.node.node_plan import NodePlan
+
+
+def run_in_container(
+    plan: NodePlan,
+    argv: Sequence[str],
+    libexec: str,
+    started: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Start the container and become the command in it, with its terminal, signals and exit code.
+
+    Call `started` when the image is mounted and everything is set up. The session ends with this
+    process, and processes that the command has left running are then killed. Raise UserError for a
+    plan that needs a job, LaunchError if the container cannot be started, CeError if a program of
+    the engine cannot be; the command has not run then.
+    """
+    if plan.container_name:
+        hint = "srun joins it or starts it; ce exec goes to one that runs"
+        raise UserError("ce run cannot name its container: only those of a job have names", hint)
+    if plan.save is not None:
+        hint = "use srun, or make an image with ce build"
+        raise UserError("ce run cannot save its container", hint, where="--container-save")
+    # one command, one container
+    plan = checked(plan.but(kept=None, for_each=False), libexec)
+    this = os.pidfd_open(os.getpid())
+    ready = start(plan, os.environ, GuardDescriptors(this), libexec)
+    reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns))
+    ready.go_on()
+    started()
+    for line in (*plan.notices, *ready.warnings):
+        sys.stderr.write(f"ce: warning: {line}\n")
+    sys.stderr.flush()
+    sys.stdout.write(ready.printed)
+    sys.stdout.flush()
+    entered = (ready.user_ns, *ready.unshared)
+    words = entering(libexec, entered, ready.mount_ns, ready.records, ready.workdir)
+    # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
+    programs.become([*words, *argv], os.environ)
+
+
+_END = "end"
+
+
+def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
+    """Return the hooks, with their decisions on libraries and their warnings. Raise LaunchError.
+
+    The image is mounted in a session that ends with this call.
+    """
+    from container_engine.node.hooks.run import HooksOnNode
+
+    paths = Paths(session=f"{libexec}/session", libexec=libexec)
+    edf = env.edf_settings(plan.env, node)
+    unmet: list[LaunchError] = []
+    images = plan.image_paths
+    for path in images:
+        check_image(path)
+    container = parts_of(plan, node, unmet)
+    hooks = HooksOnNode(plan, node, edf, libexec, unmet, explain=True)
+    person = person_of_process()
+    places = directories(plan, hooks.settings, node, person.home)
+    container = hooks.join(container, paths).but(directories=places)
+    steps = operations(
+        paths,
+        images,
+        container,
+        env.for_container(plan.image_env, hooks.settings),
+        person,
+        hooks.operations(paths),
+    )
+    without_container = steps[:-2]
+    steps = [*without_container, ("note", [to_json({_END: True})])]
+    control = start_guard(libexec, GuardDescriptors(os.pidfd_open(os.getpid())), encode(steps))
+    control.settimeout(plan.start_timeout_s)
+    try:
+        while (note := _note(control.recv(MAX_PACKET))) != to_json({_END: True}):
+            hooks.take_note(note)
+    finally:
+        control.close()
+    return hooks
+
+
+def _note(packet: bytes) -> str:
+    text = packet[1:].decode("utf-8", "surrogateescape")
+    if packet.startswith(protocol.CE_REPORT_NOTE.encode()):
+        return text
+    raise explain(text) if packet else LaunchError("the session ended", see="launcher-ended")
