@@ -33,7 +33,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-podman test-packaging test-clones sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -44,7 +44,7 @@ help: ## show this text
 demo: ## install what is missing, start a two-node cluster, run a job in a container
 	@sandbox/demo
 
-check: ## everything that CI checks, quick things first
+check: ## what every change must pass, quick things first
 	@tests/check
 
 deps: packages $(VENV)/.dev ## install what is missing (distribution packages, .venv)
@@ -175,8 +175,14 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes;
 	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
 
 # All at once, after sandbox-images: two installations at one time would meet.
-test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4: test-slurm-%: $(VENV)/.dev
-	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/4 tests/slurm
+FURTHER := $(shell grep -v '^\#' tests/further)
+test-slurm-1 test-slurm-2 test-slurm-3: test-slurm-%: $(VENV)/.dev
+	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/3 $(filter-out $(FURTHER),$(wildcard tests/slurm/test_*.py))
+test-further-1 test-further-2 test-further-3 test-further-4: test-further-%: $(VENV)/.dev
+	@tests/apart further-$* $(PYTEST) $(SLOW) --part $*/4 $(FURTHER)
+FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-4
+check-further: ## the cluster tests that `make check` leaves to CI (tests/further)
+	@tests/check sandbox-images "$(FURTHER_ROWS)"
 
 # Apart there is no network, which making a package needs.
 PACKAGING := tests/integration/test_package.py
@@ -230,7 +236,7 @@ check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this
 BY_PODMAN := $(CE_SANDBOX_DIR)/prefix/etc/container-engine/conf.d/10-podman.toml
 check-podman: $(VENV)/.dev sandbox-images ## cluster and Podman tests with Podman as what creates containers
 	@mkdir -p $(dir $(BY_PODMAN)) && echo 'start = "podman"' > $(BY_PODMAN); trap "rm -f $(BY_PODMAN)" EXIT; \
-		$(if $(T),$(PYTEST) $(SLOW) $(T),tests/check "test-slurm-1 | test-slurm-2 | test-slurm-3 | test-slurm-4 | test-podman")
+		$(if $(T),$(PYTEST) $(SLOW) $(T),tests/check "test-slurm-1 | test-slurm-2 | test-slurm-3 | test-podman" "$(FURTHER_ROWS)")
 
 check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4, in a Debian 13 of their own
 	@tests/systems/debian 13

@@ -17,7 +17,6 @@ TARGETS = (
     *("deps", "lint", "docs", "sandbox-images", "test-slurm-1", "test-slurm-2"),
     *(
         "test-slurm-3",
-        "test-slurm-4",
         "test-podman",
         "unit",
         "c-tests",
@@ -228,6 +227,14 @@ def test_the_checks_are_targets_of_the_makefile() -> None:
     lines = (ROOT / "Makefile").read_text().splitlines()
     made = {target for line in lines for target in line.partition(":")[0].split()}
     assert made >= set(TARGETS)
+
+
+def test_what_the_check_leaves_out_is_there_and_is_in_ci() -> None:
+    lines = (ROOT / "tests/further").read_text().splitlines()
+    files = [line for line in lines if not line.startswith("#")]
+    assert files == sorted(str(path.relative_to(ROOT)) for path in map(ROOT.joinpath, files))
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    assert re.search(r"^within \d+ make check-further$", (ROOT / ".ci/run").read_text(), re.M)
 
 
 def test_nothing_that_is_given_on_the_command_line_is_a_variable_of_the_makefiles() -> None:
