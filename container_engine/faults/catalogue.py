@@ -499,7 +499,7 @@ FAULTS = {
     "task-prolog": Fault(
         "a task prolog takes the place of the check that a step of this kind needs",
         YOU,
-        "name it in SLURM_TASK_PROLOG instead of --task-prolog; it runs behind the check",
+        "name it in SLURM_TASK_PROLOG instead of --task-prolog; it runs after the check",
     ),
     # ---- hooks
     "hook-refused": Fault(

@@ -65,7 +65,9 @@ def check(path: str) -> Superblock:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UserError(process.reason(error), _meant(path), _see(error), name=path) from None
+        close = similar(path) if isinstance(error, FileNotFoundError) else None
+        hint = f"did you mean '{close}'?" if close else None
+        raise UserError(process.reason(error), hint, _see(error), name=path) from None
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
@@ -124,11 +126,6 @@ def unsquashfs(
 
     argv = ["unsquashfs", "-processors", "1", *words]
     return process.output(argv, env, timeout_s, most, Cage().close)
-
-
-def _meant(path: str) -> str | None:
-    close = similar(path)
-    return f"did you mean '{close}'?" if close else None
 
 
 def _see(error: OSError) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from container_engine.cli.main import main
+from container_engine.tools.doctor import trial
 
 Capture = pytest.CaptureFixture[str]
 CDI = {"cdiVersion": "0.6.0", "kind": "x.org/gpu", "devices": [{"name": "0", "containerEdits": {}}]}
@@ -74,6 +75,14 @@ def test_an_oci_hook_whose_program_is_missing_is_a_fault(site: Path, capsys: Cap
         "OCI hook '/no/such/program' (hook.json, prestart): No such file or directory"
     )
     assert "no container starts" in hooks["remedy"]
+
+
+def test_a_container_is_not_tried_without_the_program_that_makes_an_image(tmp_path: Path) -> None:
+    found = trial.start("/bin/false", {"PATH": str(tmp_path)}, [])
+    assert (found.message, found.remedy) == (
+        "not tried: mksquashfs is missing",
+        "install squashfs-tools",
+    )
 
 
 def test_a_directory_of_oci_hooks_without_any_is_worth_a_warning(

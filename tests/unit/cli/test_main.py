@@ -511,6 +511,8 @@ def test_first_tries_are_answered_with_what_works(
     [
         ("pip install", "ce help python-packages "),
         ("docker compose", "ce help docker "),
+        ("Hostlist is empty", "ce help docker "),
+        ("Invalid generic resource", "ce help docker "),
         ("docker run -it", "ce help docker "),
         ("-it docker --rm", "ce help docker "),
         ("no space left on device", "ce help files "),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import CeError, UserError
+from container_engine.faults.catalogue import FAULTS
 from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
 from container_engine.images.fetch.refusal import explained
@@ -338,6 +339,20 @@ def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
         Skopeo({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 20, 20).look_up(wanted, "amd64")
     assert hint in (caught.value.hint or "")
     assert caught.value.see == "registry-unreachable"
+
+
+def test_a_name_without_a_registry_may_be_that_of_an_image_of_this_host() -> None:
+    short, full = parse("ubuntu:24.4", "/"), parse("nvcr.io/ubuntu:24.4", "/")
+    assert isinstance(short, RegistryImage)
+    assert isinstance(full, RegistryImage)
+    text = "dial tcp: lookup registry.example: no such host"
+    remedy = (
+        "this host cannot reach the registry: run ce pull IMAGE on a login node, or set HTTPS_PROXY"
+    )
+    hint = explained(text, short, {})[2]
+    assert hint == f"{remedy}. If you meant an image of this host: ce images"
+    assert explained(text, full, {})[1:] == ("registry-unreachable", None)
+    assert FAULTS["registry-unreachable"].remedy == remedy
 
 
 def test_a_file_that_is_not_an_archive_is_not_answered_with_a_registry() -> None:

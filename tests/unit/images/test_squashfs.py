@@ -47,6 +47,20 @@ def test_a_real_image_that_was_cut_is_refused(
     assert str(caught.value) == f"'{image}': cut short, it has {used - 1} bytes of {used}"
 
 
+def test_a_file_that_is_there_but_cannot_be_opened_is_not_taken_for_a_typo(tmp_path: Path) -> None:
+    (tmp_path / "train.sqsh").symlink_to("train.sqsh")
+    (tmp_path / "trian.sqsh").touch()
+    with pytest.raises(UserError) as caught:
+        check(f"{tmp_path}/train.sqsh")
+    assert (caught.value.see, caught.value.hint) == ("image-file-unreadable", None)
+    with pytest.raises(UserError) as caught:
+        check(f"{tmp_path}/trains.sqsh")
+    assert (caught.value.see, caught.value.hint) == (
+        "image-file-not-found",
+        f"did you mean '{tmp_path}/train.sqsh'?",
+    )
+
+
 @pytest.mark.parametrize(
     ("number", "name"),
     [(1, "gzip"), (3, "lzo"), (4, "xz"), (5, "lz4"), (6, "zstd"), (9, "unknown (9)")],
