@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from container_engine import __version__  # noqa: E402 - found through sys.path
 from container_engine.base.errors import EXIT_ENGINE  # noqa: E402
-from container_engine.base.schemas import render  # noqa: E402
+from container_engine.base.model import schema_text  # noqa: E402
 from container_engine.catalog.model import HookFile  # noqa: E402
 from container_engine.cli.command_line.verb_table import examples_of, verbs  # noqa: E402
 from container_engine.edf.document import Document  # noqa: E402
@@ -135,7 +135,7 @@ def _argument(action: argparse.Action) -> str:
 
 def keys(model: type[Model]) -> str:
     """Return a section with the keys of a file, and one for each kind of table in it."""
-    schema = json.loads(render(model))
+    schema = json.loads(schema_text(model))
     return ".SH KEYS\n" + "".join(_keys(schema, "", schema["properties"]))
 
 

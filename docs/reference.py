@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from container_engine.base.schemas import render
+from container_engine.base.model import schema_text
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import examples_of, verbs
 from container_engine.edf.document import Document
@@ -64,7 +64,7 @@ def readers() -> str:
 
 def keys(model: type[Model]) -> str:
     """Return a section for each key."""
-    schema = json.loads(render(model))
+    schema = json.loads(schema_text(model))
     return "\n".join(_key(schema, name, key) for name, key in schema["properties"].items())
 
 

@@ -31,8 +31,8 @@ from _collections_abc import Mapping
 from binascii import crc32
 
 from container_engine import __version__
-from container_engine.base.ownership import code_in_use
-from container_engine.base.private_files import (
+from container_engine.base.files import (
+    code_in_use,
     forget_oldest,
     is_young,
     judge_own,

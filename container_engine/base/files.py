@@ -1,16 +1,24 @@
-"""Write files atomically, make temporary directories, and read digests and ages."""
+"""Write files atomically, and tell whose they are: this user's alone, or of somebody trusted.
+
+Nodes import this, so it imports only what Python itself has loaded.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
+import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from errno import EFBIG, EINVAL
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
+    from collections.abc import Callable, Collection, Mapping
+    from typing import BinaryIO
+
+    # a path, the reason for refusing it, and the command that repairs it
+    Distrust = tuple[str, str, str]
 
 _PIECE = 1 << 20
 # the caller's umask, as long as another one is in force
@@ -52,31 +60,34 @@ def replace(path: str, content: bytes, mode: int | None = None) -> None:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
+        _remove(draft)
         raise
 
 
-def created(path: str) -> BinaryIO:
+def created(path: str, mode: int = 0o666) -> BinaryIO:
     """Create and open the file `path`. Raise OSError if anything is there, even a symlink."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o666), "wb")
+    return open(os.open(path, flags, mode), "wb")
 
 
-@contextlib.contextmanager
-def fresh_directory(path: str) -> Iterator[str]:
-    """Create an empty directory and remove it afterwards.
+class FreshDirectory:
+    """An empty directory for the body of a with statement, which is removed afterwards.
 
     Anything that a killed process left there is removed first.
     """
-    import shutil
 
-    shutil.rmtree(path, ignore_errors=True)
-    os.makedirs(path, mode=0o700)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> str:
+        self.__exit__()
+        os.makedirs(self._path, mode=0o700)
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        import shutil
+
+        shutil.rmtree(self._path, ignore_errors=True)
 
 
 def sha256(path: str) -> str:
@@ -131,3 +142,249 @@ def is_older(path: str, seconds: float, now: float) -> bool:
         return now - os.stat(path).st_mtime > seconds
     except OSError:
         return False
+
+
+# ---- files of this user's alone ---------------------------------------------------------------
+
+# A file that changes twice within one tick of a file system's clock looks unchanged. The coarsest
+# clocks count whole seconds, and a file server's may differ a little from ours.
+SETTLED_NS = 2_000_000_000
+_OTHERS, OTHERS_WRITE = 0o077, stat.S_IWGRP | stat.S_IWOTH
+_MOST = 16 << 20
+
+
+def user_directory(variable: str, usual: str, environment: Mapping[str, str]) -> str:
+    """Return the directory of an XDG variable, else `usual` below HOME; "" if that is no path."""
+    place, home = environment.get(variable, ""), environment.get("HOME", "")
+    if place.startswith("/"):
+        return place
+    return f"{home}/{usual}" if home.startswith("/") else ""
+
+
+def make_own(path: str, mode: int = 0o700) -> None:
+    """Make a directory that is this user's alone, unless it is there. Raise OSError.
+
+    Those above it that are missing can be read by all and written by nobody else, as os.makedirs
+    would not see to: it makes them with all rights that the umask leaves.
+    """
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(above):
+        make_own(above, 0o755)
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.mkdir(path, mode)
+    except FileExistsError:
+        pass
+
+
+def own_directory(path: str, at: int | None = None) -> int:
+    """Return a descriptor of a directory that is this user's alone, made if it is missing.
+
+    `at` is the descriptor of the directory that a relative `path` starts from. Raise OSError.
+    """
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.mkdir(path, 0o700, dir_fd=at)
+    except FileExistsError:
+        pass
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, dir_fd=at)
+    if not is_own(os.fstat(fd)):
+        os.close(fd)
+        raise PermissionError(f"{path} is not this user's alone")
+    return fd
+
+
+def is_own_directory(path: str, others: int = _OTHERS) -> bool:
+    """Check that a path is a directory for which `is_own` holds, and no link to one."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and is_own(found, others)
+
+
+def is_own(found: os.stat_result, others: int = _OTHERS) -> bool:
+    """Check that a file is this user's, and that nobody else has any of the rights `others`."""
+    return found.st_uid == os.geteuid() and not found.st_mode & others
+
+
+def judge_own(found: os.stat_result) -> None:
+    """Raise ValueError for a file that is not this user's alone."""
+    if not is_own(found):
+        raise ValueError("not this user's alone")
+
+
+def fingerprint(content: bytes) -> str:
+    """Return the FNV-1a hash, as programs in C compute it; importing hashlib takes 5 ms."""
+    value = 0xCBF29CE484222325
+    for byte in content:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def open_place(directory: str) -> int:
+    """Return a descriptor of a directory that, like its parent, is this user's alone.
+
+    Both are made if they are missing. Raise OSError.
+    """
+    above, _slash, last = directory.rpartition("/")
+    make_own(os.path.dirname(above))
+    first = own_directory(above)
+    try:
+        return own_directory(last, first)
+    finally:
+        os.close(first)
+
+
+def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
+    """Write a file where `open_place` leads; keep the newest `most` there. Raise OSError."""
+    here = open_place(directory)
+    try:
+        # by the descriptor: the path may lead elsewhere by now
+        at = f"/proc/self/fd/{here}"
+        write_private(at, name, content)
+        forget_oldest(at, most)
+    finally:
+        os.close(here)
+
+
+def read_regular(
+    path: str,
+    most: int = _MOST,
+    judge: Callable[[os.stat_result], object] | None = None,
+    *,
+    follow: bool = False,
+) -> bytes:
+    """Return the content of a regular file of at most `most` bytes, through no link by default.
+
+    `judge` gets the file's status first, and raises what it has against it. Nothing is waited for,
+    as a pipe would make its reader do. Raise OSError.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    with open(os.open(path, flags), "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if judge is not None:
+            judge(found)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(EINVAL, "not a regular file", path)
+        content, left = b"", most + 1
+        while found.st_size <= most and left and (more := file.read(left)):
+            content, left = content + more, left - len(more)
+        if found.st_size > most or not left:
+            limit = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+            raise OSError(EFBIG, f"larger than {limit}", path)
+        return content
+
+
+def write_private(directory: str, name: str, content: bytes) -> None:
+    """Write a draft beside the file, and rename it. Raise OSError."""
+    draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
+    file = created(draft, 0o600)
+    try:
+        with file:
+            file.write(content)
+        os.rename(draft, f"{directory}/{name}")
+    except BaseException:
+        _remove(draft)
+        raise
+
+
+def forget_oldest(directory: str, most: int) -> None:
+    """Remove all but the youngest `most` files. Raise OSError if the directory cannot be read."""
+    with os.scandir(directory) as entries:
+        found = list(entries)
+    if len(found) <= most:
+        return
+    ages = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.path) for one in found)
+    for _age, path in ages[:-most]:
+        _remove(path)
+
+
+def is_young(path: str, now_ns: int) -> bool:
+    """Check whether a file has changed so recently that another change might go unnoticed."""
+    try:
+        found = os.stat(path) if os.path.exists(path) else os.lstat(path)
+    except (OSError, ValueError):
+        return False
+    return found.st_ctime_ns > now_ns - SETTLED_NS
+
+
+def _remove(path: str) -> None:
+    try:  # noqa: SIM105  # importing contextlib costs more
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+# ---- files that decide what is run ------------------------------------------------------------
+# The only place in Python that checks who can change one, with one exception: report/trace.py of
+# the nodes compares inline, because every launch would pay for the import. The plugin has its own
+# check, `append` in spank_plugin/plugin/audit.c.
+
+
+def owner_name(uid: int) -> str:
+    """Return the name of a user, or "user UID" for one without a name."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def owner_fault(
+    path: str,
+    status: os.stat_result,
+    owners: Collection[int],
+    *,
+    owner: str = "root",
+    sticky_is_safe: bool = False,
+) -> Distrust | None:
+    """Return the fault if others than `owners` can change what `status` describes, or None.
+
+    `owner` is shown as the one it should have. In a sticky directory (/tmp) other users cannot
+    replace its owner's files, but they can add their own.
+    """
+    if status.st_uid not in owners:
+        return path, f"owned by user {status.st_uid}, not by {owner}", f"chown {owner} {path}"
+    sticky = sticky_is_safe and status.st_mode & stat.S_ISVTX
+    if status.st_mode & OTHERS_WRITE and not sticky:
+        return path, "others than its owner may write it", f"chmod go-w {path}"
+    return None
+
+
+def owner_fault_above(path: str, owners: Collection[int]) -> Distrust | None:
+    """Return the first fault in the directories above `path`, a real path. Raise OSError."""
+    while path != "/":
+        path = os.path.dirname(path)
+        found = owner_fault(path, os.lstat(path), owners, sticky_is_safe=True)
+        if found:
+            return found
+    return None
+
+
+def of_engine() -> frozenset[int]:
+    """Return the uids that decide what is run anyway: root and the owner of the engine's code."""
+    return frozenset((0, os.stat(__file__).st_uid))
+
+
+def code_in_use() -> list[str]:
+    """Return the files of the engine's code that this process has loaded."""
+    own = __name__.partition(".")[0]
+    loaded = [module for name, module in sys.modules.items() if name.partition(".")[0] == own]
+    return sorted(file for module in loaded if (file := getattr(module, "__file__", None)))
+
+
+def looked_at(path: str) -> dict[str, None]:
+    """Return the questions (answers.py) about files on which `distrust` depends."""
+    real = os.path.realpath(path)
+    above = [f"o{real[:at] or '/'}" for at, letter in enumerate(real) if letter == "/"]
+    return dict.fromkeys((f"f{path}", f"r{path}", f"o{__file__}", *above))
+
+
+def distrust(path: str) -> Distrust | None:
+    """Return the fault of a file, which may be a symlink, and of the directories above it.
+
+    Only root and the owner of the engine's code are trusted. Raise OSError.
+    """
+    owners, real = of_engine(), os.path.realpath(path)
+    return owner_fault(path, os.stat(real), owners) or owner_fault_above(real, owners)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from container_engine.base.errors import CeError, SiteError
-from container_engine.base.loader_env import without_loader
+from container_engine.base.variables import without_loader
 
 if TYPE_CHECKING:
     import subprocess

@@ -1,4 +1,4 @@
-"""Lay out text: sizes, durations, tables, lines wrapped at words. Pure.
+"""Lay out text: sizes, durations, tables, lines wrapped at words, a name that was meant. Pure.
 
 `columns` is the width of a terminal; None stands for no limit.
 """
@@ -9,8 +9,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 _MOST_PADDED = 60
 
@@ -162,3 +161,18 @@ def duration_text(seconds: float) -> str:
 def natural(name: str) -> list[tuple[int, str]]:
     """Return a sort key by which n2 comes before n10, and 26.9 before 26.10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most similar to `name`, ignoring case, or None if none is close."""
+    import difflib  # a slow import, needed only after a mistake
+
+    names = list(known)
+    folded = {other.lower(): other for other in reversed(names)}
+    close = difflib.get_close_matches(name.lower()[:200], list(folded), n=1, cutoff=0.65)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str | None, before: str = "") -> str:
+    """Return ", did you mean 'NAME'?" with `before` in front of the name; "" without a name."""
+    return f", did you mean '{before}{name}'?" if name else ""

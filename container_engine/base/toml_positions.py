@@ -8,6 +8,7 @@ never judges, and stops silently where the text is not TOML, because the real pa
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 
@@ -27,6 +28,18 @@ class TooDeepError(UserError):
     def __init__(self, line: int) -> None:
         super().__init__(f"nested more than {MAX_DEPTH} levels deep", see="edf-too-large")
         self.line = line
+
+
+class Fault(NamedTuple):
+    """A fault of an administrator's file; `key` is "" if it does not concern a single key."""
+
+    file: str
+    message: str
+    hint: str | None = None
+    key: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.key, self.message) if part)
 
 
 class Positions:

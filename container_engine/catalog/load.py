@@ -13,9 +13,10 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from container_engine.base.ownership import fault, fault_above
+from container_engine.base.files import owner_fault, owner_fault_above
+from container_engine.base.model import MisfitError
 from container_engine.base.process import reason
-from container_engine.base.validation_text import Fault, MisfitError
+from container_engine.base.toml_positions import Fault
 from container_engine.catalog.model import HOOK_NAME, HookFile
 
 FILE = "hook.toml"
@@ -71,7 +72,7 @@ class _Loader:
             return
         root = os.path.realpath(path)
         try:
-            distrust = fault_above(root, self.owners) or self._distrust(root, root)
+            distrust = owner_fault_above(root, self.owners) or self._distrust(root, root)
             names = sorted(os.listdir(root))
         except OSError as error:
             self.faults.append(Fault(path, reason(error)))
@@ -116,7 +117,7 @@ class _Loader:
             return path, f"is a symbolic link out of {root}, to {real}"
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             return path, "is neither a file nor a directory"
-        return fault(path, status, self.owners)
+        return owner_fault(path, status, self.owners)
 
     def _merge(self, name: str, file: str) -> None:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Path
 from container_engine.edf.checks import Report, describe, key_text, misplaced, scalar_text
 from container_engine.edf.document import KEYS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import CeError
+from container_engine.base.model import MisfitError
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Path, Positions
-from container_engine.base.validation_text import MisfitError
 from container_engine.edf.document import KEYS, PLAIN, Document
 from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
 from container_engine.edf.model import Origin, Problem, Severity

@@ -6,9 +6,9 @@ import posixpath
 import re
 from collections.abc import Callable, Sequence
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
-from container_engine.base.mount_target import excess, is_reserved
+from container_engine.base.mounts import excess, is_reserved
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.expand import Piece
 from container_engine.edf.foreign_names import FOREIGN_FLAGS, WINDOWS, WINDOWS_HINT
 from container_engine.edf.model import (

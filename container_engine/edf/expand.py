@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from container_engine.base.deferred_operators import (
+from container_engine.base.errors import UserError
+from container_engine.base.variables import (
     MISSING,
     NOTHING,
     OF_TASKS,
@@ -19,7 +20,6 @@ from container_engine.base.deferred_operators import (
     WORD,
     replacement_kind,
 )
-from container_engine.base.errors import UserError
 from container_engine.edf.model import Operator, Text, Variable, join, shown
 
 Fault = tuple["str", "str | None"]

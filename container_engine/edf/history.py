@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from container_engine.base.deferred_operators import WORD, replacement_kind
 from container_engine.base.secrecy import HIDDEN, Secrecy
+from container_engine.base.variables import WORD, replacement_kind
 from container_engine.edf.document import PLAIN
 from container_engine.edf.entries import mount_text
 from container_engine.edf.expand import Expansion, Scope, scan

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
-from container_engine.base.ownership import owner_name
+from container_engine.base.files import owner_name
+from container_engine.base.text_layout import nearest
 
 SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000

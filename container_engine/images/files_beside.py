@@ -10,8 +10,7 @@ import os
 import stat
 
 from container_engine.base.errors import UserError
-from container_engine.base.ownership import owner_name
-from container_engine.base.private_files import read_regular
+from container_engine.base.files import owner_name, read_regular
 from container_engine.base.process import reason
 
 MOST = 4 << 20

@@ -7,7 +7,7 @@ import errno
 import os
 
 from container_engine.base.errors import UserError
-from container_engine.base.mountinfo import mounts
+from container_engine.base.mounts import mounts
 from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 

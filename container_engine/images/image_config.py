@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
-from container_engine.base.slurm.variables import is_read_outside
-from container_engine.base.validation_text import MisfitError
+from container_engine.base.model import MisfitError
+from container_engine.base.variables import is_read_outside
 from container_engine.images.squashfs import unsquashfs
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish
-from container_engine.base.model import Array, Model, about
+from container_engine.base.model import Array, MisfitError, Model, about
 from container_engine.base.process import reason
-from container_engine.base.validation_text import MisfitError
 from container_engine.images import files_beside as beside_file
 from container_engine.images import free_space, identity, squashfs
 from container_engine.images.reference import FileImage, RegistryImage, parse

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process, records
 from container_engine.base.errors import SiteError
-from container_engine.base.files import publish
-from container_engine.base.ownership import fault
-from container_engine.base.private_files import read_regular, user_directory
+from container_engine.base.files import owner_fault, publish, read_regular, user_directory
 from container_engine.images.confine.namespaces import OWN_NAMESPACES
 from container_engine.images.store.store import CLOCKS_S
 
@@ -145,7 +143,7 @@ def check_program(path: str, source: str) -> None:
         status = os.stat(path)
     except OSError as error:
         raise SiteError(process.reason(error), see=_SEE, where=where) from None
-    found = fault(path, status, {0, os.stat(source).st_uid})
+    found = owner_fault(path, status, {0, os.stat(source).st_uid})
     if found:
         raise SiteError(*found[1:], _SEE, where=where)
     if not (stat.S_ISREG(status.st_mode) and os.access(path, os.X_OK)):

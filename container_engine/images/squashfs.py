@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from container_engine.base import process
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
+from container_engine.base.text_layout import nearest
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
 _SUPERBLOCK_SIZE = 96  # including the positions of tables, which are not read here

@@ -10,7 +10,7 @@ import os
 from hashlib import sha256
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.private_files import is_own
+from container_engine.base.files import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.base.deferred_operators import OF_TASKS
+from container_engine.base.variables import OF_TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

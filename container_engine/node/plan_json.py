@@ -75,7 +75,7 @@ def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
 
 
 def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str:
-    from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
+    from container_engine.base.variables import MISSING, VALUE, WORD, replacement_kind
 
     name, operator = part["var"], part["op"]
     value = environment.get(name)
@@ -94,7 +94,7 @@ _OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
 
 
 def _why_undefined(name: str) -> str:
-    from container_engine.base.deferred_operators import OF_TASKS, TOO_EARLY
+    from container_engine.base.variables import OF_TASKS, TOO_EARLY
 
     if name.startswith(_OF_TASKS) or name in OF_TASKS:
         return TOO_EARLY

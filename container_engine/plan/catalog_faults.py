@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from container_engine.base.did_you_mean import nearest
-from container_engine.base.validation_text import Fault
+from container_engine.base.text_layout import nearest
+from container_engine.base.toml_positions import Fault
 from container_engine.catalog.load import Hook
 from container_engine.catalog.model import HookFile
 from container_engine.catalog.order import applied_before

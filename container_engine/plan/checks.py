@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from container_engine.base.did_you_mean import nearest
+from container_engine.base.text_layout import nearest
 from container_engine.edf.model import Annotation, Edf, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import variable_excess

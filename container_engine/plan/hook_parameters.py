@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
-from container_engine.base.text_layout import natural
+from container_engine.base.text_layout import did_you_mean, natural, nearest
 from container_engine.catalog.enabled import Active, Refusal
 from container_engine.catalog.values import Values, in_words
 from container_engine.faults.hook_switches import turn_on

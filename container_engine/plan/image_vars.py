@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from container_engine.base.deferred_operators import MISSING, VALUE, WORD, replacement_kind
+from container_engine.base.variables import MISSING, VALUE, WORD, replacement_kind
 from container_engine.edf.model import Origin, Problem, Text, Variable, join
 from container_engine.plan.model import Image
 

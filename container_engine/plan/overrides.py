@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, get_args
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.model import Annotation, Edf, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.offer import Offer

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from container_engine.base.errors import UserError
-from container_engine.base.validation_text import Fault
+from container_engine.base.toml_positions import Fault
 from container_engine.edf.entries import parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin

@@ -43,7 +43,7 @@ def _kept(text: str) -> str:
         return ""
     import time
 
-    from container_engine.base.private_files import forget_oldest
+    from container_engine.base.files import forget_oldest
     from container_engine.node.report import errors
 
     directory = log_directory(os.environ)
@@ -55,7 +55,7 @@ def _kept(text: str) -> str:
 
 def log_directory(environment: Mapping[str, str]) -> str:
     """Return the directory of error logs; those of nodes are elsewhere, beside the traces."""
-    from container_engine.base.private_files import user_directory
+    from container_engine.base.files import user_directory
 
     state = user_directory("XDG_STATE_HOME", ".local/state", environment)
     if not state:

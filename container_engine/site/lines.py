@@ -13,7 +13,7 @@ from container_engine.base.errors import SiteError, UserError
 from container_engine.base.toml_positions import find_positions
 
 if TYPE_CHECKING:
-    from container_engine.base.validation_text import Fault
+    from container_engine.base.toml_positions import Fault
 
 _UNKNOWN = re.compile(r"unknown key '([^']+)'")
 _OF_TOML = re.compile(r"\(at line (\d+), column")

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from container_engine.base import ownership
+from container_engine.base import slurm
+from container_engine.base.files import of_engine, owner_fault
 from container_engine.base.process import reason
 from container_engine.base.records import from_table
-from container_engine.base.slurm import conf as slurm_conf
-from container_engine.base.validation_text import Fault
+from container_engine.base.toml_positions import Fault
 from container_engine.site.places import READ_ON_NODES, Places
 
 if TYPE_CHECKING:
@@ -203,9 +203,9 @@ class _Reader:
         directory = os.path.dirname(every[0])
         self._check_owner(directory, os.stat(directory))
         self.variables.append("SLURM_CONF")
-        self.probed.extend(slurm_conf.places(self._env))
-        found = slurm_conf.find(self._env)
-        name = slurm_conf.value(found, "ClusterName", self.probed) if found else ""
+        self.probed.extend(slurm.conf_places(self._env))
+        found = slurm.find_conf(self._env)
+        name = slurm.conf_value(found, "ClusterName", self.probed) if found else ""
         if not name:
             why = (
                 "cannot tell which of these applies: this host has no slurm.conf with a ClusterName"
@@ -251,7 +251,7 @@ class _Reader:
     def _check_owner(self, path: str, status: os.stat_result) -> bool:
         # The owner of the engine's code has as much power anyway. In a container's user namespace,
         # where root's files appear as nobody's, this check is what accepts the installation.
-        found = ownership.fault(path, status, {self._uid, *ownership.of_engine()})
+        found = owner_fault(path, status, {self._uid, *of_engine()})
         if found:
             self.faults.append(Fault(path, *found[1:]))
         return not found
@@ -267,7 +267,7 @@ def _of_nodes(path: str, key: str, value: object) -> list[Fault]:
 
 
 def _problems(path: str, key: str, value: object) -> list[Fault]:
-    from container_engine.base.validation_text import MisfitError
+    from container_engine.base.model import MisfitError
     from container_engine.site.model import SiteConfig
 
     try:

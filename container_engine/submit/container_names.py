@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from container_engine.base.private_files import (
+from container_engine.base.files import (
     OTHERS_WRITE,
     is_own_directory,
     make_own,

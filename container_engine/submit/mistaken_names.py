@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
+from container_engine.base.text_layout import nearest
 from container_engine.edf.locate import is_path, locate, search_path
 from container_engine.images.reference import LOCAL_REGISTRY, RegistryImage, familiar, parse
 from container_engine.submit.short_name import candidates, stored

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from container_engine.base import answers
-from container_engine.base.private_files import make_own, own_directory, user_directory
+from container_engine.base.files import make_own, own_directory, user_directory
 
 MOST = 64
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from container_engine.base import hook_code
 from container_engine.base.errors import SiteError
-from container_engine.base.ownership import of_engine
+from container_engine.base.files import of_engine
 from container_engine.catalog.load import Catalog, load
 from container_engine.edf.model import Mount
 from container_engine.oci.architecture import ARCHITECTURES, architecture_named

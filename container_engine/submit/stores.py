@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import LaunchError, SiteError, UserError
-from container_engine.base.ownership import owner_name
+from container_engine.base.files import owner_name
 from container_engine.images.listener import Listener, Quiet
 from container_engine.images.policy import Rules
 from container_engine.images.pull_policy import Pull

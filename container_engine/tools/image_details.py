@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Excerpt
-from container_engine.base.validation_text import MisfitError
+from container_engine.base.model import Excerpt, MisfitError
 from container_engine.images import files_beside, image_config, squashfs
 from container_engine.images.store.publish import MANIFEST_SUFFIX
 from container_engine.oci.image import ConfigWithHistory, Manifest

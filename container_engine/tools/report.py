@@ -13,10 +13,10 @@ from functools import partial
 from typing import NamedTuple
 
 from container_engine import __version__
+from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import output, reason
 from container_engine.base.secrecy import Secrecy
-from container_engine.base.slurm import commands as slurm
 from container_engine.images.lock_file import SUFFIX
 from container_engine.printing.messages import log_directory
 from container_engine.printing.plan import show

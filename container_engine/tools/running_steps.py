@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
-from container_engine.base.slurm import commands as slurm
 from container_engine.submit.context import Context
 from container_engine.submit.site import places
 from container_engine.tools.trace import reader

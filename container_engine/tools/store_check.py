@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import files_of, is_older, now_at, publish, sha256
+from container_engine.base.mounts import remove_tree
 from container_engine.base.process import reason
-from container_engine.base.remove_tree import remove_tree
 from container_engine.images import identity, image_config, squashfs
 from container_engine.images.digests import is_as_named
 from container_engine.images.files_beside import small

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Beginnings of NAME=VALUE. Must match container_engine/base/loader_env.py. */
+/* Beginnings of NAME=VALUE. Must match container_engine/base/variables.py. */
 static const char *const choosing[] = {
 	"LD_", "GCONV_PATH=", "GETCONF_DIR=", "GLIBC_TUNABLES=", "LOCPATH=", "MALLOC_", "NLSPATH=",
 	"OPENSSL_", "PYTHON", "__PYVENV_LAUNCHER__=", "BASHOPTS=", "BASH_ENV=", "BASH_FUNC_", "ENV=",

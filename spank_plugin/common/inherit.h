@@ -10,7 +10,7 @@
 /* The prefix without SLURM_SPANK_. In the shell of salloc, variables with both prefixes are set. */
 #define CE_INHERITED_PLAIN "_SLURM_SPANK_OPTION_container_engine_"
 /* The name of a variable: where it is "no", the command inherits nothing. For steps that the engine itself
- * starts (container_engine/base/slurm/commands.py). */
+ * starts (container_engine/base/slurm.py). */
 #define CE_INHERIT "CE_INHERIT"
 
 /* Restore inherited options; call this before Slurm looks for them. If the environment has none and

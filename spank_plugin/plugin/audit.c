@@ -110,7 +110,7 @@ void ce_audit_note_claim(struct ce_audit *audit, const char *image)
 
 /* Append the line to the file; refuse anything that a user could have put there: a symlink, a FIFO, on which
  * root would block, a file owned by the user. The rule for files must match
- * container_engine/base/ownership.py. */
+ * container_engine/base/files.py. */
 static int append(const char *path, const char *line, struct ce_error *err)
 {
 	struct stat st;

@@ -5,7 +5,7 @@
  * converts the text of its arguments, and OPENSSL_CONF what computes checksums. This program is static, so it
  * is not affected. It holds these variables (common/held.h), so that neither the loader nor Python sees them,
  * and the Python program restores them once it runs: they belong to the job's environment
- * (container_engine/base/loader_env.py).
+ * (container_engine/base/variables.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location
  * gives the prefix. As `plan` it prints a remembered plan that is still right (plan_answer.c); without one

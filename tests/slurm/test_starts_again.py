@@ -183,7 +183,7 @@ def test_the_container_is_the_same_without_python(node: Node, text: str) -> None
 
 
 @pytest.mark.parametrize(
-    "path", ["node/container/specification.py", "node/start/launcher.py", "base/slurm/variables.py"]
+    "path", ["node/container/specification.py", "node/start/launcher.py", "base/variables.py"]
 )
 def test_a_file_of_the_engine_that_is_replaced_is_noticed(
     cluster: Cluster, node: Node, path: str

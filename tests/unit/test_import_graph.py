@@ -32,21 +32,9 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.base": (
         ("slurm",),
-        ("process", "records", "schemas", "toml_positions", "hook_code"),
-        ("model",),
-        ("validation_text",),
+        ("process", "records", "model", "toml_positions", "hook_code"),
         ("shortage", "answers", "reaper"),
-        (
-            "errors",
-            "loader_env",
-            "did_you_mean",
-            "secrecy",
-            "text_layout",
-            "ownership",
-            "deferred_operators",
-        ),
-        ("remove_tree", "private_files", "files"),
-        ("mountinfo", "mount_target"),
+        ("errors", "variables", "secrecy", "text_layout", "files", "mounts"),
     ),
     "container_engine.cli": (
         ("main",),

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
-from container_engine.base.files import publish, sha256
-from container_engine.base.ownership import fault
+from container_engine.base.files import owner_fault, publish, sha256
 from container_engine.base.process import reason
 from container_engine.base.secrecy import is_secret_name
 from container_engine.build.dockerfile import apt
@@ -322,7 +321,7 @@ def _private(path: str) -> str:
         found = os.lstat(path)
     except OSError as error:
         raise UserError(reason(error), see="store-unusable", name=path) from None
-    if not stat.S_ISDIR(found.st_mode) or fault(path, found, {os.geteuid()}):
+    if not stat.S_ISDIR(found.st_mode) or owner_fault(path, found, {os.geteuid()}):
         raise SiteError(
             "not a directory that only you can write",
             "set TMPDIR to another place",

@@ -6,9 +6,9 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
+from container_engine.base.text_layout import nearest
 from container_engine.build.dockerfile.base import Base
 from container_engine.build.dockerfile.build import Recipe, find_containerfile
 from container_engine.build.dockerfile.containerfile_lines import (

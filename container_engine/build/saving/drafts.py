@@ -9,9 +9,8 @@ import tempfile
 from collections.abc import Iterator
 
 from container_engine.base import records
-from container_engine.base.files import now_at, publish
-from container_engine.base.private_files import is_own
-from container_engine.base.remove_tree import remove_tree
+from container_engine.base.files import is_own, now_at, publish
+from container_engine.base.mounts import remove_tree
 from container_engine.images.store import lease
 
 _PREFIX = ".ce-save-"

@@ -7,9 +7,9 @@ import re
 import subprocess
 from typing import NamedTuple
 
+from container_engine.base import slurm
 from container_engine.base.errors import CeError
 from container_engine.base.process import reason
-from container_engine.base.slurm import commands as slurm
 from container_engine.submit.context import Context
 
 # variables that would override the record of the name

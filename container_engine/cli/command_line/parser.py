@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: str) -> None:
         """Refuse an unknown action, with a hint if it is known what was meant."""
         if action.dest == "action" and value not in (action.choices or ()):
-            from container_engine.base.did_you_mean import nearest
+            from container_engine.base.text_layout import nearest
             from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS
 
             verb = self.prog.partition(" ")[2]
@@ -157,7 +157,7 @@ class _Whole(Parser):
         if action.dest == "verb" and value not in VERBS and value not in verbs():
             import shutil
 
-            from container_engine.base.did_you_mean import did_you_mean, nearest
+            from container_engine.base.text_layout import did_you_mean, nearest
             from container_engine.compat.foreign_verbs import FOREIGN_VERBS
 
             if value in FOREIGN_VERBS:
@@ -196,7 +196,7 @@ def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
     if option is None:
         return f"too many words: {' '.join(words)}"
-    from container_engine.base.did_you_mean import nearest
+    from container_engine.base.text_layout import nearest
 
     # without the dashes, which make any two short options similar
     known = [

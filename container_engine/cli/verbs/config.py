@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import SiteError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import with_origins
-from container_engine.base.validation_text import Fault
+from container_engine.base.toml_positions import Fault
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_entries import sitewide

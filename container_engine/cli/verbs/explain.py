@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import UserError
 from container_engine.base.secrecy import Secrecy
+from container_engine.base.text_layout import nearest
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.edf import message_text
 from container_engine.edf.document import KEYS

@@ -9,9 +9,8 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import SiteError, UserError
-from container_engine.base.text_layout import wrap, wrap_lines
+from container_engine.base.text_layout import nearest, wrap, wrap_lines
 from container_engine.cli.command_line import verb_table
 from container_engine.compat.foreign_verbs import FOREIGN_VERBS
 from container_engine.faults.catalogue import FAULTS

@@ -7,8 +7,8 @@ import os
 import sys
 
 from container_engine.base import hook_code
-from container_engine.base.did_you_mean import nearest
 from container_engine.base.errors import LaunchError, UserError
+from container_engine.base.text_layout import nearest
 from container_engine.catalog.load import Hook
 from container_engine.cli.verbs import hooks_check, hooks_test
 from container_engine.edf import message_text

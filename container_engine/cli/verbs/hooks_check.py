@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from container_engine.base import hook_code
 from container_engine.base.errors import CeError
-from container_engine.base.validation_text import Fault
+from container_engine.base.toml_positions import Fault
 from container_engine.catalog.load import Catalog
 from container_engine.plan.hook_conflicts import overlaps
 from container_engine.plan.hooks import whole

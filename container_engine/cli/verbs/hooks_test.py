@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.base import hook_code
+from container_engine.base import hook_code, slurm
 from container_engine.base.errors import LaunchError
-from container_engine.base.slurm import conf as slurm_conf
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.prepare import ON_NODE, fill, group_id, known
 from container_engine.node.libraries.search import MACHINES, Host
@@ -172,7 +171,7 @@ class _Look:
         for path in () if package is None else package.files(self._context.prefix):
             yield self._files("program", path, optional=False)
         if use.code == "slurm":
-            configuration = slurm_conf.find(self._context.env)
+            configuration = slurm.find_conf(self._context.env)
             yield _Row(OK if configuration else MISSING, "file", "slurm.conf", configuration)
             path = use.settings["path"]
             for name in ("srun", "sbatch", "squeue", "scontrol", "scancel"):

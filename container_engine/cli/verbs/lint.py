@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from container_engine.base.mountinfo import network_file_system
+from container_engine.base.mounts import network_file_system
 from container_engine.edf import message_text
 from container_engine.edf.history import histories
 from container_engine.edf.model import Problem

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from container_engine.base.model import Model
-from container_engine.base.schemas import render
+from container_engine.base.model import Model, schema_text
 from container_engine.printing import output
 from container_engine.submit.context import Context
 
@@ -27,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:  # noqa: ARG001
-    output.exact(render(models()[arguments.format]).encode())
+    output.exact(schema_text(models()[arguments.format]).encode())
     return 0
 
 

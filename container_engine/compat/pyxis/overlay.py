@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.errors import UserError
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.compat.pyxis.names import (
     ENTRYPOINT_LOG,
     LISTS,

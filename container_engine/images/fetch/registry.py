@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from container_engine.base import process
 from container_engine.base.errors import CeError, SiteError, UserError
-from container_engine.base.validation_text import MisfitError
+from container_engine.base.model import MisfitError
 from container_engine.images import digests
 from container_engine.images.fetch import proxies, short_names
 from container_engine.images.fetch.refusal import LIMIT, LIMITED, UNCOMPARED, limited, refusal

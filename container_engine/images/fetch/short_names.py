@@ -13,9 +13,8 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Array, Excerpt
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
-from container_engine.base.validation_text import MisfitError
 from container_engine.images.reference import RegistryImage, parse
 
 _SYSTEM = "/etc/containers"

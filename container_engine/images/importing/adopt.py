@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
-from container_engine.base.files import fresh_directory, sha256
+from container_engine.base.files import FreshDirectory, sha256
 from container_engine.base.text_layout import size_text
 from container_engine.images import free_space, image_config, squashfs
 from container_engine.images.budget import UNLIMITED, Budget
@@ -59,7 +59,7 @@ class Adopter(NamedTuple):
         try:
             with (
                 held(store.lock(image), self.user, self.timeout_s, wait.tell, what=called) as lease,
-                fresh_directory(store.work(lease.holder.token)) as work,
+                FreshDirectory(store.work(lease.holder.token)) as work,
             ):
                 store.explain()
                 made = os.path.join(work, "image")

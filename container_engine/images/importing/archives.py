@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from container_engine.base.errors import UserError
-from container_engine.base.model import Array, Excerpt
+from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
-from container_engine.base.validation_text import MisfitError
 from container_engine.images import digests
 from container_engine.images.fetch.registry import choose, unlike, valid
 from container_engine.images.files_beside import MOST, small

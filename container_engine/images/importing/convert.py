@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.base.validation_text import MisfitError
+from container_engine.base.model import MisfitError
 from container_engine.images import image_config
 from container_engine.images.fetch.registry import (
     Fetched,

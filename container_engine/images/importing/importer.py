@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, SiteError, UserError
-from container_engine.base.files import fresh_directory, sha256
+from container_engine.base.files import FreshDirectory, sha256
 from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.images import free_space
@@ -262,7 +262,7 @@ class Importer:
         skopeo checks the policy only when it copies: layers that were removed are fetched again.
         """
         copy = wanted.maker.skopeo.copy
-        with fresh_directory(own.work(lease.holder.token)) as work:
+        with FreshDirectory(own.work(lease.holder.token)) as work:
             copy(wanted.image, wanted.remote, work, own.blobs, lambda _done: None)
 
     def _import(self, wanted: _Import, own: Store, lease: Lease) -> bool:
@@ -287,7 +287,7 @@ class Importer:
 
     def _make(self, wanted: _Import, own: Store, leases: Sequence[Lease]) -> None:
         remote = wanted.remote
-        with fresh_directory(own.work(leases[-1].holder.token)) as work:
+        with FreshDirectory(own.work(leases[-1].holder.token)) as work:
             place = wanted.maker.place(work, own.blobs)
             _check_room(own.root, remote, place)
             fetched = self._build(wanted, leases, place)

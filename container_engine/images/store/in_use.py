@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from container_engine.base import slurm
 from container_engine.base.errors import CeError
 from container_engine.base.files import now_at
-from container_engine.base.slurm import commands as slurm
 
 _NAME = re.compile(r"(\d+)-[0-9a-f]+(?:\.\d+(?:\.[0-9a-f]+)?)?@([^/]*)")
 # with SLURM_CLUSTERS set, a line with the cluster's name precedes them

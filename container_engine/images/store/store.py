@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from container_engine.base import records
 from container_engine.base.errors import UserError
-from container_engine.base.files import publish
-from container_engine.base.private_files import read_regular, user_directory
+from container_engine.base.files import publish, read_regular, user_directory
 from container_engine.images import files_beside
 from container_engine.images.reference import DIGEST, Imported
 from container_engine.oci.architecture import architecture_named

@@ -6,7 +6,7 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.mount_target import excess, is_reserved
+from container_engine.base.mounts import excess, is_reserved
 from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import resolve
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.slurm.variables import is_for_inside, is_of_slurm, is_read_outside
+from container_engine.base.variables import is_for_inside, is_of_slurm, is_read_outside
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False

@@ -12,8 +12,7 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.ownership import distrust, fault, looked_at
-from container_engine.base.private_files import read_regular
+from container_engine.base.files import distrust, looked_at, owner_fault, read_regular
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import parse_json, resolve
@@ -161,7 +160,11 @@ def _check_owner(path: str, place: Directory) -> None:
     """Raise LaunchError unless only trusted users can change the file or directory."""
     try:
         users = (0, os.getuid())
-        found = fault(path, os.stat(path), users, owner="you") if place.is_users else distrust(path)
+        found = (
+            owner_fault(path, os.stat(path), users, owner="you")
+            if place.is_users
+            else distrust(path)
+        )
     except OSError as error:
         raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
     if found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.base.slurm import conf as slurm_conf
+from container_engine.base import slurm
 from container_engine.node import node_name
 from container_engine.node.container.description import NodeMount
 
@@ -39,8 +39,8 @@ def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookE
 def of_clients(node: Mapping[str, str]) -> list[str]:
     """Return the directory in which the step's PMIx server has its clients keep files, if any."""
     spool, step = os.path.split(node["CE_PMIX_DIR"].rstrip("/"))
-    configuration = slurm_conf.find(node, (f"{spool}/conf-cache/slurm.conf",))
-    place = slurm_conf.value(configuration, "TmpFS") if configuration else ""
+    configuration = slurm.find_conf(node, (f"{spool}/conf-cache/slurm.conf",))
+    place = slurm.conf_value(configuration, "TmpFS") if configuration else ""
     place = node_name.in_path(place or _DEFAULT, node)
     directory = f"{place}/spmix_appdir_{os.getuid()}_{step.partition('.')[2]}"
     return [directory] if os.path.isdir(directory) else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.base.slurm import conf as slurm_conf
+from container_engine.base import slurm
 from container_engine.node.container.description import NodeMount
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ _CONTAINERS = frozenset(
 
 def prepare(hook: HookUse, plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
     edits.mounts.append(NodeMount("bind", f"{edits.libexec}/slurm", PROGRAMS, ("ro",)))
-    configuration = slurm_conf.find(node)
+    configuration = slurm.find_conf(node)
     if not configuration:
         edits.warn(hook, "this node has no slurm.conf: Slurm's programs will not work inside")
     taken = [mount.target for mount in edits.mounts]
@@ -66,8 +66,8 @@ def _of_slurm(configuration: str) -> list[str]:
     """Return the directories of Slurm's own files: configuration, plugin list, munge's socket."""
     if not configuration:
         return []
-    stack = slurm_conf.value(configuration, "PlugStackConfig")
-    munge = slurm_conf.value(configuration, "AuthInfo").partition("socket=")[2].partition(",")[0]
+    stack = slurm.conf_value(configuration, "PlugStackConfig")
+    munge = slurm.conf_value(configuration, "AuthInfo").partition("socket=")[2].partition(",")[0]
     return [os.path.dirname(path) for path in (configuration, stack, munge) if path]
 
 

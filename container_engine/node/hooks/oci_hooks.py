@@ -11,7 +11,7 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.ownership import distrust
+from container_engine.base.files import distrust
 from container_engine.node.container.description import HOOKS_STDERR, INIT_PATH
 from container_engine.node.plan_json import parse_json, to_json
 

@@ -6,7 +6,7 @@ import os
 
 from container_engine.base.answers import own_ids, state
 from container_engine.base.errors import LaunchError
-from container_engine.base.slurm.variables import is_of_slurm
+from container_engine.base.variables import is_of_slurm
 from container_engine.node import answers_directory
 from container_engine.node.container.description import HOOKS_REQUEST
 from container_engine.node.container.environment import apply

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from container_engine.base.errors import UserError
-from container_engine.base.mountinfo import Mount, mounts
+from container_engine.base.mounts import Mount, mounts
 from container_engine.base.process import reason
 from container_engine.node.container.description import INIT_NAME, person_of_process
 from container_engine.node.container.environment import parse_block

@@ -6,8 +6,8 @@ import os
 from fcntl import LOCK_EX, LOCK_NB, flock
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.private_files import is_own_directory, read_regular
-from container_engine.base.remove_tree import remove_tree
+from container_engine.base.files import is_own_directory, read_regular
+from container_engine.base.mounts import remove_tree
 from container_engine.node.node_name import node_name
 
 TYPE_CHECKING = False

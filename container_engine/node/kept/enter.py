@@ -15,7 +15,7 @@ import time
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_SH
 
-from container_engine.base.remove_tree import remove_tree
+from container_engine.base.mounts import remove_tree
 from container_engine.edf.names import is_step
 from container_engine.node import protocol
 from container_engine.node.container.description import BEGUN, STARTED

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from container_engine.base import answers
-from container_engine.base.private_files import open_place
+from container_engine.base.files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
 from container_engine.node.node_plan import NodePlan, applies

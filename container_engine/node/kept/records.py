@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.base.private_files import read_regular, write_private
+from container_engine.base.files import read_regular, write_private
 from container_engine.node.kept.directories import ROOM, refusal
 from container_engine.node.plan_json import parse_json, to_json
 

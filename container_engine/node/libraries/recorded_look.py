@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from container_engine.base import answers
-from container_engine.base.private_files import (
+from container_engine.base.files import (
     is_own_directory,
     judge_own,
     open_place,

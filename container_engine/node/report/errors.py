@@ -11,7 +11,7 @@ import sys
 
 from container_engine import __version__
 from container_engine.base.errors import LaunchError
-from container_engine.base.private_files import make_own
+from container_engine.base.files import make_own
 from container_engine.base.secrecy import HIDDEN, Secrecy
 from container_engine.faults import remedies
 from container_engine.node import node_name

@@ -97,7 +97,7 @@ def claim_message(directory: str, node: Mapping[str, str], message: str) -> bool
     """
     if not directory:
         return True
-    from container_engine.base.private_files import fingerprint
+    from container_engine.base.files import fingerprint
 
     # the time of planning distinguishes one srun from a later one with the same numbers
     said = f"{node.get(PLANNED, '')} {message}".encode("utf-8", "surrogateescape")

@@ -92,7 +92,7 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
         return -1
     try:
         if not os.path.isdir(where):  # a user's first launch
-            from container_engine.base.private_files import make_own
+            from container_engine.base.files import make_own
 
             make_own(where, 0o755)
         os.makedirs(f"{where}/{step}", 0o700, exist_ok=True)

@@ -380,7 +380,7 @@ def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
     """
     if "net" not in container.unshared or any(m.target == "/sys" for m in container.mounts):
         return ()
-    from container_engine.base.mountinfo import mounts
+    from container_engine.base.mounts import mounts
 
     os.lseek(mounted, 0, os.SEEK_SET)
     device = os.stat("/sys").st_dev

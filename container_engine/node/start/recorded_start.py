@@ -15,9 +15,9 @@ import os
 import pwd
 
 from container_engine.base import answers
-from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import LaunchError
-from container_engine.base.private_files import open_place
+from container_engine.base.files import open_place
+from container_engine.base.variables import OF_TASKS
 from container_engine.node import answers_directory, step_port
 from container_engine.node.container.checks import literal
 from container_engine.node.container.description import HOSTS_FILES, PATH

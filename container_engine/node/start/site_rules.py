@@ -209,7 +209,7 @@ def check_places(planned: Sequence[NodeMount], mounted: int, rules: Rules | None
     """
     if rules is None or not rules.restricts_images:
         return
-    from container_engine.base.mountinfo import mounts
+    from container_engine.base.mounts import mounts
 
     places = [mount.place for mount in mounts(mounted)]
     if refusal := rules.place_refusal(planned, places):
@@ -302,7 +302,7 @@ def _names(path: str) -> dict[str, str]:
     Return {} if the file beside the image belongs neither to root nor to the image's owner, or if
     everybody can write it.
     """
-    from container_engine.base.private_files import read_regular
+    from container_engine.base.files import read_regular
 
     try:
         of_image = os.stat(path).st_uid
@@ -345,7 +345,7 @@ def _is_of_image(target: str) -> bool:
 
 
 def _distrust(path: str) -> str:
-    from container_engine.base.ownership import distrust
+    from container_engine.base.files import distrust
 
     try:
         found = distrust(path)

@@ -9,7 +9,7 @@ import os
 import signal
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.slurm.variables import WORDS_OF_SLURMS
+from container_engine.base.variables import WORDS_OF_SLURMS
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.inside.programs import DEFAULTS, is_readable
 from container_engine.node.plan_json import resolve

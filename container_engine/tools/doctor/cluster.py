@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from container_engine.base import slurm
 from container_engine.base.errors import UserError
 from container_engine.base.process import CommandError, output
-from container_engine.base.slurm import commands as slurm
 from container_engine.tools.doctor.finding import Finding, State, failed, warning
 
 _LIMIT_S = 600

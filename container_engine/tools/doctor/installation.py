@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from container_engine import __version__
+from container_engine.base import slurm
 from container_engine.base.errors import CeError
-from container_engine.base.ownership import fault
+from container_engine.base.files import owner_fault
 from container_engine.base.process import CommandError, output
-from container_engine.base.slurm import commands as slurm
 from container_engine.tools.doctor import plugstack
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
@@ -74,7 +74,7 @@ def _owner(prefix: Path) -> Finding:
             continue  # missing files have already been reported
         if stat.S_ISLNK(status.st_mode) and status.st_uid == 0:
             continue  # the mode of a link means nothing
-        found = fault(str(path), status, {0}, sticky_is_safe=True)
+        found = owner_fault(str(path), status, {0}, sticky_is_safe=True)
         if found:
             remedy = found[2] if status.st_uid == 0 else f"chown -R root {prefix}"
             return failed("owner", f"{path}: {found[1]}", remedy)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from container_engine.base.did_you_mean import nearest
-from container_engine.base.ownership import fault
+from container_engine.base.files import owner_fault
+from container_engine.base.text_layout import nearest
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
 PLUGIN = "lib/slurm/container_engine.so"
@@ -133,7 +133,7 @@ def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
     except OSError as error:
         return failed("tasks", f"seccomp={path}: {error.strerror}: no container starts", _PROFILE)
     count, rest = divmod(status.st_size, _INSTRUCTION)
-    if found := fault(path, status, (0,)):
+    if found := owner_fault(path, status, (0,)):
         _path, why, remedy = found
         return failed("tasks", f"seccomp={path}: {why}: no container starts", remedy)
     if rest or not 0 < count <= _MOST_INSTRUCTIONS or not stat.S_ISREG(status.st_mode):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.validation_text import Fault
+from container_engine.base.toml_positions import Fault
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.oci_hooks import OciHooks
 

@@ -11,9 +11,9 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
 from container_engine.base.process import reason
-from container_engine.base.validation_text import Fault
+from container_engine.base.text_layout import did_you_mean, nearest
+from container_engine.base.toml_positions import Fault
 from container_engine.images.policy import first_match
 from container_engine.oci.architecture import architecture_named
 

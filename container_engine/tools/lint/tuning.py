@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from container_engine.base.did_you_mean import did_you_mean, nearest
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.history import History
 from container_engine.edf.model import EnvEntry, Origin, Problem, Text
 from container_engine.plan.model import HookUse

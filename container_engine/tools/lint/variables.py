@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from container_engine.base.slurm.variables import is_of_slurm
+from container_engine.base.variables import is_of_slurm
 from container_engine.edf.history import History
 from container_engine.edf.model import Origin, Problem, escape
 from container_engine.edf.values import of_image

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from container_engine.base.errors import UserError
-from container_engine.base.private_files import read_regular
+from container_engine.base.files import read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import natural
 from container_engine.node import node_name

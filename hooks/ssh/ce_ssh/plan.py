@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from container_engine.base.private_files import read_regular
+from container_engine.base.files import read_regular
 from container_engine.base.process import reason
 from container_engine.plan.hook_code import SECRET, Added
 

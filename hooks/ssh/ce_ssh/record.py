@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from container_engine.base.private_files import user_directory
+from container_engine.base.files import user_directory
 from container_engine.node.report.trace import open_own
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from container_engine import __version__
-from container_engine.base import answers, private_files
+from container_engine.base import answers, files
 from container_engine.base.answers import SLOTS, Variables, without_record
 from tests.c_header import SPANK_PLUGIN, constants
 
@@ -23,7 +23,7 @@ _READER = ("answers", "fields", "user_names", "io")
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_files, "SETTLED_NS", 0)
+    monkeypatch.setattr(files, "SETTLED_NS", 0)
 
 
 class Place:
@@ -41,7 +41,7 @@ class Place:
 
     def write(self, result: bytes = _RESULT, most: int = 8, **more: str) -> bool:
         request = answers.request_of("/p", self.words)
-        here = private_files.open_place(str(self.directory))
+        here = files.open_place(str(self.directory))
         return answers.write(here, request, {**self.witnesses, **more}, result, most)
 
     def read(self, **variables: str) -> bytes | None:
@@ -258,7 +258,7 @@ def test_an_answer_to_another_request_does_not_count(
         request = answers.request_of(
             "/another" if header == "prefix" else "/p", words, everywhere=header == "node"
         )
-        answers.write(private_files.open_place(str(place.directory)), request, {}, b"wrong", 8)
+        answers.write(files.open_place(str(place.directory)), request, {}, b"wrong", 8)
     [other] = [path for path in place.directory.iterdir() if path != right]
     assert place.read() == _RESULT
     # two requests may have equal names
@@ -348,7 +348,7 @@ def test_what_has_just_changed_cannot_be_checked(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert answers.can_be_checked(place.witnesses)
-    monkeypatch.setattr(private_files, "SETTLED_NS", 3_600_000_000_000)
+    monkeypatch.setattr(files, "SETTLED_NS", 3_600_000_000_000)
     assert not answers.can_be_checked(place.asked("f"))
     assert not answers.can_be_checked(place.asked("s"))
     # a change of these is seen, however soon it comes
@@ -369,7 +369,7 @@ def test_what_comes_and_goes_unseen_cannot_be_checked(place: Place, path: str) -
 def test_each_of_the_engines_files_in_use_is_a_witness() -> None:
     found = answers.installation("s")
     assert f"s{answers.__file__}" in found
-    assert f"s{private_files.__file__}" in found
+    assert f"s{files.__file__}" in found
     assert not [question for question in found if not question.endswith(".py")]
 
 

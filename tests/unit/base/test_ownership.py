@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.base.ownership import distrust, fault, fault_above
+from container_engine.base.files import distrust, owner_fault, owner_fault_above
 
 ROOT = frozenset([0])
 
 
 def test_a_file_of_a_trusted_owner_that_nobody_else_may_write_is_accepted(tmp_path: Path) -> None:
-    assert fault("/f", tmp_path.stat(), {os.getuid()}) is None
+    assert owner_fault("/f", tmp_path.stat(), {os.getuid()}) is None
 
 
 def test_another_owner_is_refused_with_the_one_it_needs(tmp_path: Path) -> None:
-    assert fault("/f", tmp_path.stat(), {12345}) == (
+    assert owner_fault("/f", tmp_path.stat(), {12345}) == (
         "/f",
         f"owned by user {os.getuid()}, not by root",
         "chown root /f",
     )
-    found = fault("/f", tmp_path.stat(), {12345}, owner="you")
+    found = owner_fault("/f", tmp_path.stat(), {12345}, owner="you")
     assert found is not None
     assert found[1] == f"owned by user {os.getuid()}, not by you"
 
@@ -29,7 +29,7 @@ def test_another_owner_is_refused_with_the_one_it_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o666, 0o660, 0o602, 0o720])
 def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    assert fault("/f", tmp_path.stat(), {os.getuid()}) == (
+    assert owner_fault("/f", tmp_path.stat(), {os.getuid()}) == (
         "/f",
         "others than its owner may write it",
         "chmod go-w /f",
@@ -42,19 +42,21 @@ def test_a_sticky_directory_is_safe_only_above_a_file(tmp_path: Path) -> None:
     place.chmod(0o1777)
     (place / "file").touch(0o644)
     owners = {os.getuid(), 0}
-    assert fault_above(str(place / "file"), owners) is None
-    assert fault(str(place), place.stat(), owners) is not None
+    assert owner_fault_above(str(place / "file"), owners) is None
+    assert owner_fault(str(place), place.stat(), owners) is not None
     place.chmod(0o777)
-    assert fault_above(str(place / "file"), owners) == fault(str(place), place.stat(), owners)
+    assert owner_fault_above(str(place / "file"), owners) == owner_fault(
+        str(place), place.stat(), owners
+    )
 
 
 def test_every_directory_above_a_file_counts(tmp_path: Path) -> None:
     place = tmp_path / "open/closed/closed"
     place.mkdir(parents=True)
     owners = {os.getuid(), 0}
-    assert fault_above(str(place / "file"), owners) is None
+    assert owner_fault_above(str(place / "file"), owners) is None
     (tmp_path / "open").chmod(0o777)
-    found = fault_above(str(place / "file"), owners)
+    found = owner_fault_above(str(place / "file"), owners)
     assert found is not None
     assert found[0] == str(tmp_path / "open")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.base.private_files import (
+from container_engine.base.files import (
     forget_oldest,
     is_own_directory,
     make_own,

@@ -66,7 +66,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory, ce_start: Path) -> Path:
     (packages,) = prefix.glob("lib/python3*/site-packages")
     (packages / "sources.pth").write_text(f"{SOURCES}\n{sysconfig.get_path('purelib')}\n")
     start = (
-        "import sys\nfrom container_engine.base.loader_env import take_back\ntake_back()\n"
+        "import sys\nfrom container_engine.base.variables import take_back\ntake_back()\n"
         "from container_engine.cli.main import main\nsys.exit(main())\n"
     )
     _script(prefix / "bin/ce", f"#!{prefix}/libexec/python3\n{start}")

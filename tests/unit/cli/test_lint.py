@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.base.mountinfo import network_file_system
+from container_engine.base.mounts import network_file_system
 from container_engine.cli.main import main
 
 Capture = pytest.CaptureFixture[str]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from container_engine.base.deferred_operators import OF_TASKS
 from container_engine.base.errors import UserError
+from container_engine.base.variables import OF_TASKS
 from container_engine.edf.entries import mount_text, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, pieces
 from container_engine.edf.layer import Layer, WithOrigin, add_mount, merge

@@ -20,9 +20,9 @@ _LAUNCHER = """#!{python} -ISE
 import os, sys
 open("{prefix}/argc", "w").write(str(len(sys.argv)))
 sys.path.insert(0, "{package}")
-from container_engine.base import private_files
+from container_engine.base import files
 from container_engine.node.start.launcher import main
-private_files.SETTLED_NS = int(open("{prefix}/settled").read())
+files.SETTLED_NS = int(open("{prefix}/settled").read())
 os._exit(main(sys.argv[1:], "{prefix}/libexec/container-engine"))
 """
 # All of /etc: a file that the host replaces, as useradd does, loses what is mounted over it.

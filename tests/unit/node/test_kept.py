@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.private_files import write_private
+from container_engine.base.files import write_private
 from container_engine.node.kept.container import KeptOnNode, Running
 from container_engine.node.kept.directories import names_here, remove
 from container_engine.node.kept.enter import enter

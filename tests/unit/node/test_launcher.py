@@ -36,11 +36,9 @@ ALLOWED = {
     "container_engine",
     "container_engine.base",
     "container_engine.base.errors",
-    "container_engine.base.loader_env",
-    "container_engine.base.mount_target",
+    "container_engine.base.mounts",
+    "container_engine.base.variables",
     "container_engine.node",
-    "container_engine.base.slurm",
-    "container_engine.base.slurm.variables",
     *(
         f"container_engine.node.{name}"
         for name in (

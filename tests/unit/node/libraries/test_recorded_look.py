@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.base import answers, private_files
+from container_engine.base import answers, files
 from container_engine.node.libraries import recorded_look
 from container_engine.node.libraries.search import Host
 from container_engine.node.libraries.trees import ImageTree, Tree
@@ -20,7 +20,7 @@ _DONE = [("root-bind", "/node/lib", "/root", "/lib/x")]
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_files, "SETTLED_NS", 0)
+    monkeypatch.setattr(files, "SETTLED_NS", 0)
 
 
 class Software:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.base.remove_tree import remove_tree
+from container_engine.base.mounts import remove_tree
 
 
 @pytest.fixture

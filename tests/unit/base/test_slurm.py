@@ -2,36 +2,36 @@
 
 from pathlib import Path
 
-from container_engine.base.slurm import conf as slurm_conf
+from container_engine.base import slurm
 from container_engine.node import node_name
 
 
 def test_the_last_value_counts_whatever_the_case(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text("TmpFS=/a\n#TmpFS=/c\ntmpfs = /local/%n # here\nTmpFSX=/d\n")
-    assert slurm_conf.value(str(conf), "TmpFS") == "/local/%n"
+    assert slurm.conf_value(str(conf), "TmpFS") == "/local/%n"
 
 
 def test_included_files_are_read_once(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text("include more.conf\n")
     (tmp_path / "more.conf").write_text("Include slurm.conf\nInclude more.conf\nTmpFS=/b\n")
-    assert slurm_conf.value(str(conf), "TmpFS") == "/b"
+    assert slurm.conf_value(str(conf), "TmpFS") == "/b"
 
 
 def test_a_key_that_is_not_there_has_no_value(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text("ClusterName=x\nInclude nothing.conf\n")
-    assert slurm_conf.value(str(conf), "TmpFS") == ""
-    assert slurm_conf.value(str(tmp_path / "none"), "TmpFS") == ""
+    assert slurm.conf_value(str(conf), "TmpFS") == ""
+    assert slurm.conf_value(str(tmp_path / "none"), "TmpFS") == ""
 
 
 def test_the_steps_own_configuration_comes_first(tmp_path: Path) -> None:
     conf, more = tmp_path / "a.conf", tmp_path / "b.conf"
     more.touch()
-    assert slurm_conf.find({"SLURM_CONF": str(conf)}, (str(more),)) != str(conf)
+    assert slurm.find_conf({"SLURM_CONF": str(conf)}, (str(more),)) != str(conf)
     conf.touch()
-    assert slurm_conf.find({"SLURM_CONF": str(conf)}, (str(more),)) == str(conf)
+    assert slurm.find_conf({"SLURM_CONF": str(conf)}, (str(more),)) == str(conf)
 
 
 def test_names_of_the_node_are_filled_in() -> None:

@@ -1,0 +1,112 @@
+"""Ask Slurm, and start processes in its jobs; read values from this host's slurm.conf."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_TIMEOUT_S = 60
+# the job's options of the engine: with CE_INHERIT=no alone srun would report each that it ignores
+_OPTIONS = tuple(
+    f"{slurms}_SLURM_SPANK_OPTION_container_engine_" for slurms in ("", "SLURM_SPANK_")
+)
+# the plan and the size of the step that srun is started in, which a new step must not inherit
+_OF_STEP = ("SLURM_CE_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
+
+
+def answer(argv: Sequence[str], env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> str:
+    """Return what a command of Slurm prints, in its usual format. Raise CeError."""
+    from container_engine.base.process import output
+
+    plain = {name: text for name, text in env.items() if not name.startswith("SQUEUE_")}
+    return output(argv, plain, timeout_s).decode(errors="replace")
+
+
+def settings(env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> dict[str, str]:
+    """Return slurm.conf as slurmctld reads it. Raise CeError."""
+    import re
+
+    said = answer(["scontrol", "show", "config"], env, timeout_s)
+    return dict(re.findall(r"(?m)^(\S+)[ \t]+=[ \t]*(.*)$", said))
+
+
+def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
+    """Return the names of the hosts in Slurm's list: n1, n2 and n3 for n[1-3]. Raise CeError."""
+    return answer(["scontrol", "show", "hostnames", hostlist], env).split()
+
+
+def beside(job: str, node: str | None) -> list[str]:
+    """Return the srun of one more process in a job, to which the command must be appended.
+
+    It runs on `node`, or on the job's first node if that is None.
+    """
+    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
+    argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
+    return [*argv, *([f"--nodelist={node}"] if node else [])]
+
+
+def without_step(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for an srun that inherits nothing of the step that it starts in."""
+    return on_the_host({k: v for k, v in env.items() if not k.startswith(_OF_STEP)})
+
+
+def on_the_host(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for an srun that does not inherit the container of its job."""
+    own = {k: v for k, v in env.items() if not k.startswith(_OPTIONS)}
+    return {**own, "CE_INHERIT": "no"}
+
+
+_USUAL = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
+_MAX_INCLUDES = 32
+
+
+def conf_places(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where to look for a slurm.conf: where the environment says, then the usual places."""
+    named = env.get("SLURM_CONF", "")
+    return (named, *_USUAL) if named else _USUAL
+
+
+def find_conf(env: Mapping[str, str], more: Sequence[str] = ()) -> str:
+    """Return the first slurm.conf that is there, of `conf_places` and then of `more`; or ""."""
+    return next((path for path in (*conf_places(env), *more) if os.path.isfile(path)), "")
+
+
+def conf_value(path: str, key: str, files: list[str] | None = None) -> str:
+    """Return the last value of `key` in the file and its included files, or "" if it is not set.
+
+    Append to `files` the paths of all these files.
+    """
+    found = ""
+    seen = [path]
+    lines = _lines(path, seen)
+    if files is not None:
+        files += seen
+    for line in lines:
+        name, equals, text = line.partition("=")
+        if equals and name.strip().lower() == key.lower():
+            # some lines hold several settings; the values of these keys have no spaces
+            words = text.strip().strip('"').split()
+            found = words[0].strip('"') if words else ""
+    return found
+
+
+def _lines(path: str, seen: list[str]) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", "surrogateescape")
+    except OSError:
+        return []
+    lines = []
+    for raw in text.split("\n"):
+        line = raw.partition("#")[0].strip()
+        word, _space, rest = line.partition(" ")
+        included = os.path.join(os.path.dirname(path), rest.strip())
+        if word.lower() != "include":
+            lines.append(line)
+        elif included not in seen and len(seen) < _MAX_INCLUDES:
+            seen.append(included)
+            lines += _lines(included, seen)
+    return lines

@@ -1,1 +1,0 @@
-"""Jobs, nodes and settings of Slurm, from its commands and its files."""
