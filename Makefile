@@ -67,7 +67,7 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.build
 
 ##@ Install
 install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-engine); DESTDIR for packages
-	@rm -f $(ROOT)/.sources
+	@rm -f $(ROOT)/.sources; touch -d '1 second ago' $(ROOT)/.installing
 	@$(INTERPRETER) -IB docs/manual.py $(ROOT)/share/man
 	@set -e; for place in bash:bash-completion/completions/ce zsh:zsh/site-functions/_ce \
 			fish:fish/vendor_completions.d/ce.fish; do \
@@ -109,6 +109,8 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@# commands of other tools, for the PATH of sites and users that want them
 	@mkdir -p $(ROOT)/libexec/container-engine/compat
 	@ln -sfn ../ce-start $(ROOT)/libexec/container-engine/compat/enroot
+	@# programs of an older release
+	@find $(ROOT)/libexec/container-engine ! -type d ! -newer $(ROOT)/.installing -delete; rm $(ROOT)/.installing
 
 $(ROOT)/.interpreter: $(VENV)/.build
 	@$(PYTHON) -m venv --without-pip $(ROOT)
