@@ -17,8 +17,8 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import publish
 from container_engine.base.model import Array, MisfitError, Model, about
 from container_engine.base.process import reason
-from container_engine.images import files_beside as beside_file
-from container_engine.images import free_space, identity, squashfs
+from container_engine.images import free_space, image_files, squashfs
+from container_engine.images import image_files as beside_file
 from container_engine.images.reference import FileImage, RegistryImage, parse
 
 SUFFIX = ".lock"
@@ -93,7 +93,7 @@ def read(edf_path: str) -> Lock | None:
     Raise UserError if the lock cannot be read or parsed, or belongs to another user.
     """
     path = beside(edf_path)
-    text = beside_file.read(path, edf_path, "image-lock")
+    text = beside_file.read_beside(path, edf_path, "image-lock")
     if text is None:
         return None
     try:
@@ -135,9 +135,9 @@ def pin_file(path: str) -> Pinned:
     """Return the pin of a SquashFS file as it is now; read all of it. Raise UserError."""
     squashfs.check(path)
     try:
-        size, digest = os.path.getsize(path), identity.computed(path)
+        size, digest = os.path.getsize(path), image_files.computed_digest(path)
         return Pinned(
-            digest=digest, size=size, head=_head(path), samples=identity.samples(path, size)
+            digest=digest, size=size, head=_head(path), samples=image_files.samples(path, size)
         )
     except OSError as error:
         raise UserError(reason(error), see="image-lock", name=path) from None
@@ -230,13 +230,15 @@ def _is_pinned(path: str, pinned: Pinned) -> bool:
     """Check the file without reading all of it, which a launch must not wait for."""
     if os.path.getsize(path) != pinned.size:
         return False
-    known = identity.known_digest(path)
+    known = image_files.known_digest(path)
     if known and known != pinned.digest:
         return False
     # a record counts by the size and time of the file, which other content may have as well
     is_head = (bool(known) and not pinned.head) or _head(path) == pinned.head
     # locks of earlier versions have no samples
-    return is_head and (not pinned.samples or identity.samples(path, pinned.size) == pinned.samples)
+    return is_head and (
+        not pinned.samples or image_files.samples(path, pinned.size) == pinned.samples
+    )
 
 
 def _head(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os.path
 import re
 from typing import NamedTuple, TypeAlias
@@ -331,3 +332,12 @@ def _bad(text: str, why: str) -> UserError:
 def familiar(name: str) -> str:
     """Return the name of a registry's image without the part that users commonly omit."""
     return next((name.removeprefix(text) for text in _UNSAID if name.startswith(text)), name)
+
+
+class Pull(enum.StrEnum):
+    """The rule for looking a name up in its registry although a store has its image."""
+
+    AGE = "age"
+    ALWAYS = "always"
+    MISSING = "missing"
+    NEVER = "never"

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from container_engine.base.errors import SiteError, UserError
 from container_engine.edf.names import looks_like_file
-from container_engine.images import identity, image_config, squashfs
-from container_engine.images.files_beside import read as read_beside
+from container_engine.images import image_files, squashfs
+from container_engine.images.image_files import read_beside
 from container_engine.images.reference import RegistryImage
 from container_engine.plan.model import Image, Part
 
 _LONG_PAST = 1.0  # as `not_after`: the next launch tries again to read what this one could not
 # configurations read from inside images, for verbs that need one again: each costs two programs
-_INSIDE: dict[tuple[str | int, ...], image_config.ImageConfig] = {}
+_INSIDE: dict[tuple[str | int, ...], squashfs.ImageConfig] = {}
 
 
 class Stored(NamedTuple):
@@ -80,13 +80,13 @@ def from_file(
 ) -> Resolved:
     """Return the image in the SquashFS file `path`, which the user calls `name`. Raise CeError."""
     squashfs.check(path)
-    beside = image_config.beside(path)
+    beside = image_files.config_path(path)
     notices: tuple[str, ...] = ()
     text = read_beside(beside, path)
     if text is None:
         facts, notices = _from_inside(path, tools_env)
     else:
-        facts = image_config.from_document(text, beside)
+        facts = squashfs.config_from_document(text, beside)
     image = Image(
         path=path,
         name=name,
@@ -94,11 +94,11 @@ def from_file(
         entrypoint=facts.entrypoint,
         workdir=facts.workdir,
         digest=digest,
-        content=identity.known_digest(path),
+        content=image_files.known_digest(path),
         source=facts.source,
         left_out=facts.left_out,
     )
-    consulted = (path, beside, path + identity.SUFFIX)
+    consulted = (path, beside, path + image_files.SUMS_SUFFIX)
     return Resolved(image, notices, consulted, _LONG_PAST if notices else 0)
 
 
@@ -114,7 +114,7 @@ def stacked(parts: Sequence[Resolved]) -> Resolved:
     image, env = base.image, dict(base.image.env)
     for part in (one.image for one in above):
         own = part.env if part.source else {}
-        default = own.get("PATH") == image_config.DEFAULT_PATH
+        default = own.get("PATH") == squashfs.DEFAULT_PATH
         env.update({name: own[name] for name in own if name != "PATH" or not default})
         changed = {
             "entrypoint": part.entrypoint or image.entrypoint,
@@ -138,7 +138,7 @@ def configuration(paths: Sequence[str], env: Mapping[str, str]) -> bytes:
     Raise CeError.
     """
     image = stacked([from_file(path, path, env) for path in paths]).image
-    beside = read_beside(image_config.beside(paths[0]), paths[0])
+    beside = read_beside(image_files.config_path(paths[0]), paths[0])
     document: dict[str, Any] = json.loads(beside) if beside else {}
     kept = {key: document[key] for key in ("architecture", "os", "variant") if key in document}
     run = {**(document.get("config") or {})}
@@ -154,13 +154,13 @@ def _part(image: Image) -> Part:
 
 def _from_inside(
     path: str, tools_env: Mapping[str, str]
-) -> tuple[image_config.ImageConfig, tuple[str, ...]]:
+) -> tuple[squashfs.ImageConfig, tuple[str, ...]]:
     status = os.stat(path)
     version = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     try:
         if version not in _INSIDE:
-            _INSIDE[version] = image_config.from_files(path, tools_env)
+            _INSIDE[version] = squashfs.config_from_files(path, tools_env)
         return _INSIDE[version], ()
     except SiteError as error:
-        nothing = image_config.ImageConfig({"PATH": image_config.DEFAULT_PATH})
+        nothing = squashfs.ImageConfig({"PATH": squashfs.DEFAULT_PATH})
         return nothing, (f"the image's own environment is unknown: {error}",)

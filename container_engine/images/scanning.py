@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base import process, records
 from container_engine.base.errors import SiteError
 from container_engine.base.files import owner_fault, publish, read_regular, user_directory
-from container_engine.images.confine.namespaces import OWN_NAMESPACES
+from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.images.store.store import CLOCKS_S
 
 if TYPE_CHECKING:

@@ -1,17 +1,31 @@
-"""SquashFS files: check that one is complete, by its first bytes and its size, and look into it."""
+"""SquashFS images: check that one is complete, and read its configuration.
+
+The sources of the configuration, that is of environment, entrypoint and working directory:
+
+1. IMAGE.json, an OCI image configuration beside the file; imports write it.
+2. `etc/environment` and `etc/rc` in the image, where enroot's import leaves the same facts.
+3. Neither: the default PATH of container engines.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import posixpath
+import re
 import stat
 import struct
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
-from container_engine.base.errors import UserError
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.model import MisfitError
 from container_engine.base.text_layout import nearest
+from container_engine.base.variables import is_read_outside
+
+if TYPE_CHECKING:
+    from container_engine.oci.image import Execution
 
 _SUPERBLOCK = struct.Struct("<4s IIII HHHH HH QQ")
 _SUPERBLOCK_SIZE = 96  # including the positions of tables, which are not read here
@@ -53,7 +67,7 @@ class Superblock(NamedTuple):
     compressor: str
 
 
-_NO_IMAGE = "image-not-squashfs"
+_NOT_SQUASHFS = "image-not-squashfs"
 
 
 def check(path: str) -> Superblock:
@@ -71,9 +85,9 @@ def check(path: str) -> Superblock:
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
-            raise UserError("a directory, not a SquashFS file", see=_NO_IMAGE, name=path)
+            raise UserError("a directory, not a SquashFS file", see=_NOT_SQUASHFS, name=path)
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
-            raise UserError("not a regular file", see=_NO_IMAGE, name=path)
+            raise UserError("not a regular file", see=_NOT_SQUASHFS, name=path)
         head = os.read(fd, _HEAD)
         size = os.lseek(fd, 0, os.SEEK_END)
     except OSError as error:
@@ -89,14 +103,14 @@ def parse(path: str, head: bytes, size: int) -> Superblock:
         raise UserError("the file is empty", see="image-damaged", name=path)
     if not head.startswith(_MAGIC):
         kind, hint = _recognise(head)
-        raise UserError(f"not a SquashFS file but {kind}", hint, _NO_IMAGE, name=path)
+        raise UserError(f"not a SquashFS file but {kind}", hint, _NOT_SQUASHFS, name=path)
     if len(head) < _SUPERBLOCK_SIZE:
         raise _cut_short(path, size, f"at least {_SUPERBLOCK_SIZE}")
     fields = _SUPERBLOCK.unpack_from(head)
     block_size, compression, major, bytes_used = fields[3], fields[5], fields[9], fields[12]
     if major != _VERSION:
         message = f"SquashFS version {major}, only version 4 can be mounted"
-        raise UserError(message, see=_NO_IMAGE, name=path)
+        raise UserError(message, see=_NOT_SQUASHFS, name=path)
     if bytes_used > size:
         raise _cut_short(path, size, str(bytes_used))
     name = _COMPRESSORS.get(compression, f"unknown ({compression})")
@@ -149,3 +163,176 @@ def _recognise(head: bytes) -> tuple[str, str | None]:
     if not head.strip(b"\0"):
         return "a file of zeros", "was it copied completely?"
     return "something unknown", None
+
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MADE_SO = "the image was made so: another import does not help, its maker has to mend it"
+_BESIDE = "this file must be the OCI image configuration of the image beside it"
+_NO_CONFIG = "image-format"
+_READ_TIMEOUT_S = 60
+_MOST_BYTES = 1 << 20
+# Linux's limits PATH_MAX, NAME_MAX and MAX_ARG_STRLEN; the first and last count the NUL at the end
+_PATH_MAX, _NAME_MAX, _WORD_MAX = 4096, 255, 1 << 17
+_ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
+# lines of etc/rc, which enroot's import writes for WorkingDir, and for Entrypoint and Cmd
+_RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
+_RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
+
+
+class ImageConfig(NamedTuple):
+    """The configuration of an image. `env` has a PATH. `source` names its files, "" if none.
+
+    `left_out` are the variables that an image must not set (`is_read_outside`).
+    """
+
+    env: Mapping[str, str]
+    entrypoint: tuple[str, ...] = ()
+    workdir: str | None = None
+    source: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+def judge_config(text: bytes, name: str) -> None:
+    """Raise UserError for a configuration with which no container could start.
+
+    Otherwise it would be refused later, for everybody who launches the image `name`.
+    """
+    try:
+        run = _executed(text)
+    except MisfitError as error:
+        raise UserError(f"its configuration: {error}", MADE_SO, _NO_CONFIG, name=name) from None
+    _refuse_nul(name, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
+    _refuse_long(name, run)
+    entrypoint = _entrypoint(run)
+    if entrypoint and not entrypoint[0]:
+        message = "its configuration: config.Entrypoint[0]: must be a program, not an empty string"
+        raise UserError(message, MADE_SO, _NO_CONFIG, name=name)
+
+
+def _executed(text: bytes) -> Execution:
+    """Return what a configuration has containers run. Raise MisfitError."""
+    from container_engine.oci.image import Config, Execution
+
+    return Config.of_json(text).config or Execution()
+
+
+def _refuse_long(name: str, run: Execution) -> None:
+    """Raise UserError for what the kernel takes neither as a path nor as a word of a program."""
+    workdir = os.fsencode(run.workdir or "")
+    longest = max(map(len, workdir.split(b"/")))
+    what = ""
+    if len(workdir) >= _PATH_MAX:
+        what = f"config.WorkingDir: {len(workdir)} bytes, a path has at most {_PATH_MAX - 1}"
+    elif longest > _NAME_MAX:
+        what = f"config.WorkingDir: a name of {longest} bytes, a name has at most {_NAME_MAX}"
+    for field_name, words in (("Env", run.env), ("Entrypoint", run.entrypoint)):
+        for number, word in enumerate(words or ()):
+            if (size := len(os.fsencode(word))) >= _WORD_MAX:
+                most = f"Linux takes at most {_WORD_MAX - 1}"
+                what = f"config.{field_name}[{number}]: {size} bytes, {most}"
+    if what:
+        raise UserError(f"its configuration: {what}", MADE_SO, _NO_CONFIG, name=name)
+
+
+def _entrypoint(run: Execution) -> tuple[str, ...]:
+    """Return the entrypoint; a single empty string means none, as Docker takes it."""
+    entrypoint = run.entrypoint or ()
+    return () if entrypoint == ("",) else entrypoint
+
+
+def config_from_document(text: bytes, source: str, hint: str = _BESIDE) -> ImageConfig:
+    """Parse an OCI image configuration. Raise UserError that names `source`."""
+    try:
+        run = _executed(text)
+    except MisfitError as error:
+        raise UserError(str(error), hint, _NO_CONFIG, where=source) from None
+    _refuse_nul(source, *(run.env or ()), *(run.entrypoint or ()), run.workdir or "")
+    pairs = (entry.partition("=") for entry in run.env or ())
+    env = {name: value for name, _equals, value in pairs if name}
+    return _config(env, _entrypoint(run), run.workdir or None, source)
+
+
+def config_from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
+    """Read the configuration that enroot's import may have left inside an image.
+
+    `env` is the environment for unsquashfs. Raise SiteError if that program is missing, is killed
+    or does not end, and UserError for files that are too large or hold a NUL character.
+    """
+    environment = _cat(image_path, "etc/environment", env)
+    script = _cat(image_path, "etc/rc", env)
+    _refuse_nul(image_path, environment or "", script or "")
+    variables = parse_environment(environment or "")
+    workdir, entrypoint = parse_rc(script or "")
+    known = bool(variables or workdir or entrypoint)
+    source = f"{image_path} (/etc/environment, /etc/rc)" if known else ""
+    return _config(variables, entrypoint, workdir, source)
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """Parse KEY=VALUE lines. Values may be quoted, as distributions write them."""
+    matches = (_ENV_LINE.fullmatch(line.strip()) for line in text.splitlines())
+    return {match[1]: _unquoted(match[2]) for match in matches if match}
+
+
+def parse_rc(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return the working directory and entrypoint of an image with enroot's start script.
+
+    The script is the entrypoint: it changes the directory and then executes its arguments.
+    """
+    workdir = _RC_WORKDIR.search(text)
+    entrypoint = ("/bin/sh", "/etc/rc") if _RC_ENTRYPOINT.search(text) else ()
+    return (workdir[1] if workdir else None), entrypoint
+
+
+def _refuse_nul(source: str, *texts: str) -> None:
+    """Raise UserError if a text has a NUL.
+
+    The kernel's strings cannot hold it, and it separates texts in the engine's own formats.
+    """
+    if any("\0" in text for text in texts):
+        raise UserError(
+            "a NUL character in a variable, the entrypoint or the working directory",
+            "the image is damaged or malicious: do not use it",
+            "image-damaged",
+            where=source,
+        )
+
+
+def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
+    try:
+        # a file of a few compressed bytes may expand to any number of zeros
+        said = unsquashfs(["-cat", image_path, member], env, _READ_TIMEOUT_S, _MOST_BYTES)
+        return said.decode("utf-8", "replace")
+    except process.TooMuchError:
+        raise UserError(
+            f"'/{member}' in the image is larger than 1 MiB",
+            "the image is damaged or malicious: do not use it",
+            "image-damaged",
+            where=image_path,
+        ) from None
+    except process.CommandError as error:
+        if error.status < 0:
+            raise SiteError(error.message, see=error.see, details=error.details) from None
+        return None  # the exit code does not distinguish a missing member from other errors
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+def _config(
+    env: Mapping[str, str], entrypoint: tuple[str, ...], workdir: str | None, source: str
+) -> ImageConfig:
+    """Add the default PATH if the image has none, as Docker and Podman do.
+
+    Leave out what would decide where the user's later steps run, or with which images.
+    """
+    own = {name: value for name, value in env.items() if not is_read_outside(name)}
+    if not own.get("PATH"):
+        own["PATH"] = DEFAULT_PATH
+    left_out = tuple(sorted(name for name in env if name not in own))
+    if workdir is not None and not workdir.startswith("/"):
+        # as a runtime takes it, which begins at the root
+        workdir = posixpath.normpath(f"/{workdir}")
+    return ImageConfig(own, entrypoint, workdir, source, left_out)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import SiteError, UserError
-from container_engine.images import image_config, lock_file
-from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import FileImage, RegistryImage, parse
+from container_engine.images import image_files, lock_file, squashfs
+from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
 from container_engine.images.resolve import (
     Resolved,
     from_file,
@@ -18,7 +17,6 @@ from container_engine.images.resolve import (
     refuse_bare_file,
     stacked,
 )
-from container_engine.images.store import publish
 from container_engine.images.store.store import Stores, architecture
 from container_engine.plan.model import Image
 from container_engine.submit.lock_state import declared
@@ -53,7 +51,7 @@ def _used(resolved: Resolved, context: Context, site: SiteConfig) -> Resolved:
     if resolved.image.path == NOT_KEPT or resolved.image.on_nodes:
         return resolved  # there is no file to scan
     now = time.time()
-    publish.mark_used(resolved.image.path, now)
+    image_files.mark_used(resolved.image.path, now)
     # a remembered launch skips this function, so its record must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
@@ -214,7 +212,7 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     check_platform(image, document, _architecture(settings))
     rules(context, settings).admit_size(image.name, remote.size)
     source = f"{image.name}, its registry"
-    facts = image_config.from_document(document, source, image_config.MADE_SO)
+    facts = squashfs.config_from_document(document, source, squashfs.MADE_SO)
     known = Image(
         path=NOT_KEPT,
         name=image.name,

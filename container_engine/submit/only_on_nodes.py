@@ -7,9 +7,9 @@ import os
 from container_engine.base.errors import UserError
 from container_engine.edf.model import Edf
 from container_engine.images import squashfs
-from container_engine.images.image_config import DEFAULT_PATH
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import Resolved
+from container_engine.images.squashfs import DEFAULT_PATH
 from container_engine.plan.model import Image
 from container_engine.site.model import Policy, SiteConfig
 from container_engine.submit.context import Context

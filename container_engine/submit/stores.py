@@ -11,7 +11,7 @@ from container_engine.base.errors import LaunchError, SiteError, UserError
 from container_engine.base.files import owner_name
 from container_engine.images.listener import Listener, Quiet
 from container_engine.images.policy import Rules
-from container_engine.images.pull_policy import Pull
+from container_engine.images.reference import Pull
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 from container_engine.submit.site import configuration, node_rules
 

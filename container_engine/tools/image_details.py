@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from container_engine.base.errors import UserError
 from container_engine.base.model import Excerpt, MisfitError
-from container_engine.images import files_beside, image_config, squashfs
-from container_engine.images.store.publish import MANIFEST_SUFFIX
+from container_engine.images import image_files, squashfs
+from container_engine.images.image_files import MANIFEST_SUFFIX
 from container_engine.oci.image import ConfigWithHistory, Manifest
 
 _LIST_TIMEOUT_S = 300
@@ -50,8 +50,8 @@ def of_file(path: str) -> Details:
     """
     squashfs.check(path)
     texts = (
-        files_beside.read(name, path) or b"{}"
-        for name in (image_config.beside(path), path + MANIFEST_SUFFIX)
+        image_files.read_beside(name, path) or b"{}"
+        for name in (image_files.config_path(path), path + MANIFEST_SUFFIX)
     )
     return of_documents(*texts)
 

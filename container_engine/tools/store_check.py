@@ -12,13 +12,11 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import files_of, is_older, now_at, publish, sha256
 from container_engine.base.mounts import remove_tree
 from container_engine.base.process import reason
-from container_engine.images import identity, image_config, squashfs
+from container_engine.images import image_files, squashfs
 from container_engine.images.digests import is_as_named
-from container_engine.images.files_beside import small
+from container_engine.images.image_files import MANIFEST_SUFFIX, SUFFIXES, belongings, read_small
 from container_engine.images.store import inventory, lease
-from container_engine.images.store.in_use import NOTHING, InUse
-from container_engine.images.store.inventory import Item
-from container_engine.images.store.publish import MANIFEST_SUFFIX, SUFFIXES, belongings
+from container_engine.images.store.inventory import NOTHING, InUse, Item
 from container_engine.images.store.store import Store, ref_name
 
 _OLD_S = 3600  # a running import's files are younger
@@ -75,7 +73,7 @@ class Checker:
         broken = self._content_problem(item)
         if broken:
             return Damage(item.path, broken, belongings(item.path))
-        path = image_config.beside(item.path)
+        path = image_files.config_path(item.path)
         broken = self._config_problem(item.path, path)
         if not broken:
             return None
@@ -89,39 +87,39 @@ class Checker:
             squashfs.check(item.path)
         except UserError as error:
             return error.reason
-        expected = identity.sums(item.path)
+        expected = image_files.sums(item.path)
         if expected is None:
             return "its checksum is missing, so nothing vouches for its content"
         if self._sum(item.path) != expected.image:
             return "its content has changed since the import"
         with contextlib.suppress(FileNotFoundError):
-            manifest = small(item.path + MANIFEST_SUFFIX)
+            manifest = read_small(item.path + MANIFEST_SUFFIX)
             if f"sha256:{hashlib.sha256(manifest).hexdigest()}" != item.digest:
                 return "its manifest has changed since the import"
         return None
 
     def _config_problem(self, image: str, path: str) -> str | None:
         try:
-            text = small(path)
-            image_config.from_document(text, "its configuration")
+            text = read_small(path)
+            squashfs.config_from_document(text, "its configuration")
         except FileNotFoundError:
             return "its configuration is missing"
         except UserError as error:
             return error.message
         except OSError as error:
             return f"its configuration: {reason(error)}"
-        expected = identity.sums(image)
+        expected = image_files.sums(image)
         if expected and expected.config and expected.config != hashlib.sha256(text).hexdigest():
             return "its configuration has changed since the import"
         return None
 
     def _kept_config(self, image: str) -> bytes | None:
         """Return the configuration if it is kept among the blobs, else None."""
-        expected = identity.sums(image)
+        expected = image_files.sums(image)
         if expected is None or not expected.config:
             return None
         with contextlib.suppress(OSError):
-            text = small(f"{self._root}/blobs/sha256/{expected.config}")
+            text = read_small(f"{self._root}/blobs/sha256/{expected.config}")
             if hashlib.sha256(text).hexdigest() == expected.config:
                 return text
         return None

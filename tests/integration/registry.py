@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from container_engine.images.importing.importer import Importer, Limits
-from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import RegistryImage, parse
+from container_engine.images.reference import Pull, RegistryImage, parse
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.unit.images import oci
 from tests.unit.images.oci import Member

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import LocalImage, RegistryImage, parse_source
+from container_engine.images.reference import LocalImage, Pull, RegistryImage, parse_source
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.integration.engine import Engine
 from tests.integration.registry import RUN, Person, Registry, listing, start

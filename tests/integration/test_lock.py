@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.images import identity
+from container_engine.images import image_files
 from tests.integration.faulty import Fault, front
 from tests.integration.registry import Registry
 from tests.unit import squashfs
@@ -232,7 +232,7 @@ def test_a_locked_file_whose_data_has_changed_is_refused(project: Project) -> No
     project.edf.write_text(f'image = "{image}"\n')
     digest = project.locked()["images"]["file"]["digest"]
     assert digest == f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}"
-    assert identity.known_digest(str(image)) == digest
+    assert image_files.known_digest(str(image)) == digest
     Path(f"{image}.sha256").unlink()
     assert project.ce("plan").returncode == 0  # the recorded digest is not required
     flip(image, image.stat().st_size // 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.images.store import publish
+from container_engine.images import image_files
 from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
@@ -190,7 +190,7 @@ def test_a_launch_that_keeps_an_image_from_being_purged_asks_no_scanner_again(si
     path = Path(site.ce("import", "-q", str(site.image()), "kept:1").stdout.strip())
     assert site.ce("scan", "kept:1").returncode == 0
     week_ago = time.time() - 604_800
-    publish.note_use(str(path), publish.Use(week_ago, week_ago))
+    image_files.note_use(str(path), image_files.Use(week_ago, week_ago))
     os.utime(path, (week_ago, week_ago))
     assert site.ce("plan", site.edf("kept:1")).returncode == 0
     assert path.stat().st_mtime > time.time() - 600

@@ -12,7 +12,7 @@ import pytest
 from container_engine.base.errors import CeError
 from container_engine.images.fetch import registry as fetch
 from container_engine.images.importing.importer import Importer, Limits
-from container_engine.images.pull_policy import Pull
+from container_engine.images.reference import Pull
 from container_engine.images.store.store import Stores
 from tests.integration.faulty import ALL, BLOBS, MANIFESTS, Fault, Front, front
 from tests.integration.registry import Person, Registry, listing

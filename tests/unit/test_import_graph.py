@@ -70,11 +70,10 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("store", "fetch", "pack"),
         ("describe_image",),
         ("resolve", "lock_file"),
-        ("identity", "image_config", "policy"),
-        ("squashfs", "files_beside"),
+        ("image_files", "squashfs", "policy"),
         ("digests",),
         ("confine",),
-        ("reference", "pull_policy", "budget", "free_space", "listener"),
+        ("reference", "free_space", "listener"),
     ),
 }
 LEVELS = {

@@ -30,7 +30,7 @@ from container_engine.build.dockerfile.base import Base, write_layout
 from container_engine.build.dockerfile.containerfile_lines import with_after_from
 from container_engine.build.dockerfile.failure import Output, failure
 from container_engine.images import confine
-from container_engine.images.confine.namespaces import OWN_NAMESPACES
+from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.images.fetch.enroot_logins import auth_files
 
 CONTAINERFILES = ("Containerfile", "Dockerfile")

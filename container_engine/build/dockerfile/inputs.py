@@ -20,7 +20,7 @@ from container_engine.build.dockerfile.containerfile_lines import (
     stages_of,
     with_names,
 )
-from container_engine.images import identity
+from container_engine.images import image_files
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration
 from container_engine.submit.short_name import candidates
@@ -167,7 +167,7 @@ def _bases(
         path = _of_this_host(name, places, source)
         if path:
             described = configuration([path], context.env)  # refuses what is not an image
-            digest = identity.known_digest(path) or identity.computed(path)
+            digest = image_files.known_digest(path) or image_files.computed_digest(path)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from container_engine.images.pull_policy import Pull
+from container_engine.images.reference import Pull
 
 if TYPE_CHECKING:
     from container_engine.base.secrecy import Secrecy

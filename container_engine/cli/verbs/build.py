@@ -18,11 +18,11 @@ from container_engine.build.dockerfile.containerfile_lines import (
 from container_engine.build.dockerfile.inputs import read, recipe_of, refuse_missing
 from container_engine.compat.foreign_options import add_foreign_of_builds, refuse_foreign
 from container_engine.images.free_space import unusable
-from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     LOCAL_REGISTRY,
     FileImage,
     LocalImage,
+    Pull,
     canonical_name,
     local_name,
 )

@@ -14,8 +14,7 @@ from container_engine.build.dockerfile.build import cache_of
 from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store
-from container_engine.images.store.in_use import NOTHING, InUse, used_by_jobs
-from container_engine.images.store.inventory import Item
+from container_engine.images.store.inventory import NOTHING, InUse, Item, used_by_jobs
 from container_engine.images.store.store import VOID
 from container_engine.printing import output
 from container_engine.submit.context import Context

@@ -14,12 +14,12 @@ from container_engine.images import free_space
 from container_engine.images.importing.adopt import to_file
 from container_engine.images.importing.archives import Archives, located
 from container_engine.images.listener import Quiet
-from container_engine.images.pull_policy import Pull
 from container_engine.images.reference import (
     PODMAN,
     FileImage,
     Imported,
     LocalImage,
+    Pull,
     RegistryImage,
     canonical_name,
     local_name,

@@ -11,7 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.cli.command_line.image_argument import environment_of
 from container_engine.edf.model import Edf
-from container_engine.images import identity, lock_file
+from container_engine.images import image_files, lock_file
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.store.store import architecture
 from container_engine.printing import output
@@ -125,7 +125,7 @@ def _part(name: str, written: str, context: Context, settings: SiteConfig) -> lo
     image = parse(name, context.cwd)
     if isinstance(image, FileImage):
         pinned = lock_file.pin_file(image.path)
-        identity.note(image.path, pinned.digest)
+        image_files.note_digest(image.path, pinned.digest)
         return lock_file.Part(image=written, name="", images={"file": pinned})
     image = meant(image, context, settings).image
     rules(context, settings).admit(image)

@@ -10,8 +10,7 @@ from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import FULL, unusable
-from container_engine.images.pack.directory import pack
-from container_engine.images.pack.pack import Packer
+from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.printing import output
 from container_engine.printing.progress import listener
 from container_engine.submit.context import Context
@@ -62,7 +61,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix=".ce-pack-", dir=parent) as work:
             made = os.path.join(work, "file")
-            block = pack(source, made, packer, progress, *more)
+            block = pack_with_progress(source, made, packer, progress, *more)
             with open(made, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(made, target)

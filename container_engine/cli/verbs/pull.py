@@ -6,8 +6,7 @@ import argparse
 
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.shared_options import add_pull
-from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import FileImage, RegistryImage, parse
+from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
 from container_engine.images.resolve import Stored, refuse_bare_file
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig

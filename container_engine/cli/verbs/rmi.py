@@ -17,8 +17,8 @@ from container_engine.images.reference import (
     familiar,
     parse_source,
 )
-from container_engine.images.store import in_use, inventory
-from container_engine.images.store.in_use import InUse
+from container_engine.images.store import inventory
+from container_engine.images.store.inventory import InUse
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.mistaken_names import similar_image
@@ -41,7 +41,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = own_store(context, site_config(context)).root
     removal = _Removal(
         root,
-        in_use.NOTHING if arguments.force else in_use.used_by_jobs(root, context.env, context.uid),
+        inventory.NOTHING
+        if arguments.force
+        else inventory.used_by_jobs(root, context.env, context.uid),
     )
     try:
         # all are looked up before any is removed, so that a wrong name changes nothing

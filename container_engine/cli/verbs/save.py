@@ -11,11 +11,11 @@ from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.build.saving import drafts, save_named, session_files
 from container_engine.edf.locate import is_path
-from container_engine.images import identity
+from container_engine.images import image_files
 from container_engine.images.free_space import FULL, unusable
+from container_engine.images.image_files import install
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
-from container_engine.images.store.publish import install
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
 from container_engine.printing import messages, output
@@ -131,4 +131,4 @@ def _save(
             text = f"{process.reason(error)}, nothing is left of the file"
             raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
         raise unusable(parent, error) from None
-    return identity.known_digest(target), block.bytes_used
+    return image_files.known_digest(target), block.bytes_used

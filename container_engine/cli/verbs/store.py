@@ -9,7 +9,7 @@ from typing import NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import unusable
-from container_engine.images.store.in_use import NOTHING, used_by_jobs
+from container_engine.images.store.inventory import NOTHING, used_by_jobs
 from container_engine.printing import output
 from container_engine.printing.progress import listener
 from container_engine.submit.context import Context

@@ -5,18 +5,25 @@ read files, and no way to gain another, to write or change a file, to use the ne
 another process: an image that exploits a fault in the program's parser can only change its output.
 The filter lists the calls that are refused, not those that are allowed, because it is not known
 which ones a distribution's programs need.
+
+ctypes takes 15 ms to import, which a plan at a site with a scanner need not wait for.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import resource
 import struct
 from typing import NamedTuple
 
-from container_engine.images.confine import fakeroot
+# A command prefix for namespaces in which the user is root, and which end with their creator: the
+# program ends when this process is killed; --kill-child ends its remaining children, too.
+OWN_NAMESPACES = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"),
+)
+
 
 _LOAD, _BITS, _EQUAL, _RETURN = 0x20, 0x45, 0x15, 0x06  # of classic BPF, as in linux/bpf_common.h
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
@@ -114,7 +121,11 @@ class Cage:
     """A cage, prepared in the parent; its child calls `close` before it becomes the program."""
 
     def __init__(self) -> None:
-        self._filter = program(os.uname().machine)
+        import ctypes
+
+        from container_engine.images.confine import fakeroot
+
+        self._install, self._filter = fakeroot.install, program(os.uname().machine)
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def close(self) -> None:
@@ -131,4 +142,4 @@ class Cage:
         for capability in range(_CAPABILITIES):
             if capability != _DAC_READ_SEARCH:
                 self._libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-        fakeroot.install(self._filter)
+        self._install(self._filter)

@@ -19,9 +19,16 @@ from container_engine.base import process
 from container_engine.base.errors import CeError, SiteError, UserError
 from container_engine.base.model import MisfitError
 from container_engine.images import digests
-from container_engine.images.fetch import proxies, short_names
-from container_engine.images.fetch.refusal import LIMIT, LIMITED, UNCOMPARED, limited, refusal
-from container_engine.images.files_beside import MOST, small
+from container_engine.images.fetch import short_names
+from container_engine.images.fetch.refusal import (
+    LIMIT,
+    LIMITED,
+    UNCOMPARED,
+    limited,
+    proxy_words,
+    refusal,
+)
+from container_engine.images.image_files import MOST_BESIDE, read_small
 from container_engine.images.reference import Imported, LocalImage, RegistryImage
 from container_engine.oci.image import Descriptor, Manifest, Outline
 
@@ -116,8 +123,8 @@ class Skopeo(NamedTuple):
         layers = tuple(Wanted(valid(layer.digest), layer.size) for layer in document.layers)
         described = document.config
         config = None if described is None else Wanted(valid(described.digest), described.size)
-        if config is not None and config.size > MOST:
-            message = f"its configuration is larger than {MOST >> 20} MiB"
+        if config is not None and config.size > MOST_BESIDE:
+            message = f"its configuration is larger than {MOST_BESIDE >> 20} MiB"
             raise UserError(message, see="image-format", name=image.name)
         size = sum(one.size for one in layers)
         return Remote(digest, source, size, layers, text, config, b"\0".join(indexes))
@@ -227,7 +234,7 @@ class Skopeo(NamedTuple):
         """Return the error for a registry that was silent: its limit, or the way to it."""
         if self._is_limited(argv):
             return limited(image)
-        way = proxies.way("https", image.registry, self.env)
+        way = proxy_words("https", image.registry, self.env)
         see = "registry-unreachable"
         return SiteError(f"{message}{way}", see=see, details=details, name=image.name)
 
@@ -399,7 +406,7 @@ def _check_sizes(image: Imported, remote: Remote, fetched: Fetched) -> None:
 
 
 def _read(image: Imported, layout: str, blobs: str) -> Fetched:
-    index = _parse(image, small(os.path.join(layout, "index.json")))
+    index = _parse(image, read_small(os.path.join(layout, "index.json")))
     listed = index.manifests or ()
     manifest = _parse(image, _blob(blobs, listed[0]))
     if manifest.config is None:
@@ -465,7 +472,7 @@ def small_blob(path: str) -> bytes:
 
     Raise OSError, or UserError for a file with another digest, which is removed.
     """
-    text = small(path)
+    text = read_small(path)
     if not digests.is_of(digests.of_place(path), text):
         os.unlink(path)
         message = "does not match its digest"

@@ -14,18 +14,23 @@ from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.files import FreshDirectory, sha256
 from container_engine.base.text_layout import size_text
-from container_engine.images import free_space, image_config, squashfs
-from container_engine.images.budget import UNLIMITED, Budget
+from container_engine.images import free_space, squashfs
 from container_engine.images.fetch.registry import check_platform, doubt
-from container_engine.images.files_beside import read as read_beside
+from container_engine.images.image_files import (
+    config_path,
+    install,
+    install_stored,
+    note_name,
+    read_beside,
+    refuse_changed,
+)
 from container_engine.images.importing.archives import is_tar
 from container_engine.images.importing.importer import Waiting
-from container_engine.images.pack.directory import pack
 from container_engine.images.pack.layers import LayerFile
-from container_engine.images.pack.pack import Packer
+from container_engine.images.pack.pack import Packer, pack_with_progress
+from container_engine.images.policy import UNLIMITED, Budget
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.lease import held
-from container_engine.images.store.publish import install, install_stored, note_name, refuse_changed
 
 if TYPE_CHECKING:
     from container_engine.images.listener import Listener
@@ -80,21 +85,21 @@ class Adopter(NamedTuple):
     def make(self, path: str, made: str, arch: str) -> bytes:
         """Write the image to `made` and return its configuration. Raise CeError or OSError."""
         if os.path.isdir(path):
-            pack(path, made, Packer(self.env, self.timeout_s), self.listener)
+            pack_with_progress(path, made, Packer(self.env, self.timeout_s), self.listener)
             self._doubt_top(path, made)
-            return _document(image_config.from_files(made, self.env), arch)
+            return _document(squashfs.config_from_files(made, self.env), arch)
         if is_tar(path):
             self._pack_archive(path, made)
             self._doubt_top(path, made)
-            return _document(image_config.from_files(made, self.env), arch)
+            return _document(squashfs.config_from_files(made, self.env), arch)
         squashfs.check(path)
         _check_tables(path, self.env)
         self._copy(path, made)
-        beside = image_config.beside(path)
+        beside = config_path(path)
         text = read_beside(beside, path)
         if text is None:
-            return _document(image_config.from_files(made, self.env), arch)
-        image_config.from_document(text, beside)
+            return _document(squashfs.config_from_files(made, self.env), arch)
+        squashfs.config_from_document(text, beside)
         image = LocalImage(path, "file", path)
         unsaid = doubt(image, text, arch)
         if unsaid:  # a configuration written by hand may lack it
@@ -167,7 +172,7 @@ def _check_tables(path: str, env: Mapping[str, str]) -> None:
         ) from None
 
 
-def _document(facts: image_config.ImageConfig, arch: str) -> bytes:
+def _document(facts: squashfs.ImageConfig, arch: str) -> bytes:
     run: dict[str, object] = {"Env": [f"{name}={value}" for name, value in facts.env.items()]}
     if facts.entrypoint:
         run["Entrypoint"] = list(facts.entrypoint)

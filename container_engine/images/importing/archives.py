@@ -19,7 +19,7 @@ from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
 from container_engine.images import digests
 from container_engine.images.fetch.registry import choose, unlike, valid
-from container_engine.images.files_beside import MOST, small
+from container_engine.images.image_files import MOST_BESIDE, read_small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import FileImage, LocalImage, same_name
@@ -28,9 +28,9 @@ from container_engine.oci.image import Descriptor, Index
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from container_engine.images.budget import Budget
     from container_engine.images.listener import Listener
-    from container_engine.images.pack.chunks import Stream
+    from container_engine.images.pack.tar_stream import Stream
+    from container_engine.images.policy import Budget
 
 DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT = "oci"
@@ -266,10 +266,10 @@ def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
     found, directories, has_blobs = Contents(), set[str](), False
     for number, member in enumerate(archive):
         name = os.path.normpath(member.name).lstrip("/")
-        if name == "manifest.json" and member.isreg() and member.size <= MOST:
+        if name == "manifest.json" and member.isreg() and member.size <= MOST_BESIDE:
             file = archive.extractfile(member)
             found = found._replace(saved=_names(file.read() if file else b""))
-        if name == "index.json" and member.isreg() and member.size <= MOST:
+        if name == "index.json" and member.isreg() and member.size <= MOST_BESIDE:
             file = archive.extractfile(member)
             found = found._replace(listed=file.read() if file else b"")
         if member.isdir():
@@ -404,7 +404,7 @@ def _which(image: LocalImage, what: str, names: Sequence[Sequence[str]]) -> User
 def _index(image: LocalImage, layout: str) -> bytes:
     path = os.path.join(layout, "index.json")
     try:
-        return small(path)
+        return read_small(path)
     except (FileNotFoundError, NotADirectoryError):
         hint = _DIRECTORY if os.path.isdir(layout) else f"ce import {layout} looks into the file"
         message = "no layout of OCI's: it has no index.json"
@@ -415,7 +415,7 @@ def _blob(image: LocalImage, layout: str, one: Descriptor) -> bytes:
     what = "index" if one.is_index else "manifest"
     path = os.path.join(layout, "blobs", digests.place(valid(one.digest)))
     try:
-        text = small(path)
+        text = read_small(path)
     except OSError as error:
         message = f"its {what} is not there: {path}: {reason(error)}"
         raise UserError(message, see="image-damaged", name=image.name) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.model import MisfitError
-from container_engine.images import image_config
+from container_engine.images import squashfs
 from container_engine.images.fetch.registry import (
     Fetched,
     Remote,
@@ -147,7 +147,7 @@ def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
     They are empty if it does not speak of them at all. Raise UserError unless they are `count`, and
     for a configuration with which no container could start.
     """
-    image_config.judge(config, image.name)
+    squashfs.judge_config(config, image.name)
     try:
         rootfs = Config.of_json(config).rootfs
     except MisfitError as error:
@@ -160,7 +160,7 @@ def _contents(image: Imported, config: bytes, count: int) -> Sequence[str]:
     if len(stated) != count:
         raise UserError(
             f"its manifest lists {count} layers, and its configuration {len(stated)}",
-            image_config.MADE_SO,
+            squashfs.MADE_SO,
             "image-damaged",
             name=image.name,
         )

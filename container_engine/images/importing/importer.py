@@ -17,18 +17,17 @@ from container_engine.base.text_layout import size_text
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
 from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, doubt
-from container_engine.images.policy import Rules
-from container_engine.images.pull_policy import Pull
-from container_engine.images.reference import Imported, plain_name
-from container_engine.images.resolve import Stored
-from container_engine.images.store.lease import Holder, Lease, held
-from container_engine.images.store.publish import (
+from container_engine.images.image_files import (
     install,
     install_stored,
-    names,
     note_name,
+    recorded_names,
     refuse_changed,
 )
+from container_engine.images.policy import Rules
+from container_engine.images.reference import Imported, Pull, plain_name
+from container_engine.images.resolve import Stored
+from container_engine.images.store.lease import Holder, Lease, held
 from container_engine.site.model import Policy
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class Importer:
         if not judge or not found.is_own or found.ref.origin != "":
             return True
         # nodes know only what is recorded beside the image
-        is_noted = judge in names(found.path).values()
+        is_noted = judge in recorded_names(found.path).values()
         wanted = self._rules.policy.signed_images_only
         return found.ref.judged == judge and (is_noted or not wanted)
 

@@ -4,18 +4,80 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.images import digests
-from container_engine.images.pack.chunks import Ahead, Stream
 from container_engine.images.pack.tar_header import DamagedError
-from container_engine.images.pack.tar_stream import Reader
+from container_engine.images.pack.tar_stream import Reader, Stream
+
+if TYPE_CHECKING:
+    import hashlib
+
+    from container_engine.images.policy import Account
+
+_AHEAD = 8  # pieces, of a few MiB at most
+_NOTICE_S = 0.2
+
+
+class _End:
+    pass
+
+
+_END: Final = _End()
+
+
+class _Ahead:
+    """The items of `pieces`, produced ahead in a thread, which `close` must end.
+
+    `close` calls `wake` first, because `pieces` may be waiting for something.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], wake: Callable[[], None]) -> None:
+        self._pieces, self._wake = pieces, wake
+        self._made: queue.Queue[bytes | Exception | _End] = queue.Queue(_AHEAD)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            made = self._made.get()
+            if isinstance(made, _End):
+                return
+            if isinstance(made, Exception):
+                raise made
+            yield made
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for piece in self._pieces:
+                if not self._put(piece):
+                    return
+            self._put(_END)
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
+            self._put(error)
+
+    def _put(self, made: bytes | Exception | _End) -> bool:
+        while not self._closed.is_set():
+            try:
+                self._made.put(made, timeout=_NOTICE_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
 
 _InflateError: type[Exception]
 try:
@@ -26,10 +88,6 @@ try:
 except ImportError:
     _InflateError, decompressobj = zlib.error, zlib.decompressobj  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    import hashlib
-
-    from container_engine.images.budget import Account
 
 # zstd begins with a frame of data, or with one to be skipped, as pzstd writes it
 _COMPRESSED = {
@@ -206,7 +264,7 @@ def _decompressed(
             yield _hashed(made, digest)
         return
     made = _inflated(pieces) if kind else pieces
-    ahead = Ahead(_hashed(made, digest), wake)
+    ahead = _Ahead(_hashed(made, digest), wake)
     try:
         yield iter(ahead)
     finally:

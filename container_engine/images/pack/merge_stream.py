@@ -1,26 +1,97 @@
 """Merge the layers of an image into one tar stream, each read once, the highest layer first.
 
 The paths that higher layers have, hide or replace are known when a lower one is read, so everything
-visible can be passed on at once. The rules are those of `merge_rules.py`. Some orders of entries
-raise UnusualError; `merge_seek.py`, which takes two passes, supports any order.
+visible can be passed on at once. Some orders of entries raise UnusualError; `merge_seek.py`, which
+takes two passes, supports any order.
+
+The rules are those of the OCI image specification (layer.md) as Podman applies them: a whiteout
+hides only what lower layers contain, and is one by its name, whatever its type; a path leads
+through a symbolic link only if its own layer made that link; what AUFS has left at the top of a
+layer means nothing, but hard links may lead there.
 """
 
 from __future__ import annotations
 
+from container_engine.base.errors import UserError
 from container_engine.images.pack import tar_header
-from container_engine.images.pack.merge_rules import (
-    MAX_LINKS,
-    OPAQUE,
-    WHITEOUT,
-    check_levels,
-    check_target,
-    damaged,
-    is_leftover,
-    names,
-    text_of,
-)
 from container_engine.images.pack.tar_header import Entry
 from container_engine.images.pack.tar_stream import Out, Reader
+
+WHITEOUT = b".wh."
+OPAQUE = b".wh..wh..opq"
+_LEFTOVER = b".wh..wh."
+MAX_LINKS = 40  # as in the kernel
+MAX_LEVELS = 256  # ten times what real images have; a tree of more would cost time and stack
+_MAX_NAME, _MAX_PATH = 255, 4095  # bytes, as in the kernel
+_SHOWN = 60
+_HINT = "the image was made so: another import does not help, its maker has to mend it"
+
+
+def names(path: bytes, layer: int) -> list[bytes]:
+    """Return the names in a path of a layer, cleaned of dots as Go's filepath.Clean does it.
+
+    Raise UserError for a path that leads out of the root or that no file system can have.
+    """
+    found = path.split(b"/")
+    if b"" in found or b"." in found or b".." in found:
+        found = _cleaned(found, path, layer)
+    if len(path) > _MAX_NAME or b"\0" in path:
+        _check_length(path, layer)
+        check_levels(found, layer)
+        if max(map(len, found), default=0) > _MAX_NAME:
+            raise damaged(layer, f"a name in '{_shown(path)}' has more than {_MAX_NAME} bytes")
+    return found
+
+
+def is_leftover(parts: list[bytes]) -> bool:
+    """Check whether a path is one of those that AUFS keeps for itself at the top of a layer."""
+    return parts[0].startswith(_LEFTOVER) and parts != [OPAQUE]
+
+
+def check_target(target: bytes, layer: int) -> None:
+    """Raise UserError for the target of a symbolic link that no file system can keep."""
+    if not target:
+        raise damaged(layer, "a symbolic link that leads nowhere")
+    _check_length(target, layer)
+
+
+def check_levels(found: list[bytes], layer: int) -> None:
+    """Raise UserError for names, also those that links lead to, that would be too deep a tree."""
+    if len(found) > MAX_LEVELS:
+        shown = _shown(b"/".join(found))
+        raise damaged(layer, f"'{shown}' is more than {MAX_LEVELS} directories deep")
+
+
+def damaged(layer: int, what: str) -> UserError:
+    return UserError(f"layer {layer}: {what}", _HINT, "image-damaged")
+
+
+def _cleaned(found: list[bytes], path: bytes, layer: int) -> list[bytes]:
+    kept: list[bytes] = []
+    for name in found:
+        if name == b".." and not kept and not path.startswith(b"/"):
+            raise damaged(layer, f"the path '{_shown(path)}' leads out of the image")
+        if name == b"..":
+            del kept[-1:]
+        elif name not in {b"", b"."}:
+            kept.append(name)
+    return kept
+
+
+def _check_length(path: bytes, layer: int) -> None:
+    if len(path) > _MAX_PATH:
+        raise damaged(layer, f"the path '{_shown(path)}' has more than {_MAX_PATH} bytes")
+    if b"\0" in path:
+        raise damaged(layer, f"the path '{_shown(path)}' has a NUL character")
+
+
+def _shown(path: bytes) -> str:
+    return text_of(path if len(path) <= _SHOWN else path[:_SHOWN] + "…".encode())
+
+
+def text_of(path: bytes) -> str:
+    return path.decode("utf-8", "replace")
+
 
 _CONTENT, _MADE, _STATED = 1, 2, 3  # a file or link; an implied directory; one with its own entry
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish, read_regular, user_directory
-from container_engine.images import files_beside
+from container_engine.images import image_files
 from container_engine.images.reference import DIGEST, Imported
 from container_engine.oci.architecture import architecture_named
 
@@ -128,7 +128,7 @@ class Store(NamedTuple):
             status = os.stat(path)
         except OSError:
             return False
-        files_beside.check_stored(path, status)
+        image_files.check_stored(path, status)
         return stat.S_ISREG(status.st_mode)
 
     def find(self, image: Imported) -> Ref | None:
@@ -191,7 +191,7 @@ def read_ref(path: str) -> Ref | None:
     """
     try:
         text = read_regular(
-            path, files_beside.MOST, lambda found: files_beside.check_stored(path, found)
+            path, image_files.MOST_BESIDE, lambda found: image_files.check_stored(path, found)
         )
         ref = records.from_json(Ref, text)
     except (OSError, ValueError):

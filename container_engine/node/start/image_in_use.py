@@ -3,8 +3,8 @@
 The record is a symlink STORE/uses/JOB-DIGEST.UID@CLUSTER to the name of the image's file. The first
 node of a step makes it with one operation on the shared file system, and opens no file. The job's
 further steps with this image find it. `ce gc` removes it once the job has ended
-(images/store/in_use.py). Every user may write to the directory: if another user has taken the name,
-a random suffix follows the UID.
+(images/store/inventory.py). Every user may write to the directory: if another user has taken the
+name, a random suffix follows the UID.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NODE = "%N"
 _SEE = "container-save"
 _LONGEST = 8 * 1024
-# endings of the files beside an image (images/image_config.py, images/identity.py)
+# endings of the files beside an image (images/image_files.py)
 _BESIDE = (".json", ".sha256")
 
 

@@ -28,7 +28,7 @@ _SYSTEM = "/etc/container-engine"
 # directories that make an image what it is: other content mounted there would change its programs
 _OF_IMAGE = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
 _DIGEST_LENGTH = len("sha256-") + 64
-_NAMES = ".names"  # images/store/publish.py
+_NAMES = ".names"  # images/image_files.py
 _MOST = 1 << 16
 
 

@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 
 from container_engine.base.records import to_json
 from container_engine.cli.main import main
-from container_engine.images.store import lease, publish
+from container_engine.images import image_files
+from container_engine.images.store import lease
 from tests.unit import squashfs
 
 
@@ -42,7 +43,7 @@ class Owner:
             path = Path(self.ce("import", "-q", str(file), name).strip())
         when = time.time() - used
         os.utime(path, (when, when))
-        publish.note_use(str(path), publish.Use(when, when))
+        image_files.note_use(str(path), image_files.Use(when, when))
         return path
 
 

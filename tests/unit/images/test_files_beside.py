@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.images import files_beside, identity, lock_file
+from container_engine.images import image_files, lock_file
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.images.resolve import from_file
 from container_engine.images.store.store import Store, Stores
@@ -27,17 +27,17 @@ def owned(path: Path, uid: int, text: str = "{}") -> Path:
 
 def refused(path: Path, main: Path) -> str:
     with pytest.raises(UserError) as caught:
-        files_beside.read(str(path), str(main))
+        image_files.read_beside(str(path), str(main))
     assert caught.value.see == "untrusted-file"
     return caught.value.message
 
 
 def test_the_owner_of_the_main_file_and_root_have_a_say_and_nobody_else(tmp_path: Path) -> None:
     main, said = owned(tmp_path / "x.sqsh", OTHER), tmp_path / "x.sqsh.json"
-    assert files_beside.read(str(said), str(main)) is None
+    assert image_files.read_beside(str(said), str(main)) is None
     for uid in (OTHER, 0):
         owned(said, uid, "good")
-        assert files_beside.read(str(said), str(main)) == b"good"
+        assert image_files.read_beside(str(said), str(main)) == b"good"
     owned(said, THIRD)
     assert refused(said, main) == f"{said}: owned by user {THIRD}, and {main} by user {OTHER}"
     owned(said, OTHER).chmod(0o666)
@@ -48,7 +48,7 @@ def test_a_link_is_followed_if_its_owner_may_say_where(tmp_path: Path) -> None:
     main, link = owned(tmp_path / "x.sqsh", OTHER), tmp_path / "x.sqsh.json"
     link.symlink_to(owned(tmp_path / "y.json", OTHER, "good"))
     os.chown(link, OTHER, OTHER, follow_symlinks=False)
-    assert files_beside.read(str(link), str(main)) == b"good"
+    assert image_files.read_beside(str(link), str(main)) == b"good"
     os.chown(link, THIRD, THIRD, follow_symlinks=False)
     assert f"{link}: owned by user {THIRD}" in refused(link, main)
 
@@ -57,13 +57,13 @@ def test_what_is_no_file_or_huge_is_refused_and_nobody_waits(tmp_path: Path) -> 
     main, said = owned(tmp_path / "x.sqsh", 0), tmp_path / "x.sqsh.json"
     os.mkfifo(said)
     with pytest.raises(UserError, match="not a regular file"):
-        files_beside.read(str(said), str(main))
+        image_files.read_beside(str(said), str(main))
     said.unlink()
-    said.write_bytes(bytes(files_beside.MOST))
-    assert files_beside.read(str(said), str(main)) == bytes(files_beside.MOST)
-    said.write_bytes(bytes(files_beside.MOST + 1))
+    said.write_bytes(bytes(image_files.MOST_BESIDE))
+    assert image_files.read_beside(str(said), str(main)) == bytes(image_files.MOST_BESIDE)
+    said.write_bytes(bytes(image_files.MOST_BESIDE + 1))
     with pytest.raises(UserError, match="larger than 4 MiB"):
-        files_beside.read(str(said), str(main))
+        image_files.read_beside(str(said), str(main))
 
 
 def test_a_configuration_or_a_lock_of_somebody_else_decides_nothing(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_a_configuration_or_a_lock_of_somebody_else_decides_nothing(tmp_path: Pa
 
 def test_a_checksum_of_somebody_else_is_no_identity(tmp_path: Path) -> None:
     image = squashfs.make(tmp_path / "x.sqsh", {"f": "1"})
-    identity.record(str(image), DIGEST)
-    assert identity.known_digest(str(image)) == DIGEST
+    image_files.record_digest(str(image), DIGEST)
+    assert image_files.known_digest(str(image)) == DIGEST
     os.chown(f"{image}.sha256", OTHER, OTHER)
-    assert identity.known_digest(str(image)) == ""
+    assert image_files.known_digest(str(image)) == ""
 
 
 def named(name: str) -> RegistryImage:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.images.image_config import (
+from container_engine.images.resolve import from_file, refuse_bare_file, stacked
+from container_engine.images.squashfs import (
     DEFAULT_PATH,
-    from_document,
-    judge,
+    config_from_document,
+    judge_config,
     parse_environment,
     parse_rc,
 )
-from container_engine.images.resolve import from_file, refuse_bare_file, stacked
 from tests.unit import squashfs
 
 # as enroot writes it
@@ -130,7 +130,7 @@ def test_a_file_beside_that_is_no_configuration_is_an_error(
 
 @pytest.mark.parametrize("text", ["{}", '{"config": null}', '{"config": {"Env": null}}'])
 def test_a_configuration_may_leave_everything_out(text: str) -> None:
-    assert from_document(text.encode(), "f").env == {"PATH": DEFAULT_PATH}
+    assert config_from_document(text.encode(), "f").env == {"PATH": DEFAULT_PATH}
 
 
 def test_a_bare_file_name_gets_a_hint(image: Path) -> None:
@@ -163,7 +163,7 @@ def test_any_other_start_script_is_ignored() -> None:
 )
 def test_a_nul_that_would_end_a_string_of_ours_is_refused(run: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"^i\.sqsh\.json: a NUL character in a variable, "):
-        from_document(json.dumps({"config": run}).encode(), "i.sqsh.json")
+        config_from_document(json.dumps({"config": run}).encode(), "i.sqsh.json")
 
 
 _THEIRS = (
@@ -207,13 +207,13 @@ def test_other_variables_are_an_images(image: Path, name: str) -> None:
 
 def test_a_variable_without_a_name_is_no_instruction_to_the_plugin() -> None:
     text = json.dumps({"config": {"Env": ["=SLURM_PROCID=SLURM_JOB_ID", "A=1"]}}).encode()
-    assert from_document(text, "i").env == {"A": "1", "PATH": DEFAULT_PATH}
+    assert config_from_document(text, "i").env == {"A": "1", "PATH": DEFAULT_PATH}
 
 
 def test_an_entrypoint_of_one_empty_string_is_none() -> None:
     text = json.dumps({"config": {"Entrypoint": [""], "Cmd": ["sh"]}}).encode()
-    judge(text, "i")
-    assert from_document(text, "i").entrypoint == ()
+    judge_config(text, "i")
+    assert config_from_document(text, "i").entrypoint == ()
 
 
 @pytest.mark.parametrize(
@@ -221,4 +221,4 @@ def test_an_entrypoint_of_one_empty_string_is_none() -> None:
 )
 def test_a_relative_working_directory_begins_at_the_root(said: str, meant: str) -> None:
     text = json.dumps({"config": {"WorkingDir": said}}).encode()
-    assert from_document(text, "i.json").workdir == meant
+    assert config_from_document(text, "i.json").workdir == meant

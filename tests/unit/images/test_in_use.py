@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.store import in_use, inventory
-from container_engine.images.store.in_use import InUse, Running
+from container_engine.images.store import inventory
+from container_engine.images.store.inventory import InUse, Running
 from container_engine.node.start import image_in_use
 
 NAME = f"sha256-{'ab' * 32}-amd64.sqsh"
@@ -24,7 +24,7 @@ def image(tmp_path: Path) -> str:
 
 
 def known(root: str | Path, running: Running) -> InUse:
-    return in_use.in_use(str(root), in_use.links(str(root)), running)
+    return inventory.in_use(str(root), inventory.links(str(root)), running)
 
 
 def why(image: str, running: Running) -> str | None:
@@ -65,7 +65,7 @@ def test_a_link_with_a_future_mtime_expires_by_its_ctime(
     alps = Running("alps", {}, ME)
     assert "12 of cluster elsewhere" in (why(image, alps) or "")
     later = time.time() + 91 * 24 * HOUR
-    monkeypatch.setattr(in_use, "now_at", lambda _directory: later)
+    monkeypatch.setattr(inventory, "now_at", lambda _directory: later)
     assert why(image, alps) is None
 
 
@@ -127,7 +127,7 @@ def test_an_image_stays_if_its_use_cannot_be_determined(
 
 def test_no_link_is_too_old_if_slurm_does_not_answer(image: str, tmp_path: Path) -> None:
     image_in_use.note(image, NODE)
-    (link,) = in_use.links(str(tmp_path))
+    (link,) = inventory.links(str(tmp_path))
     assert link._replace(age_s=100 * 24 * HOUR).is_over(Running("todi", {}, ME))
     assert not link._replace(age_s=100 * 24 * HOUR).is_over(Running("", None, ME))
 
@@ -144,10 +144,10 @@ def test_files_that_are_no_links_of_ours_are_left_alone(image: str, tmp_path: Pa
 def test_a_job_that_begins_while_slurm_is_asked_is_not_taken_for_one_that_has_ended(
     image: str, tmp_path: Path
 ) -> None:
-    found = in_use.links(str(tmp_path))
+    found = inventory.links(str(tmp_path))
     image_in_use.note(image, NODE)
     age(tmp_path, 2 * HOUR)
-    used = in_use.in_use(str(tmp_path), found, Running("alps", {}, ME))
+    used = inventory.in_use(str(tmp_path), found, Running("alps", {}, ME))
     assert (used.why_not(image), used.over) == (None, ())
     assert used.why_not_now(image) == "in use by job 12"
 
@@ -161,7 +161,7 @@ def test_an_image_that_a_job_begins_to_use_while_it_is_removed_stays(
     assert inventory.take_away(image, used) == "in use by job 12"
     assert os.stat(image).st_ino == inode
     assert os.listdir(tmp_path / "images") == [NAME]
-    assert inventory.take_away(image, in_use.NOTHING) is None
+    assert inventory.take_away(image, inventory.NOTHING) is None
     assert os.listdir(tmp_path / "images") == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.images import identity, lock_file
+from container_engine.images import image_files, lock_file
 from container_engine.images.reference import RegistryImage, parse
 from tests.unit import squashfs
 
@@ -65,14 +65,14 @@ def test_each_fact_of_a_file_is_compared(image: Path, change: dict[str, object])
 def test_the_digest_counts_where_it_is_known(image: Path) -> None:
     locked = of_file(image, digest=_DIGEST)
     assert used(locked, image) == str(image)
-    identity.record(str(image), identity.computed(str(image)), b"")
+    image_files.record_digest(str(image), image_files.computed_digest(str(image)), b"")
     with pytest.raises(UserError, match=_CHANGED):
         used(locked, image)
     assert used(of_file(image, head="", samples=""), image) == str(image)
 
 
 def test_other_content_is_noticed_behind_a_record_of_the_same_size_and_time(image: Path) -> None:
-    identity.record(str(image), identity.computed(str(image)), b"")
+    image_files.record_digest(str(image), image_files.computed_digest(str(image)), b"")
     locked = of_file(image)
     before = image.stat()
     with open(image, "r+b") as file:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.merge_seek import write_merged
+from container_engine.images.policy import UNLIMITED
 from tests.unit.images.oci import (
     COMPRESSORS,
     Member,

@@ -11,12 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from container_engine.base.errors import UserError
-from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack import layers, merge_seek, merge_stream, tar_header
-from container_engine.images.pack.chunks import Stream
 from container_engine.images.pack.merge_stream import UnusualError
 from container_engine.images.pack.tar_header import DamagedError
-from container_engine.images.pack.tar_stream import Reader
+from container_engine.images.pack.tar_stream import Reader, Stream
+from container_engine.images.policy import UNLIMITED
 from tests.unit.images import oci
 from tests.unit.images.oci import Member, directory, hard_link, link, opaque, whiteout
 from tests.unit.images.test_merge_seek import CASES

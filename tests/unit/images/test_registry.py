@@ -10,7 +10,6 @@ import pytest
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.faults.catalogue import FAULTS
-from container_engine.images.budget import Budget
 from container_engine.images.fetch import registry
 from container_engine.images.fetch.refusal import explained
 from container_engine.images.fetch.registry import (
@@ -25,7 +24,7 @@ from container_engine.images.fetch.registry import (
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
 from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer
-from container_engine.images.policy import Rules
+from container_engine.images.policy import Budget, Rules
 from container_engine.images.reference import LocalImage, RegistryImage, parse
 from container_engine.oci.image import Descriptor
 from container_engine.site.model import Policy
@@ -287,7 +286,7 @@ def test_what_unpacks_to_far_more_than_the_site_allows_is_refused(
 def test_endless_names_are_refused(
     tmp_path: Path, slowly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("container_engine.images.budget._ENTRIES", 10)
+    monkeypatch.setattr("container_engine.images.policy._ENTRIES", 10)
     members = [Member(f"f{number}") for number in range(20)]
     with pytest.raises(UserError, match="its layers have more than 10 files"):
         pack(tmp_path, members, Budget(10_000, UserError), slowly=slowly)

@@ -12,11 +12,12 @@ import pytest
 
 from container_engine.base.errors import UserError
 from container_engine.base.records import to_json
+from container_engine.images import image_files
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import inventory, lease, publish, void_store
-from container_engine.images.store.in_use import NOTHING
+from container_engine.images.store import inventory, lease, void_store
+from container_engine.images.store.inventory import NOTHING
 from container_engine.images.store.store import Store
 from container_engine.tools import store_check
 from tests.unit import squashfs
@@ -45,9 +46,9 @@ def add(store: Store, number: int, *names: str, used: float = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     made = squashfs.make(Path(f"{store.root}.made"), {"f": f"{number}"})
     made = made.rename(f"{store.root}.one")
-    publish.install_stored(str(made), CONFIG, str(path), manifest_of(number))
+    image_files.install_stored(str(made), CONFIG, str(path), manifest_of(number))
     when = time.time() - used
-    publish.note_use(str(path), publish.Use(when, when))
+    image_files.note_use(str(path), image_files.Use(when, when))
     os.utime(path, (when, when))
     for name in names:
         store.remember(named(name), digest_of(number))
@@ -196,15 +197,15 @@ def test_what_was_not_used_for_long_goes_and_then_what_is_too_much(store: Store)
 
 def test_creation_import_and_use_are_told_apart(store: Store) -> None:
     path = add(store, 1, used=100_000)
-    publish.note_name(str(path), "reg.io/a:1")
+    image_files.note_name(str(path), "reg.io/a:1")
     [item] = inventory.items(store.root)
     assert time.gmtime(item.created)[:5] == (2024, 2, 3, 4, 5)
     assert item.used == pytest.approx(time.time() - 100_000, abs=60)
-    publish.mark_used(str(path), time.time())
+    image_files.mark_used(str(path), time.time())
     [item] = inventory.items(store.root)
     assert item.used == pytest.approx(time.time(), abs=60)
     assert item.imported == pytest.approx(time.time() - 100_000, abs=60)
-    for kept in (path, *map(Path, publish.belongings(str(path)))):  # safe from a purge by age
+    for kept in (path, *map(Path, image_files.belongings(str(path)))):  # safe from a purge by age
         assert kept.stat().st_mtime == pytest.approx(time.time(), abs=60)
         assert kept.stat().st_atime == pytest.approx(time.time(), abs=60)
     Path(f"{path}.json").write_text("{}")
@@ -220,7 +221,7 @@ def test_an_image_goes_with_its_names_and_all_that_belongs_to_it(store: Store) -
 def test_times_of_a_clock_that_is_ahead_do_not_count(store: Store) -> None:
     path = add(store, 1, used=1000)
     year = time.time() + 365 * 86400
-    publish.note_use(str(path), publish.Use(year, year))
+    image_files.note_use(str(path), image_files.Use(year, year))
     [item] = inventory.items(store.root)
     assert (item.imported, item.used) == pytest.approx((time.time() - 1000,) * 2, abs=60)
 
@@ -356,25 +357,25 @@ def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_hard_links_an_image_is_not_replaced_either(tmp_path: Path) -> None:
     made, path = tmp_path / "made", tmp_path / "image"
     made.write_text("new")
-    assert publish.appear(str(made), str(path))
+    assert image_files.appear(str(made), str(path))
     assert (path.read_text(), made.exists()) == ("new", False)
     made.write_text("another")
-    assert not publish.appear(str(made), str(path))
+    assert not image_files.appear(str(made), str(path))
     assert path.read_text() == "new"
     with pytest.raises(FileNotFoundError):
-        publish.appear(str(tmp_path / "none"), str(tmp_path / "other"))
+        image_files.appear(str(tmp_path / "none"), str(tmp_path / "other"))
 
 
 def test_names_that_somebody_else_wrote_do_not_become_ours(
     store: Store, as_nobody: Callable[[Path], None]
 ) -> None:
     path = add(store, 1)
-    publish.note_name(str(path), "reg.io/a:1", "abc")
-    assert publish.names(str(path)) == {"reg.io/a:1": "abc"}
+    image_files.note_name(str(path), "reg.io/a:1", "abc")
+    assert image_files.recorded_names(str(path)) == {"reg.io/a:1": "abc"}
     as_nobody(Path(f"{path}.names"))
-    assert publish.names(str(path)) == {}
-    publish.note_name(str(path), "reg.io/b:1")
-    assert publish.names(str(path)) == {"reg.io/b:1": ""}
+    assert image_files.recorded_names(str(path)) == {}
+    image_files.note_name(str(path), "reg.io/b:1")
+    assert image_files.recorded_names(str(path)) == {"reg.io/b:1": ""}
 
 
 def test_a_configuration_that_is_nested_without_end_hides_no_image(store: Store) -> None:

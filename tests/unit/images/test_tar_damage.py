@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.images.budget import UNLIMITED
 from container_engine.images.pack import merge_seek, merge_stream
 from container_engine.images.pack.layers import LayerFile, entries
+from container_engine.images.policy import UNLIMITED
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
