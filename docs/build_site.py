@@ -33,6 +33,8 @@ COPIED = (
 )
 DESIGN = "docs/design"
 HOME = "README.md"
+# words that people search a section by, and that do not read well in its heading
+WORDS = re.compile(r"^(#+ )(.+)\n<!-- words: (.*) -->$", re.MULTILINE)
 ERRORS = "docs/guide/errors/"
 
 
@@ -77,7 +79,17 @@ def page(name: str, text: str) -> str:
         head["search"] = {"boost": number}
     if name == HOME:
         head["hide"] = ["navigation"]  # whose section has no other page
+    text = WORDS.sub(_hidden, text)
     return f"---\n{yaml.safe_dump(head)}---\n{text}" if head else text
+
+
+def _hidden(heading: re.Match[str]) -> str:
+    """Return a heading whose words only the search sees; contents and links are as without them."""
+    level, title, words = heading.groups()
+    plain = re.sub(r"[^\w\s-]", "", title)
+    slug = re.sub(r"[-\s]+", "-", plain.strip().lower())
+    label = title.replace("`", "")
+    return f'{level}{title}<span hidden> · {words}</span> {{: #{slug} data-toc-label="{label}"}}'
 
 
 def repository(remote: str) -> str:

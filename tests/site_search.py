@@ -18,6 +18,8 @@ from docs.weights import weight
 
 _FENCE = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#{1,6}) (.*)$", re.MULTILINE)
+# words that a page is searched by, as docs/build_site.py hides them in the heading above them
+_WORDS = re.compile(r"\n<!-- words: (.*) -->$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _RULE_OF_TABLE = re.compile(r"^\|[-|: ]+\|$", re.MULTILINE)
 _IMAGE = re.compile(r"!\[[^]]*\]\([^)]*\)")
@@ -92,7 +94,8 @@ def sections(page: str, text: str) -> Iterator[Section]:
     found = list(_HEADING.finditer(masked))
     ends = [heading.start() for heading in found[1:]] + [len(text)]
     for heading, end in zip(found, ends, strict=True):
-        title = text[heading.start(2) : heading.end()]
+        hidden = _WORDS.match(text, heading.end())
+        title = f"{heading[2]} {hidden[1] if hidden else ''}"
         body = text[heading.end() : end]
         yield Section(page, heading is found[0], _words(title), _words(body))
 

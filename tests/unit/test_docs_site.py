@@ -39,6 +39,12 @@ def test_the_home_page_has_no_menu_of_itself_alone() -> None:
     assert page(HOME, "# Container Engine\n").startswith("---\nhide:\n- navigation\n---\n# ")
 
 
+def test_words_that_people_search_by_are_hidden_in_the_heading() -> None:
+    written = page("docs/a.md", "# Fix MPI\n<!-- words: it hangs -->\n\nText.\n")
+    head = '# Fix MPI<span hidden> · it hangs</span> {: #fix-mpi data-toc-label="Fix MPI"}'
+    assert written == f"{head}\n\nText.\n"
+
+
 def test_other_pages_are_as_they_are_written() -> None:
     assert page("docs/howto/gpus.md", "# Use GPUs\n") == "# Use GPUs\n"
 

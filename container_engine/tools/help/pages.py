@@ -26,7 +26,10 @@ TOPICS = {
 }
 _DOCS = os.path.join(os.path.dirname(__file__), "../../../docs")
 _WORD = re.compile(r"[\w+]+")
-_HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
+# What people search for below a heading, which is not in it.
+_WORDS = r"(?:\n<!-- words: (.*) -->)?"
+_TITLE = re.compile(rf"# (.+){_WORDS}")
+_HEADING = re.compile(rf"^##+ (.+){_WORDS}$", re.MULTILINE)
 # Words that say nothing about what is wanted.
 _EMPTY = (
     "a an and are at be can cannot do does for from get how i in is it job my not of on one or"
@@ -40,12 +43,16 @@ _LISTS = ("errors", "troubleshooting", "tickets")
 
 
 class Page(NamedTuple):
-    """A page, with its first heading, or for an error its cause, as the title."""
+    """A page, with its first heading, or for an error its cause, as the title.
+
+    `words` are others that people search it by.
+    """
 
     name: str
     title: str
     text: str
     kind: str = ""
+    words: str = ""
 
 
 def files(prefix: str, taken: Container[str]) -> dict[str, tuple[str, str]]:
@@ -72,9 +79,10 @@ def _page(name: str, kind: str, path: str) -> Page:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     code = os.path.splitext(os.path.basename(path))[0]
-    head = text.partition("\n")[0].lstrip("# ")
-    title = FAULTS[code].what if kind == "errors" and code in FAULTS else head
-    return Page(name, title, text, kind)
+    head = _TITLE.match(text)
+    title, words = head.groups("") if head else ("", "")
+    title = FAULTS[code].what if kind == "errors" and code in FAULTS else title
+    return Page(name, title, text, kind, words)
 
 
 def search(words: str, pages: dict[str, Page]) -> list[Page]:
@@ -87,7 +95,7 @@ def search(words: str, pages: dict[str, Page]) -> list[Page]:
     wanted = [word for word in _words(words) if word not in empty] or _words(words)
     found = []
     for page in pages.values():
-        title, text = _words(f"{page.name} {page.title}"), _words(page.text)
+        title, text = _words(f"{page.name} {page.title} {page.words}"), _words(page.text)
         met = [word for word in wanted if any(one.startswith(word) for one in text + title)]
         if met:
             score = sum(_score(word, title, text) for word in met)
@@ -111,7 +119,7 @@ def _heading_score(wanted: list[str], text: str, empty: list[str]) -> float:
     """Return the score of the best heading with all the words; other words in it lower it."""
     best = 0.0
     for heading in _HEADING.findall(text):
-        own = [word for word in _words(heading) if word not in empty]
+        own = [word for word in _words(" ".join(heading)) if word not in empty]
         if all(any(one.startswith(word) for one in own) for word in wanted):
             best = max(best, 30 * len(wanted) / max(len(own), 1))
     return best

@@ -567,11 +567,8 @@ def test_help_has_an_answer_to_what_is_beside_containers(words: str) -> None:
     [
         ("docker", "Come from Docker or Podman"),
         ("howto/docker", "Come from Docker or Podman"),
-        ("guide/images", "Images: pull them, where they are stored, pin one"),
-        (
-            "mpi",
-            "MPI: ranks of Open MPI or MPICH do not find one another, MPI_Init fails, mpirun hangs",
-        ),
+        ("guide/images", "Images and the store"),
+        ("mpi", "Fix MPI ranks that do not find one another"),
     ],
 )
 def test_help_prints_a_page_by_its_name(installed: Installed, name: str, title: str) -> None:
