@@ -1,15 +1,16 @@
-"""Finds the hooks that a set of annotations enables. Pure."""
+"""Finds the hooks that a set of annotations enables, and the order of application. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.catalog.order import in_order
 from container_engine.faults.hook_switches import turn_on
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
+    from container_engine.catalog.model import HookFile
+
 
 TRUE = "true"
 AUTOMATIC = "automatic"
@@ -162,3 +163,28 @@ def _needs_turned_off(one: Active, other: Hook) -> Refusal | None:
         return None
     message = f"needs the hook '{other.name}', which is turned off at this site"
     return Refusal(one.asked, message, f"{other.file} says so")
+
+
+def applied_before(data: HookFile) -> dict[str, tuple[str, ...]]:
+    """Return the hooks that are applied before the hook with this data, by the key naming them."""
+    return {"implies": data.implies, "after": data.after, "requires.hooks": data.requires.hooks}
+
+
+def in_order(hooks: Mapping[str, Hook]) -> list[str]:
+    """Return the names of the hooks as they are applied: by what goes before each, then by name.
+
+    A cycle is a fault of the catalog, which plan/catalog_faults.py reports.
+    """
+    ordered: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in ordered or name in above:
+            return
+        before = {other for named in applied_before(hooks[name].data).values() for other in named}
+        for other in sorted(before & hooks.keys()):
+            visit(other, (*above, name))
+        ordered.append(name)
+
+    for name in sorted(hooks):
+        visit(name, ())
+    return ordered

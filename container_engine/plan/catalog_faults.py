@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from container_engine.base.text_layout import nearest
 from container_engine.base.toml_positions import Fault
+from container_engine.catalog.enabled import applied_before
 from container_engine.catalog.load import Hook
 from container_engine.catalog.model import HookFile
-from container_engine.catalog.order import applied_before
 from container_engine.catalog.values import NODE, PLACE, Values
 from container_engine.edf.annotations import judge_value
 from container_engine.plan.hooks import rules

@@ -13,11 +13,10 @@ from container_engine.edf.model import Annotation, Edf, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import variable_excess
 from container_engine.plan.build import Built, build
-from container_engine.plan.hook_code import with_added
+from container_engine.plan.hooks import with_added
 from container_engine.plan.model import Image, LaunchPlan
-from container_engine.plan.offer import Offer
 from container_engine.plan.overrides import PREFIX
-from container_engine.plan.site_entries import add
+from container_engine.plan.site_context import Offer, add
 
 _HOOKS, _SARUS = "com.hooks.", "com.sarus."
 # users expect hooks of these names from other engines

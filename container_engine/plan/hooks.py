@@ -1,24 +1,35 @@
-"""Turns annotations and the hook catalog into the hooks of a plan. Pure."""
+"""Turns annotations and the hook catalog into the hooks of a plan. Pure.
+
+In this order: the hooks that apply and their data, parameters that depend on others or on
+directories, hooks that edit the same thing, and parameters that the code of hooks adds.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
+from container_engine.base.text_layout import did_you_mean, natural, nearest
 from container_engine.catalog.enabled import REQUIRED, Active, Refusal, conditions, match
-from container_engine.catalog.values import Values
+from container_engine.catalog.values import Values, in_words
 from container_engine.edf.annotations import HookRule, HookRules, ValueRule
-from container_engine.faults.hook_switches import turn_off
-from container_engine.plan.hook_conflicts import overlaps
-from container_engine.plan.hook_parameters import Entries, idle, settle
-from container_engine.plan.model import HookUse
+from container_engine.faults.hook_switches import turn_off, turn_on
+from container_engine.plan.model import HookUse, LaunchPlan
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
-    from container_engine.catalog.model import Edit, HookCheck, HookService, When
+    from container_engine.catalog.model import Edit, HookCheck, HookService, Parameter, When
     from container_engine.edf.model import Edf, Problem
 
 T = TypeVar("T")
+# the names in a directory, or None if it cannot be read here; it may still exist on the nodes
+Entries: TypeAlias = Callable[[str], Sequence[str] | None]
+# the value of a parameter `secret` in a plan, which each launch replaces with a secret of its own
+SECRET = "@new@"
+LATEST = "latest"
+_SHOWN = 20
+_WILDCARD = re.compile(r"[*?[]")
 
 
 class Used(NamedTuple):
@@ -221,3 +232,156 @@ def _problem(edf: Edf, refusal: Refusal, see: str = "hook-refused") -> Problem:
 
 def _origin(edf: Edf, key: str) -> str:
     return next((str(one.origin) for one in edf.annotations if one.key == key), "")
+
+
+def settle(
+    active: Active, values: Values, annotations: Mapping[str, str], entries: Entries
+) -> list[Refusal]:
+    """Replace `latest` with a real name in `values`, and return the problems of the parameters."""
+    hook = active.hook
+    refusals = []
+    for name, parameter in hook.data.parameters.items():
+        key = f"{hook.annotation}.{name}"
+        if not values.holds(hook, parameter.when):
+            if key in annotations:
+                message = f"has no effect, it is only used if {in_words(parameter.when)}"
+                remedy = _remedy(hook, parameter, values)
+                refusals.append(Refusal(key, message, remedy, is_error=False))
+        elif parameter.required and not annotations.get(key):
+            message = f"the hook '{hook.name}' needs it, and it is not set: {parameter.help}"
+            hint = f'write {key} = "..."'
+            refusals.append(Refusal(key, message, hint, asked=active.asked))
+        elif parameter.values_in and (refusal := _chosen(active, name, values, entries)):
+            refusals.append(refusal)
+    return refusals
+
+
+def idle(hook: Hook, annotations: Mapping[str, str]) -> Iterator[Refusal]:
+    """Yield warnings of parameters of a hook that is not applied, unless its switch is set."""
+    if hook.switch in annotations:
+        return
+    for name in (*hook.data.parameters, *hook.data.allow):
+        key = f"{hook.annotation}.{name}"
+        if key in annotations:
+            message = f"has no effect, the hook '{hook.name}' is off"
+            yield Refusal(key, message, turn_on(hook.switch), is_error=False)
+
+
+def _remedy(hook: Hook, parameter: Parameter, values: Values) -> str | None:
+    """Return the remedy that gives the parameter an effect, None if no single line does."""
+    if len(parameter.when) != 1:
+        return None
+    ((name, value),) = parameter.when.items()
+    key = values.annotation(hook, name)
+    return f'write {key} = "{value}"' if key and isinstance(value, str) else None
+
+
+def _chosen(active: Active, name: str, values: Values, entries: Entries) -> Refusal | None:
+    """Return a refusal of a value that is not an entry of its directory, if that can be read here.
+
+    Replace `latest`.
+    """
+    hook = active.hook
+    directory = values.text(hook, hook.data.parameters[name].values_in)
+    known = entries(directory)
+    value = values.look_up(hook, name) or ""
+    if known is None or value in known:
+        return None
+    if value == LATEST and known:
+        values.choose(hook, name, max(known, key=natural))
+        return None
+    suggestion = did_you_mean(nearest(value, known))
+    shown = sorted(known, key=natural, reverse=True)[:_SHOWN]
+    message = f"there is no '{value}' in {directory}{suggestion}"
+    hint = f"there are {', '.join(shown)}" if shown else "the directory is empty"
+    return Refusal(f"{hook.annotation}.{name}", message, hint, asked=active.asked)
+
+
+class Overlap(NamedTuple):
+    one: str
+    other: str
+    what: str
+
+
+def overlaps(uses: Sequence[HookUse]) -> Iterator[Overlap]:
+    """Yield pairs of hooks that edit one path, variable or service differently.
+
+    Equal edits are no overlap, nor are those of hooks that never apply in the same step.
+    """
+    seen: dict[str, list[tuple[HookUse, object]]] = {}
+    for use in uses:
+        for what, edit in _edits(use):
+            others = seen.setdefault(what, [])
+            for other, before in others:
+                if other.name != use.name and before != edit and not _exclusive(other, use):
+                    yield Overlap(other.name, use.name, what)
+                    break
+            others.append((use, edit))
+
+
+def _exclusive(one: HookUse, other: HookUse) -> bool:
+    """Check whether the conditions of two automatic hooks are known to exclude each other."""
+    if not one.automatic_when or not other.automatic_when:
+        return False
+    return all(_contrary(a, b) for a in one.automatic_when for b in other.automatic_when)
+
+
+def _contrary(one: str, other: str) -> bool:
+    """Check whether two conditions want different values of one variable.
+
+    Of patterns, only the text before the first wildcard is compared.
+    """
+    name, _, value = one.partition("=")
+    other_name, _, other_value = other.partition("=")
+    if name != other_name or "=" not in one or "=" not in other:
+        return False
+    head, other_head = (_WILDCARD.split(text)[0] for text in (value, other_value))
+    if (head, other_head) == (value, other_value):
+        return value != other_value
+    return not head.startswith(other_head) and not other_head.startswith(head)
+
+
+def _edits(use: HookUse) -> Iterator[tuple[str, object]]:
+    for mount in use.mounts:
+        yield f"the path {mount.target or mount.source}", (mount.source, sorted(mount.options))
+    for device in use.devices:
+        yield f"the device {device.path}", sorted(device.permissions)
+    for name, value in use.env.items():
+        yield f"the variable {name}", value
+    for service in use.services:
+        yield f"the service {service.name}", service.command
+
+
+class Added(NamedTuple):
+    """Further parameters for the node; or an error about `parameter`, which the user has set."""
+
+    parameters: Mapping[str, str]
+    parameter: str = ""
+    message: str = ""
+    hint: str | None = None
+
+
+def with_added(
+    plan: LaunchPlan, edf: Edf, adding: Mapping[str, Callable[[HookUse], Added]]
+) -> tuple[LaunchPlan, tuple[Problem, ...]]:
+    """Return the plan with what `adding` has for its hooks, and their errors."""
+    uses, problems = [], []
+    for use in plan.hooks:
+        added = adding.get(use.name)
+        if added is None:
+            uses.append(use)
+            continue
+        more = added(use)
+        given = {**use.parameters, **more.parameters}
+        uses.append(use.model_copy(update={"parameters": given}))
+        if more.message:
+            problems.append(_refused_by_code(edf, more))
+    return plan.model_copy(update={"hooks": tuple(uses)}), tuple(problems)
+
+
+def _refused_by_code(edf: Edf, more: Added) -> Problem:
+    # below the annotation that the site gave the hook
+    ending = f".{more.parameter}"
+    found = [(one.key, one.origin) for one in edf.annotations if one.key.endswith(ending)]
+    key, origin = found[0] if found else (more.parameter, edf.place)
+    return origin.error(key, more.message, more.hint, "hook-refused")

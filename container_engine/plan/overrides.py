@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.model import Annotation, Edf, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.site.model import SIZE, Namespace
 
 PREFIX = "com.ce."

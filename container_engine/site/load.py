@@ -1,6 +1,7 @@
 """Reads the site's configuration; later files win.
 
-They are config.toml, conf.d/*.toml and, for the cluster of this host, clusters.d/CLUSTER.toml.
+They are config.toml, conf.d/*.toml and, for the cluster of this host, clusters.d/CLUSTER.toml. A
+fault gets its line by reading its file again, so that only a launch with a fault pays for it.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.base import slurm
+from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import of_engine, owner_fault
 from container_engine.base.process import reason
 from container_engine.base.records import from_table
-from container_engine.base.toml_positions import Fault
+from container_engine.base.toml_positions import Fault, find_positions, place_of
 from container_engine.site.places import READ_ON_NODES, Places
 
 if TYPE_CHECKING:
@@ -30,6 +33,9 @@ _TOML = 'a line is KEY = "TEXT", KEY = ["TEXT", "TEXT"], KEY = true or KEY = 60'
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
 _APPENDED = ("devices", "devices_if_there", "mounts")
+_UNKNOWN = re.compile(r"unknown key '([^']+)'")
+_OF_TOML = re.compile(r"\(at line (\d+), column")
+_INDEX = re.compile(r"(.*)\[(\d+)\]$")
 
 
 class Configuration(NamedTuple):
@@ -55,8 +61,6 @@ class Configuration(NamedTuple):
 
     def place(self, key: str) -> str:
         """Return FILE:LINE of a key, for an error; without a line if no file sets the key."""
-        from container_engine.base.toml_positions import place_of
-
         file = self.origins.get(key)
         return place_of(file, tuple(key.split("."))) if file else "the site's configuration"
 
@@ -79,8 +83,6 @@ def load(
     """
     found = read(prefix, uid, file, env)
     if found.faults:
-        from container_engine.site.lines import FaultsError
-
         raise FaultsError(found.faults, found.origins)
     return found
 
@@ -289,3 +291,70 @@ def _of_unknown(message: str) -> str | None:
         return "it is a key of the top level: write it above the first [table]"
     is_alone = name != "" and message.endswith(f"{name}'") and "did you mean" not in message
     return "'ce config show' prints all keys that there are" if is_alone else None
+
+
+class FaultsError(SiteError):
+    """Files of the site with `faults`; the message has all of them, with their lines."""
+
+    def __init__(self, faults: Sequence[Fault], origins: Mapping[str, str]) -> None:
+        self.faults = tuple(faults)
+        hint = next((fault.hint for fault in faults if fault.hint), None)
+        text = "; ".join(located(fault, origins) for fault in faults)
+        super().__init__(text, hint, "site-configuration")
+
+
+def located(fault: Fault, origins: Mapping[str, str]) -> str:
+    """Return the fault in one line that begins with FILE:LINE, or with FILE if none is known.
+
+    `origins` are those of the `Configuration`.
+    """
+    number = line_of(fault, origins)
+    if not number:
+        return str(fault)
+    message = _OF_TOML.sub("(at column", fault.message)
+    return str(fault._replace(file=f"{fault.file}:{number}", message=message))
+
+
+def line_of(fault: Fault, origins: Mapping[str, str]) -> int:
+    """Return the line of the fault's key, or 0 if none is known."""
+    is_merged = origins.get(fault.key) == fault.file
+    key = _in_its_file(fault.key, origins) if is_merged else fault.key
+    return _line(fault.file, key, fault.message)
+
+
+def _line(file: str, key: str, message: str) -> int:
+    """Return the line of a key, as faults name it, or 0 if none is known.
+
+    An unknown key is named by the `message` instead. Items of arrays are counted within the file.
+    """
+    if (of_toml := _OF_TOML.search(message)) is not None:
+        return int(of_toml[1])
+    unknown = _UNKNOWN.match(message)
+    key = key or (unknown[1] if unknown else "")
+    if not key:
+        return 0
+    try:
+        with open(file, encoding="utf-8") as opened:
+            positions = find_positions(opened.read())
+    except (OSError, ValueError, UserError):
+        return 0
+    return positions.line(_path(key))
+
+
+def _in_its_file(key: str, origins: Mapping[str, str]) -> str:
+    """Return a key with its index in its own file: mounts[0] for mounts[2] if it is the first."""
+    found = _INDEX.match(key)
+    if found is None or key not in origins:
+        return key
+    name, number = found[1], int(found[2])
+    before = sum(origins.get(f"{name}[{i}]") == origins[key] for i in range(number))
+    return f"{name}[{before}]"
+
+
+def _path(key: str) -> tuple[str | int, ...]:
+    index = _INDEX.match(key)
+    if index is not None:
+        return (*_path(index[1]), int(index[2]))
+    # the name of a variable may have dots, the names of keys have none
+    head, dot, rest = key.partition(".")
+    return (head, rest) if dot else (head,)

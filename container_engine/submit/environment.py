@@ -22,7 +22,7 @@ from container_engine.plan.build import missing_image
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.model import HookUse
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.known_image import (

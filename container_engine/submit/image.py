@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
     from container_engine.images.store.void_store import VoidStore
-    from container_engine.plan.offer import Offer
+    from container_engine.plan.site_context import Offer
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 

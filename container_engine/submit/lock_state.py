@@ -5,7 +5,7 @@ from __future__ import annotations
 from container_engine.edf.history import Assignment, histories, quoted
 from container_engine.images.lock_file import Declared, digest_of
 from container_engine.plan.hooks import use
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_with_origins
 

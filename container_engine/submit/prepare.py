@@ -11,7 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.edf import message_text
 from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.plan.checks import check
-from container_engine.plan.hook_code import SECRET
+from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
 from container_engine.submit import container_names, recorded_plan
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
@@ -24,7 +24,7 @@ from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:
     from container_engine.plan.model import LaunchPlan
-    from container_engine.plan.offer import Offer
+    from container_engine.plan.site_context import Offer
     from container_engine.submit.context import Context
 
     Load: TypeAlias = Callable[[Context, Offer], Loaded]

@@ -14,10 +14,9 @@ from container_engine.catalog.load import Catalog, load
 from container_engine.edf.model import Mount
 from container_engine.oci.architecture import ARCHITECTURES, architecture_named
 from container_engine.plan import catalog_faults
-from container_engine.plan.hook_code import Added
+from container_engine.plan.hooks import Added
 from container_engine.plan.model import HookUse
-from container_engine.plan.offer import Offer
-from container_engine.plan.site_entries import sitewide
+from container_engine.plan.site_context import Offer, sitewide
 from container_engine.site.load import Configuration
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context

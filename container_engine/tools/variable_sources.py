@@ -14,9 +14,9 @@ from container_engine.edf.model import EnvEntry, as_written, escape
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
 from container_engine.node.node_plan import NodePlan
-from container_engine.plan.image_vars import Resolver
+from container_engine.plan.build import Resolver
 from container_engine.plan.model import Image
-from container_engine.plan.site_entries import add
+from container_engine.plan.site_context import add
 from container_engine.submit.context import Context
 from container_engine.submit.environment import WithOrigins
 from container_engine.submit.known_image import known_image

@@ -10,7 +10,7 @@ import pytest
 
 from container_engine.edf.load import Setting, load
 from container_engine.images.reference import parse
-from container_engine.plan.site_entries import sitewide
+from container_engine.plan.site_context import sitewide
 from container_engine.site.load import load as load_site
 from container_engine.site.model import SiteConfig
 from container_engine.submit.site_offer import catalog

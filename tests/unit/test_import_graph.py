@@ -202,7 +202,7 @@ def test_no_program_imports_types_of_documents() -> None:
 
 
 def test_planning_is_pure() -> None:
-    for name in ("plan/build.py", "plan/image_vars.py", "printing/plan.py", "images/reference.py"):
+    for name in ("plan/build.py", "printing/plan.py", "images/reference.py"):
         assert "Pure." in docstring(PACKAGE / name), name
 
 

@@ -15,10 +15,16 @@ from container_engine.base.text_layout import with_origins
 from container_engine.base.toml_positions import Fault
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.images.scanning import check_program
-from container_engine.plan.site_entries import sitewide
+from container_engine.plan.site_context import sitewide
 from container_engine.printing import output
-from container_engine.site.lines import FaultsError, line_of, located
-from container_engine.site.load import Configuration, directories, of_clusters
+from container_engine.site.load import (
+    Configuration,
+    FaultsError,
+    directories,
+    line_of,
+    located,
+    of_clusters,
+)
 from container_engine.submit.context import Context
 from container_engine.submit.site import with_faults
 from container_engine.tools.doctor import site_values

@@ -11,7 +11,7 @@ from container_engine.base.errors import LaunchError, SiteError
 from container_engine.node.devices.cdi import Registry, directories
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here

@@ -20,7 +20,7 @@ from container_engine.edf.history import (
     quoted,
     variables,
 )
-from container_engine.plan.site_entries import SiteOrigin, add
+from container_engine.plan.site_context import SiteOrigin, add
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import WithOrigins, load_with_origins, scope_at

@@ -15,7 +15,7 @@ from container_engine.edf import message_text
 from container_engine.node.node_plan import holds, read_plan
 from container_engine.node.start.without_slurm import find
 from container_engine.plan.model import HookUse
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.submit.context import Context

@@ -9,8 +9,7 @@ from container_engine.base import hook_code
 from container_engine.base.errors import CeError
 from container_engine.base.toml_positions import Fault
 from container_engine.catalog.load import Catalog
-from container_engine.plan.hook_conflicts import overlaps
-from container_engine.plan.hooks import whole
+from container_engine.plan.hooks import overlaps, whole
 from container_engine.plan.model import HookUse
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context

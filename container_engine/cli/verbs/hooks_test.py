@@ -20,7 +20,7 @@ from container_engine.submit.context import Context
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.plan.model import HookUse
-    from container_engine.plan.offer import Offer
+    from container_engine.plan.site_context import Offer
 
 OK, ABSENT, LACKS, MISSING, STEP = "ok", "absent", "lacks", "missing", "in a step"
 _LEGEND = {

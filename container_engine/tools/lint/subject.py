@@ -10,7 +10,7 @@ from container_engine.edf.history import History
 from container_engine.edf.model import Edf
 from container_engine.faults.hook_switches import turn_on
 from container_engine.plan.model import HookUse
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 
 
 class Subject(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from container_engine.base.files import read_regular
 from container_engine.base.process import reason
-from container_engine.plan.hook_code import SECRET, Added
+from container_engine.plan.hooks import SECRET, Added
 
 PARAMETER = "authorize_ssh_key"
 MAX_SIZE = 64 * 1024

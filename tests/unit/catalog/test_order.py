@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.catalog.order import in_order
+from container_engine.catalog.enabled import in_order
 from tests.unit.catalog.sites import Site
 
 

@@ -9,8 +9,7 @@ from container_engine.edf.model import Edf, EnvEntry, Operator, Origin, Variable
 from container_engine.plan.build import Built
 from container_engine.plan.checks import check
 from container_engine.plan.model import Image
-from container_engine.plan.offer import Offer
-from container_engine.plan.site_entries import Sitewide
+from container_engine.plan.site_context import Offer, Sitewide
 from container_engine.site.load import Configuration
 from container_engine.site.model import SiteConfig
 

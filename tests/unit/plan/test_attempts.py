@@ -9,7 +9,7 @@ from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf, Loaded
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.site.model import SiteConfig
 from tests.unit.catalog.sites import Site
 from tests.unit.plan.edfs import PLAIN, offer

@@ -12,7 +12,7 @@ import pytest
 
 import container_engine
 from container_engine.base import answers
-from container_engine.plan.offer import Offer
+from container_engine.plan.site_context import Offer
 from container_engine.site.load import Configuration
 from container_engine.submit import plan_output, prepare, recorded_plan
 from container_engine.submit.context import Context

@@ -3,7 +3,7 @@
 import pytest
 
 from ce_ssh.plan import judge
-from container_engine.plan.hook_code import SECRET
+from container_engine.plan.hooks import SECRET
 from container_engine.submit import plan_output
 from container_engine.submit.prepare import in_parts
 

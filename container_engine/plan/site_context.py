@@ -1,17 +1,24 @@
-"""Mounts, devices and variables that the site adds to every environment. Pure."""
+"""All that a plan depends on besides EDF and image: what the site has and decides. Pure.
+
+Mounts, devices and variables that it adds to every environment are expanded here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import Fault
+from container_engine.catalog.load import Hook
 from container_engine.edf.entries import parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
-from container_engine.site.load import Configuration
+from container_engine.plan.hooks import Added, Entries
+from container_engine.plan.model import HookUse
+from container_engine.site.load import Configuration, FaultsError
+from container_engine.site.model import SiteConfig
 
 
 class SiteOrigin(Origin):
@@ -46,8 +53,6 @@ def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
         tuple(reader.env(config.settings.env)),
     )
     if reader.faults:
-        from container_engine.site.lines import FaultsError
-
         raise FaultsError(reader.faults, config.origins)
     return found
 
@@ -109,3 +114,27 @@ class _Reader:
     def _fault(self, origin: SiteOrigin, error: UserError) -> None:
         faults = error.faults if isinstance(error, ExpandError) else [(error.message, error.hint)]
         self.faults += [Fault(origin.file, *fault, origin.key) for fault in faults]
+
+
+class Offer(NamedTuple):
+    """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
+
+    `entries` lists a directory of the submit host, `adding` has, by the name of a hook, what asks
+    its code for further parameters, and `asked` checks whether an OCI hook of the site runs for an
+    annotation. `wide` applies to every environment; `config` tells where settings come from.
+    `refused` returns why the site's policy refuses a mount, "" if it does not.
+    """
+
+    site: SiteConfig
+    hooks: Mapping[str, Hook]
+    machine: str
+    entries: Entries
+    wide: Sitewide
+    config: Configuration
+    adding: Mapping[str, Callable[[HookUse], Added]]
+    asked: Callable[[str], bool]
+    refused: Callable[[Mount], str]
+
+    def lets(self, key: str) -> bool:
+        """Check whether an EDF may override `key`."""
+        return key in self.site.edf_may_override
