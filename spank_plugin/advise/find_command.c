@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "common/exec_check.h"
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/look_up.h"
+#include "generated/help.h"
 #include "hints.h"
 
 /* Report a file that the user may not execute, or that cannot be examined. */

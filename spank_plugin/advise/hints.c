@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/shell_plain.h"
+#include "generated/help.h"
 
 #define NOT_FOUND(hint) "ce: hint: " hint "\nce: see: ce help command-not-found"
 #define OWN_FILES "mounts = [\"${PWD}\"] and workdir = \"${PWD}\""

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "generated/help.h"
 #include "common/uses_mpi.h"
+#include "generated/help.h"
 #include "mpirun.h"
 
 #define RANKS_ALONE                                                                                \

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/uses_mpi.h"
 #include "common/word_list.h"
 #include "find_command.h"
+#include "generated/help.h"
 
 #define INSTEAD "srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH: ce help mpi)"
 #define OF_THE_HOST                                                                                \

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_events.h"
 #include "guard_door.h"
+#include "guard_events.h"
 #include "guard_hold.h"
 #include "guard_ops.h"
 #include "guard_report.h"

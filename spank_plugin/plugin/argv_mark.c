@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generated/help.h"
 #include "common/join.h"
+#include "generated/help.h"
 
 /* The mark is a path, so that Slurm does not search PATH for it, with no component longer than NAME_MAX.
  * Slurm prints it as it is, inside a message of its own. */

@@ -5,11 +5,12 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "common/protocol.h"
 #include "config.h"
-#include "step_shared.h"
 
 /* The places of `start`: the launcher's descriptors, then the other end of `process`, which stays with the
  * task. */
@@ -49,3 +50,35 @@ void ce_launcher_let_go(struct ce_launcher *launcher);
  * any program of the user's ran there, so it refers to a process in the step, which Slurm ends with the step.
  * The sockets do not prove that: the launcher's user can hand them to processes elsewhere. */
 int ce_launcher_process(const struct ce_launcher *launcher);
+
+/*
+ * The memory that slurmstepd and the tasks of a node share: when the tasks joined their container and when
+ * its session ended, which is the plugin's part of a launch's trace; which of them starts the launcher;
+ * whether the container's death has been reported, and the node's name for messages.
+ */
+
+enum { CE_NODE_SIZE = 256 };
+
+/* Times are in nanoseconds since 1970; 0 for what has not happened. Every task of the node can write here, so
+ * the user can write anything: the values are only printed, by a process of the same user. */
+struct ce_shared {
+	_Atomic int64_t first_join;
+	_Atomic int64_t last_join;
+	_Atomic int64_t joined; /* how many tasks */
+	_Atomic int64_t started; /* a task has started the launcher, or is about to */
+	_Atomic int64_t reported; /* the container's death has been reported, or is about to be */
+	char node[CE_NODE_SIZE]; /* Slurm's name for the node, which only tasks know; "" until then */
+};
+
+/* Map memory that children share, freed when the process ends. Return NULL on failure. */
+struct ce_shared *ce_shared_make(void);
+
+/* Record that a task has joined. In the task. */
+void ce_shared_join(struct ce_shared *shared);
+
+/* Record the node's name, the same in each task. `shared` and `name` may be NULL. */
+void ce_shared_name(struct ce_shared *shared, const char *name);
+
+/* Append one line of JSON to the trace, with the current time as the end. Runs as the user, who decides what
+ * `trace` is; it may be -1. */
+void ce_shared_write(const struct ce_shared *shared, int trace);

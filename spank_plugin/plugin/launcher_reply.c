@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/protocol.h"
+#include "generated/help.h"
 
 enum { MAX_ANSWER = 64 * 1024 };
 

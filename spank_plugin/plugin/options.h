@@ -27,3 +27,10 @@ const char *ce_options_shown(void);
 
 /* Forget all options that were given, and free them. */
 void ce_options_clear(void);
+
+/* Return whether this process has loaded pyxis. Slurm loads all plugins before it initializes the first, so
+ * the answer does not depend on their order. */
+int ce_pyxis_is_loaded(void);
+
+/* Return the name of pyxis's option with this index; NULL after the last. */
+const char *ce_pyxis_name(int index);

@@ -61,11 +61,10 @@
 
 #include "common/say.h"
 #include "config.h"
-#include "image_holder.h"
 #include "options.h"
 #include "plugin_script.h"
 #include "plugin_step.h"
-#include "pyxis_options.h"
+#include "session_end.h"
 #include "user_part.h"
 
 SPANK_PLUGIN(container_engine, 1)

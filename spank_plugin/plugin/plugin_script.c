@@ -11,7 +11,6 @@
 
 #include "common/io.h"
 #include "common/say.h"
-#include "image_holder.h"
 #include "session_end.h"
 
 enum { LIMIT = 1 << 20, ENTRY_SIZE = 64 * 1024 };

@@ -11,9 +11,9 @@
 
 #include "argv_mark.h"
 #include "carry.h"
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/say.h"
+#include "generated/help.h"
 #include "session.h"
 #include "session_end.h"
 #include "slurmd_spool.h"

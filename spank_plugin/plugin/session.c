@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/say.h"
+#include "generated/help.h"
 #include "launcher_reply.h"
 
 /* how far apart in time Slurm's SIGKILL may reach the processes of one step, on a busy machine */

@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 #include "common/become_user.h"
-#include "generated/help.h"
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "common/kill_container.h"
 #include "common/say.h"
+#include "generated/help.h"
+#include "launcher.h"
 #include "launcher_reply.h"
 
 /* the child's waits, one after the other */
@@ -289,16 +290,6 @@ void ce_end_begin(struct ce_end *end, const struct ce_launcher *launcher)
 		wait_for_save(end->gate, launcher);
 }
 
-void ce_end_holder(const struct ce_launcher *holder)
-{
-	const struct errand errand = { holder->uid, holder->gid, holder, end_holder, NULL };
-	struct ce_end end;
-
-	if (start_child(&end, &errand) == 0)
-		ce_wait_readable(end.gate, ce_now_ms() + LAUNCHER_WAIT_MS + GUARD_WAIT_MS);
-	ce_end_finish(&end);
-}
-
 void ce_end_finish(struct ce_end *end)
 {
 	ce_close_fd(&end->gate);
@@ -316,4 +307,41 @@ void ce_end_report(const struct ce_launcher *launcher, const char *cause)
 	if (start_child(&end, &errand) == 0)
 		ce_wait_readable(end.gate, ce_now_ms() + TELL_WAIT_MS);
 	ce_end_finish(&end);
+}
+
+/* ---- the holder of a job's images ---------------------------------------------------------------- */
+
+/* The two ends of a socket to the holder: ours, and the one that it gets. */
+static struct ce_launcher holder = CE_LAUNCHER_INIT;
+
+void ce_holder_prepare(uid_t uid, gid_t gid)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return;
+	holder.uid = uid;
+	holder.gid = gid;
+	holder.reply = holder.life = ends[0];
+	holder.start[CE_ARG_LIFE] = ends[1];
+}
+
+void ce_holder_end(void)
+{
+	const struct errand errand = { holder.uid, holder.gid, &holder, end_holder, NULL };
+	struct ce_end end;
+
+	if (holder.life < 0)
+		return;
+	ce_launcher_let_go(&holder);
+	if (start_child(&end, &errand) == 0)
+		ce_wait_readable(end.gate, ce_now_ms() + LAUNCHER_WAIT_MS + GUARD_WAIT_MS);
+	ce_end_finish(&end);
+	holder.reply = -1;
+	ce_close_fd(&holder.life);
+}
+
+int ce_holder_life(void)
+{
+	return holder.start[CE_ARG_LIFE];
 }

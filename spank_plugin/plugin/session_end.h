@@ -1,6 +1,8 @@
 /* Ends a session on a node: reports its death, waits for its guard, kills what does not end by itself. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "launcher.h"
 
 /* the size of a text that says why a container died */
@@ -27,13 +29,25 @@ void ce_end_finish(struct ce_end *end);
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
 void ce_end_report(const struct ce_launcher *launcher, const char *cause);
 
-/* End the job's holder of images (image_holder.h), four seconds at most, in a child that becomes the user.
- * `holder` has a socket to it in the places of those of a session. In slurmstepd, as root. */
-void ce_end_holder(const struct ce_launcher *holder);
-
 /* Return the lines to print below the death of a container (help.h), by its cause. */
 const char *ce_end_help(const char *cause);
 
 /* Do this work in a child that has become the user; wait a second at most, then kill it. Its stderr is
  * slurmstepd's, which for a batch job is the job's. In slurmstepd, as root. */
 void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context);
+
+/*
+ * The holder of a job's images: a guard in the batch step that mounts and serves images for the job's steps
+ * on this node (guard/guard_hold.c). It belongs to the user and to the job, and ends with the batch script.
+ */
+
+/* Make the socket by which the holder's end is waited for. In slurmstepd, as root with the user's effective
+ * id. Without this, there is no holder. */
+void ce_holder_prepare(uid_t uid, gid_t gid);
+
+/* Return the holder's end of that socket; -1 if there is to be no holder. */
+int ce_holder_life(void);
+
+/* Wait for the holder's end, four seconds at most, in a child that becomes the user: Slurm would kill it, and
+ * look a second later whether it is gone. In slurmstepd, as root, after the batch script. */
+void ce_holder_end(void);

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "plugin/carry.h"
 #include "common/held.h"
-#include "generated/help.h"
 #include "common/io.h"
+#include "generated/help.h"
+#include "plugin/carry.h"
 
 extern char **environ;
 

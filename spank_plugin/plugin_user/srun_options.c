@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/carry.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/word_list.h"
 #include "multi_prog.h"
+#include "plugin/carry.h"
 
 struct ce_line ce_srun_line(void)
 {

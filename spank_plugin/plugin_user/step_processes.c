@@ -22,7 +22,7 @@
 #include "common/protocol.h"
 #include "common/say.h"
 #include "plugin/carry.h"
-#include "plugin/image_holder.h"
+#include "plugin/session_end.h"
 
 /* ---- leaving the task -------------------------------------------------------------------------- */
 

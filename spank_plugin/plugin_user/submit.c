@@ -12,16 +12,15 @@
 #include <unistd.h>
 
 #include "common/held.h"
-#include "generated/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
+#include "generated/help.h"
 #include "multi_prog.h"
 #include "planner.h"
 #include "plugin/argv_mark.h"
 #include "plugin/carry.h"
 #include "plugin/options.h"
 #include "plugin/plugin_script.h"
-#include "plugin/pyxis_options.h"
 #include "srun_options.h"
 #include "submit_checks.h"
 #include "submit_options.h"

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/say.h"
 #include "common/word_list.h"
+#include "generated/help.h"
 #include "submit_options.h"
 
 /* A script that is larger is not looked at. */

@@ -6,11 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/inherit.h"
 #include "common/io.h"
+#include "generated/help.h"
 #include "plugin/options.h"
-#include "plugin/pyxis_options.h"
 
 /* the planner's option for taking variables of pyxis into account (container_engine/compat/pyxis/names.py) */
 #define VARIABLES_COUNT "--container-variables"

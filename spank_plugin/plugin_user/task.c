@@ -11,21 +11,20 @@
 #include <unistd.h>
 
 #include "common/advice.h"
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "common/pmix_root.h"
 #include "common/say.h"
 #include "common/seccomp_profile.h"
-#include "join_after_prolog.h"
+#include "generated/help.h"
 #include "multi_prog.h"
-#include "own_container.h"
 #include "plugin/carry.h"
+#include "plugin/launcher.h"
 #include "plugin/plugin_script.h"
 #include "plugin/session.h"
 #include "plugin/session_end.h"
-#include "plugin/step_shared.h"
 #include "step_processes.h"
+#include "task_container.h"
 
 enum { DEATH_WAIT_MS = 200 };
 
@@ -224,7 +223,7 @@ static int join(struct ce_step *step, spank_t spank, const struct ce_config *con
 		return ce_fail_code(err, step->start_error.exit_code, "%s", step->start_error.message);
 	ce_launcher_start(&step->launcher, config, ce_step_environment(spank));
 	if (ce_session_wait(&step->launcher, config->start_timeout_s, &container, err) == 0 &&
-	    ce_own_container(&step->launcher, config->start_timeout_s, &container, err) == 0)
+	    ce_task_container(&step->launcher, config->start_timeout_s, &container, err) == 0)
 		rc = enter(step, spank, config, &container, err);
 	if (rc == 0)
 		ce_shared_join(step->launcher.shared);

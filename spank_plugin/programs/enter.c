@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "common/advice.h"
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "common/pmix_root.h"
@@ -26,6 +25,7 @@
 #include "common/say.h"
 #include "common/seccomp_profile.h"
 #include "common/standard_streams.h"
+#include "generated/help.h"
 
 static int set_variable(void *context, const char *name, const char *value)
 {

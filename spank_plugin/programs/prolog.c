@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "generated/help.h"
 #include "common/join.h"
 #include "common/planner_output.h"
 #include "common/program.h"
 #include "common/standard_streams.h"
+#include "generated/help.h"
 
 static int has_plan(void)
 {

@@ -23,8 +23,8 @@
 #include "common/io.h"
 #include "guard/guard_ops.h"
 #include "plugin/carry.h"
-#include "plugin_user/multi_prog.h"
 #include "plugin/session.h"
+#include "plugin_user/multi_prog.h"
 
 enum { MOST_INPUT = 4096, NOBODY = 65534 };
 

@@ -1,6 +1,6 @@
 """The names of pyxis's options, and of the variables that have the same effect.
 
-Imports nothing, so that `ce run` starts quickly. `spank_plugin/plugin/pyxis_options.c` has the same
+Imports nothing, so that `ce run` starts quickly. `spank_plugin/plugin/options.c` has the same
 names; a test compares them.
 """
 

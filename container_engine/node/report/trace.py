@@ -1,7 +1,7 @@
 """Write the trace of a launch on one node: its phases with times, and the container's parts.
 
 It is a file owned by the user, with a line of JSON from the launcher and, when the session has
-ended, one from the plugin (spank_plugin/plugin/step_shared.h). No launch fails because of its
+ended, one from the plugin (spank_plugin/plugin/launcher.h). No launch fails because of its
 trace. Times are nanoseconds since 1970. Only the names of variables are written: their values may
 be secrets.
 """

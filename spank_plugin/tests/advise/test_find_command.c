@@ -14,8 +14,8 @@
 
 #include "advise/hints.h"
 #include "common/exec_check.h"
-#include "generated/help.h"
 #include "common/io.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static struct ce_error err = CE_ERROR_INIT;

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static void helps(const char *command, const char *words)

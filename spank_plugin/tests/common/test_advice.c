@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static char warnings[4096];

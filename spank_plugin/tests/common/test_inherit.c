@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "fake_spank.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static const char *option;

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static struct ce_error err = CE_ERROR_INIT;

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "guard/guard_memory.h"
 #include "common/io.h"
+#include "guard/guard_memory.h"
 #include "harness.h"
 
 static void make_directories(const char *const *names)

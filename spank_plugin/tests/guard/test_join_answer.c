@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "harness.h"
 #include "guard/site_rules.h"
 #include "guard/step_trace.h"
+#include "harness.h"
 
 #define KEY "0123456789abcdef"
 static const char fields[] = "1\0/i.sqsh\0"

@@ -7,11 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/inherit.h"
+#include "common/io.h"
 #include "fake_node.h"
 #include "fake_spank.h"
-#include "common/io.h"
+#include "generated/help.h"
 #include "harness.h"
 #include "installation.h"
 #include "plugin/argv_mark.h"

@@ -21,16 +21,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
 #include "common/join.h"
 #include "fake_spank.h"
+#include "generated/help.h"
 #include "harness.h"
 #include "installation.h"
 #include "plugin/argv_mark.h"
 #include "plugin/carry.h"
-#include "plugin_user/join_after_prolog.h"
 #include "plugin_user/multi_prog.h"
+#include "plugin_user/task_container.h"
 
 enum { USER = 54321, GROUP = 54322 };
 

@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/io.h"
 #include "fake_node.h"
+#include "generated/help.h"
 #include "harness.h"
 
 static struct ce_config config;

@@ -286,6 +286,6 @@ def test_without_options_nothing_changes() -> None:
 
 
 def test_the_plugin_registers_the_same_options() -> None:
-    source = Path(__file__).parents[3] / "spank_plugin/plugin/pyxis_options.c"
+    source = Path(__file__).parents[3] / "spank_plugin/plugin/options.c"
     rows = re.findall(r'\{ "([a-z-]+)", (?:"([^"]*)"|NULL),', source.read_text(encoding="utf-8"))
     assert dict(rows) == OPTIONS

@@ -1,6 +1,6 @@
 /* Tasks that ask for containers of their own. */
 #define _GNU_SOURCE
-#include "plugin_user/own_container.h"
+#include "plugin_user/task_container.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int ask(const char *text, size_t count, struct ce_container *container, s
 		answer(ends[1], text, count);
 	close(ends[1]);
 	container->tasks = ends[0];
-	int rc = ce_own_container(&launcher, 20, container, err);
+	int rc = ce_task_container(&launcher, 20, container, err);
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 	CHECK_INT(container->tasks, -1);
 	return rc;
@@ -70,7 +70,7 @@ TEST("where all tasks share a container, none is asked for")
 	struct ce_launcher launcher = { .life = -1 };
 	struct ce_error err = CE_ERROR_INIT;
 
-	CHECK_INT(ce_own_container(&launcher, 1, &container, &err), 0);
+	CHECK_INT(ce_task_container(&launcher, 1, &container, &err), 0);
 	CHECK_INT(container.user_ns, -1);
 }
 

@@ -1,6 +1,6 @@
 /* The options of pyxis: registered unless pyxis is loaded, and passed to the planner unchanged. */
 #define _GNU_SOURCE
-#include "plugin/pyxis_options.h"
+#include "plugin/options.h"
 
 #include <dlfcn.h>
 #include <slurm/slurm.h>
@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "common/inherit.h"
 #include "fake_spank.h"
+#include "generated/help.h"
 #include "harness.h"
 #include "installation.h"
 #include "plugin/carry.h"

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/step_shared.h"
+#include "plugin/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
