@@ -14,7 +14,7 @@
 
 #include "common/advice.h"
 #include "common/io.h"
-#include "common/standard_streams.h"
+#include "common/program.h"
 #include "find_command.h"
 #include "hints.h"
 #include "library_check.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/shell_plain.h"
+#include "common/words.h"
 #include "generated/help.h"
 
 #define NOT_FOUND(hint) "ce: hint: " hint "\nce: see: ce help command-not-found"

@@ -11,7 +11,7 @@
 #include "common/io.h"
 #include "common/program.h"
 #include "common/uses_mpi.h"
-#include "common/word_list.h"
+#include "common/words.h"
 #include "find_command.h"
 #include "generated/help.h"
 

@@ -7,7 +7,7 @@
 #include "common/io.h"
 #include "common/program.h"
 #include "common/uses_mpi.h"
-#include "common/word_list.h"
+#include "common/words.h"
 #include "mpirun.h"
 
 static int is_shell(const char *command)

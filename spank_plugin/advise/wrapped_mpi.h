@@ -2,7 +2,7 @@
  * script. In the task. */
 #pragma once
 
-#include "common/word_search.h"
+#include "common/uses_mpi.h"
 
 enum { CE_WRAPPED_SIZE = CE_WORD_SIZE };
 

@@ -21,8 +21,7 @@
 #include "program.h"
 #include "program_head.h"
 #include "uses_mpi.h"
-#include "word_list.h"
-#include "word_search.h"
+#include "words.h"
 
 /* Time limits: of ce-advise, and of its end after SIGKILL. */
 enum { LIMIT_MS = 2000, END_MS = 100 };

@@ -22,7 +22,7 @@ struct ce_container {
 	int trace;	/* the user's trace file of this launch, to append to; may be -1 */
 	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
 	int tasks;	/* where the task asks for a container of its own; -1 if all tasks share this one */
-	int profile;	/* the site's seccomp profile, see seccomp_profile.h; may be -1 */
+	int profile;	/* the site's seccomp profile, see seccomp.h; may be -1 */
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *entrypoint_output; /* on the heap, owned; may be empty */
@@ -75,3 +75,15 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 /* Printed on a node that has not prepared the step: by Slurm, as a part of the mark (plugin/argv_mark.h), by
  * ce-join and by ce-prolog. */
 #define CE_NOT_LOADED "this node's Slurm does not load the plugin of --environment; nothing was started"
+
+/* The PID namespace of a container, for a process that must stay where Slurm started it. */
+
+/* Return whether the descriptor is that of a PID namespace. */
+int ce_is_pid_namespace(int fd);
+
+/* Go on in a child, which is in the PID namespace that this process has joined for its children. The child
+ * returns 0; this process returns only if it cannot fork, with -1 and the error. Otherwise it keeps its pid,
+ * which Slurm watches and signals: it closes all descriptors, passes each signal on to the child, which has a
+ * process group of its own and the terminal, and ends as the child does. When it is killed, so is the
+ * child. */
+int ce_enter_pids(struct ce_error *err);

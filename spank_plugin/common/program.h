@@ -1,10 +1,23 @@
-/* The name by which a program was called, and where it is installed. */
+/* What a program does first: open its streams, and find the name by which it was called and where it is
+ * installed. */
 #pragma once
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Open /dev/null where a standard stream is closed, as libc does for setuid programs. What the program opens
+ * later gets other numbers, so nothing takes a socket or a file for a stream. Without /dev/null change
+ * nothing. Each program calls this first. */
+static inline void ce_open_standard_streams(void)
+{
+	for (int fd = 0; fd <= 2; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+			return;
+	}
+}
 
 static inline const char *ce_base_name(const char *path)
 {

@@ -40,7 +40,6 @@
 #include "common/planner_output.h"
 #include "common/program.h"
 #include "common/protocol.h"
-#include "common/standard_streams.h"
 #include "guard.h"
 #include "join_answer.h"
 #include "reply.h"

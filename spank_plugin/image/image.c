@@ -24,7 +24,7 @@
 
 #include "common/image_gone.h"
 #include "common/image_reads.h"
-#include "common/standard_streams.h"
+#include "common/program.h"
 #include "image_cage.h"
 #include "squash.h"
 

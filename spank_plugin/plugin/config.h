@@ -11,7 +11,7 @@ struct ce_config {
 	char *prolog;	     /* PREFIX/libexec/container-engine/ce-prolog, on the heap */
 	char *audit;	     /* "syslog" or the path of a file, on the heap; NULL for no audit */
 	int leaves_pyxis;    /* whether pyxis's options are left to pyxis */
-	char *seccomp; /* path of the tasks' seccomp profile, on the heap; NULL: seccomp_profile.h finds it */
+	char *seccomp; /* path of the tasks' seccomp profile, on the heap; NULL: seccomp.h finds it */
 	int may_gain;	     /* whether tasks may gain privileges by execve */
 	int start_timeout_s; /* how long a task waits for its container at most, in seconds */
 	/* Why no container can be started with this configuration. Only steps that ask for a container are

@@ -7,7 +7,7 @@
 
 #include "common/io.h"
 #include "common/program.h"
-#include "common/word_list.h"
+#include "common/words.h"
 #include "multi_prog.h"
 #include "plugin/carry.h"
 

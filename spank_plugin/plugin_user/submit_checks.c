@@ -13,7 +13,7 @@
 #include "common/io.h"
 #include "common/program.h"
 #include "common/say.h"
-#include "common/word_list.h"
+#include "common/words.h"
 #include "generated/help.h"
 #include "submit_options.h"
 

@@ -15,7 +15,7 @@
 #include "common/join.h"
 #include "common/pmix_root.h"
 #include "common/say.h"
-#include "common/seccomp_profile.h"
+#include "common/seccomp.h"
 #include "generated/help.h"
 #include "multi_prog.h"
 #include "plugin/carry.h"

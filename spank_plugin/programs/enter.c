@@ -23,8 +23,7 @@
 #include "common/pmix_root.h"
 #include "common/program.h"
 #include "common/say.h"
-#include "common/seccomp_profile.h"
-#include "common/standard_streams.h"
+#include "common/seccomp.h"
 #include "generated/help.h"
 
 static int set_variable(void *context, const char *name, const char *value)

@@ -38,8 +38,8 @@
 
 #include "common/become_user.h"
 #include "common/io.h"
+#include "common/program.h"
 #include "common/remove_tree.h"
-#include "common/standard_streams.h"
 
 #define BOOT "/proc/sys/kernel/random/boot_id"
 

@@ -29,7 +29,6 @@
 #include "common/inherit.h"
 #include "common/io.h"
 #include "common/program.h"
-#include "common/standard_streams.h"
 
 #define OURS "/.container-engine"
 #define HOST OURS "/host"

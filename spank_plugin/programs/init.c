@@ -33,10 +33,9 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/fakeroot.h"
 #include "common/io.h"
 #include "common/program.h"
-#include "common/standard_streams.h"
+#include "common/seccomp.h"
 
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024 };
 

@@ -19,7 +19,6 @@
 #include "common/join.h"
 #include "common/planner_output.h"
 #include "common/program.h"
-#include "common/standard_streams.h"
 #include "generated/help.h"
 
 static int has_plan(void)

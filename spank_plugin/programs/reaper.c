@@ -41,7 +41,7 @@
 #include "common/fields.h"
 #include "common/io.h"
 #include "common/kill_container.h"
-#include "common/standard_streams.h"
+#include "common/program.h"
 
 /* STOP_MS: for all stop commands together; the guard waits a little longer */
 enum { STOP_MS = 1000, GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };

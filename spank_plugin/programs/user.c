@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "common/standard_streams.h"
+#include "common/program.h"
 
 static void print(const char *field)
 {

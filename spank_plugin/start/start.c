@@ -27,7 +27,6 @@
 #include "common/held.h"
 #include "common/io.h"
 #include "common/program.h"
-#include "common/standard_streams.h"
 #include "plan_answer.h"
 
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };

@@ -138,7 +138,7 @@ class Process:
         """Return the ID of the program's process.
 
         If the container has its own PID namespace, it is a child of ce-enter, which stays outside
-        (spank_plugin/common/pid_namespace.h).
+        (spank_plugin/common/join.h).
         """
         try:
             with open(f"/proc/{self.pid}/comm", encoding="ascii") as file:

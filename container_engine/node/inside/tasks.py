@@ -237,7 +237,7 @@ def unshared(task: Task) -> list[str]:
     """Return the namespaces that differ between the task and this process, as names in /proc/PID.
 
     Of PID namespaces, the one for a task's children is compared: the task itself stays in the
-    host's, where Slurm watches it (spank_plugin/common/pid_namespace.h).
+    host's, where Slurm watches it (spank_plugin/common/join.h).
     """
     return [
         name

@@ -24,7 +24,7 @@ _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 _INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: in bytes, and how many Linux loads
 _DEFAULT_PREFIX = "/opt/container-engine"
 _OWN_FILES = "etc/container-engine"  # the site's files below a prefix, which override those in /etc
-_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # as in spank_plugin/common/seccomp_profile.c
+_PROFILES = f"{_OWN_FILES}/tasks.bpf"  # as in spank_plugin/common/seccomp.c
 _PROFILE = "write one with seccomp_export_bpf, see the administrator's page on installing"
 _DEFAULT_TIMEOUT_S = 300
 # each argument, the form of its value as a pattern, and the form in words

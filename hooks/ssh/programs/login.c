@@ -22,7 +22,7 @@
 
 #include "common/error.h"
 #include "common/io.h"
-#include "common/shell_plain.h"
+#include "common/words.h"
 
 #define JOB "/opt/oci-hooks/ssh/job"
 #define SELF "/opt/oci-hooks/ssh/dropbear/libexec/ce-login"

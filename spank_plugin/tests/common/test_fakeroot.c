@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "common/fakeroot.h"
+#include "common/seccomp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "common/seccomp_profile.h"
+#include "common/seccomp.h"
 #include "harness.h"
 
 #if defined(__x86_64__) || defined(__aarch64__)

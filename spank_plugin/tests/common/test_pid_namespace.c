@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "common/pid_namespace.h"
+#include "common/join.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* Lists of words in one text, with a blank before and after each. */
+/* Words: lists of them in one text, with a blank before and after each, and those of a shell. */
 #pragma once
 
 #include <stdio.h>
@@ -12,3 +12,6 @@ static inline int ce_is_in(const char *list, const char *word)
 	return strchr(word, ' ') == NULL &&
 	       snprintf(whole, sizeof whole, " %s ", word) < (int)sizeof whole && strstr(list, whole) != NULL;
 }
+
+/* The characters that mean nothing to a shell within a word. */
+#define CE_SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_:=,@%+-"

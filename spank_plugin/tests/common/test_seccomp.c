@@ -1,6 +1,6 @@
 /* The place in which the site's seccomp profile for tasks is looked for, and its owner. */
 #define _GNU_SOURCE
-#include "common/seccomp_profile.h"
+#include "common/seccomp.h"
 
 #include <linux/filter.h>
 #include <sys/stat.h>

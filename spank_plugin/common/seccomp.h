@@ -1,4 +1,5 @@
-/* The site's seccomp profile for tasks: a compiled filter in a root-owned file. */
+/* Filters of system calls for tasks: the site's profile, a compiled filter in a root-owned file, and the one
+ * that lets package managers work for root in a container that has a single user. */
 #pragma once
 
 #include "error.h"
@@ -15,3 +16,10 @@ int ce_profile_of_site(const char *prefix, int *fd, struct ce_error *err);
 /* Confine this process, and all that it becomes and starts, to the profile in `fd`; no-op for -1. Return 0,
  * or -1 with the error. Call this last: the profile may refuse what prepares a task. */
 int ce_profile_apply(int fd, struct ce_error *err);
+
+/* Let calls succeed without an effect, for this process and all that it becomes and starts: those that change
+ * an owner, that become another user, and that make a device. In a user namespace with one user they fail,
+ * and package managers give up. The filter gives no right: it executes none of these calls. It needs
+ * PR_SET_NO_NEW_PRIVS or a capability over the user namespace. Return 0, also on a machine for which there is
+ * no filter, or -1 with errno. */
+int ce_fakeroot(void);
