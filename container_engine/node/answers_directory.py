@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-# must match spank_plugin/guard/start_answer.h
+# must match spank_plugin/guard/step_answers.h
 _TEMPORARY = "/var/tmp"
 
 

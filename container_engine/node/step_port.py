@@ -1,4 +1,4 @@
-"""Choose a port for a step, the same on all of its nodes, as ce-guard does (step_port.c)."""
+"""Choose a port for a step, the same on all of its nodes, as ce-guard does (step_answers.c)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Below Linux's range of ephemeral ports, so that a port is rarely in use. All have as many digits.
-# They must match spank_plugin/guard/step_port.h.
+# They must match spank_plugin/guard/step_answers.h.
 FIRST, COUNT = 20000, 10000
 STEPS_APART = 16
 _IDS = ("SLURM_JOB_ID", "SLURM_STEP_ID")

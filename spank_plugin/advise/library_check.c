@@ -175,7 +175,7 @@ int ce_find_host_library(int records_fd, const struct ce_variables *variables, c
 	return packages != NULL && has_host_package(packages, line);
 }
 
-/* ---- places that are not there ---------------------------------------------------------------- */
+/* ---- places that are not there ----------------------------------------------------------------- */
 
 int ce_find_missing_places(int records_fd, const struct ce_variables *variables, char line[CE_LIBRARY_LINE])
 {
@@ -202,7 +202,7 @@ int ce_find_missing_places(int records_fd, const struct ce_variables *variables,
 	return used > 0;
 }
 
-/* ---- a program for another MPI ---------------------------------------------------------------- */
+/* ---- a program for another MPI ----------------------------------------------------------------- */
 
 static const char *family(const char *library)
 {

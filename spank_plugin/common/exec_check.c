@@ -66,7 +66,7 @@ static int has_return(const char *head, const char *name, char why[CE_WHY_SIZE])
 	return CE_RETURNS;
 }
 
-/* ---- processors ---------------------------------------------------------------------------------- */
+/* ---- processors -------------------------------------------------------------------------------- */
 
 enum { MACHINE_NAME = 40, NO_EMULATOR = 99 };
 
@@ -136,7 +136,7 @@ static int is_foreign(int fd, const struct ce_head *head, char why[CE_WHY_SIZE])
 	return of_image ? CE_FOREIGN : CE_UNFIT;
 }
 
-/* ---- the check ----------------------------------------------------------------------------------- */
+/* ---- the check --------------------------------------------------------------------------------- */
 
 /* Return whether a loader or an interpreter does not exist, and write to `why` that it does not. */
 static int is_missing(const char *name, char why[CE_WHY_SIZE])

@@ -18,7 +18,7 @@
 #include "look_up.h"
 #include "seccomp.h"
 
-/* ---- its PID namespace --------------------------------------------------------------------------- */
+/* ---- its PID namespace ------------------------------------------------------------------------- */
 
 int ce_is_pid_namespace(int fd)
 {
@@ -124,7 +124,7 @@ int ce_enter_pids(struct ce_error *err)
 	relay_until_end(child);
 }
 
-/* ---- the container ------------------------------------------------------------------------------- */
+/* ---- the container ----------------------------------------------------------------------------- */
 
 /* A larger environment cannot be given to execve on any Linux (a quarter of the stack limit, at most 6 MiB),
  * so a larger record file is a bug of ours or comes from a broken peer. */

@@ -17,7 +17,7 @@
 #include "generated/help.h"
 #include "io.h"
 
-/* ---- root in a container ------------------------------------------------------------------------- */
+/* ---- root in a container ----------------------------------------------------------------------- */
 
 #ifdef CE_FAKEROOT_CODE
 
@@ -40,7 +40,7 @@ int ce_fakeroot(void)
 
 #endif
 
-/* ---- the site's profile -------------------------------------------------------------------------- */
+/* ---- the site's profile ------------------------------------------------------------------------ */
 
 int ce_profile_open(const char *path, struct ce_error *err)
 {

@@ -12,7 +12,7 @@
 
 #include "io.h"
 
-/* ---- a program ----------------------------------------------------------------------------------- */
+/* ---- a program --------------------------------------------------------------------------------- */
 
 /* All offsets come from the file and are only passed to pread, which fails for impossible ones. */
 enum { MOST_SEGMENTS = 64, MOST_ENTRIES = 1024 };
@@ -117,7 +117,7 @@ int ce_needs_mpi(const char *path, char name[CE_MPI_NAME])
 	return 1;
 }
 
-/* ---- words of a shell ---------------------------------------------------------------------------- */
+/* ---- words of a shell -------------------------------------------------------------------------- */
 
 /* Wrappers are short; of longer texts only the beginning is read, so that a launch never waits for this. */
 enum { MOST_TEXT = 16 * 1024, MOST_WORDS = 256 };

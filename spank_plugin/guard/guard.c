@@ -26,11 +26,9 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_door.h"
-#include "guard_events.h"
+#include "guard.h"
 #include "guard_hold.h"
 #include "guard_ops.h"
-#include "guard_report.h"
 
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
 /* a little longer than ce-reaper's limit, shorter than the plugin's limit for us (session_end.c) */

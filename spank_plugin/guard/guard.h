@@ -2,27 +2,26 @@
  * Internal to ce-guard, which begins the start of a step, and owns everything that its container needs on a
  * node.
  * main.c           the start: as an earlier one was, or by the launcher
- * step_env.c, step_port.c, step_trace.c: the step's environment, port, trace
- * start_answer.c, join_answer.c: recorded answers for its container
+ * step_env.c, step_trace.c: the step's environment and trace
+ * step_answers.c   recorded answers for its container
+ * startup.c        start-up steps
  * site_rules.c     whether the site has a rule that only Python judges
  * visit.c          taking over a container that lives with its job from another guard
  * reply.c          the guard's report, and the answer to the plugin
  * guard.c          lifetime: namespaces, the watching thread, the end
  * guard_fail.c     recording a failure
  * guard_report.c   reports to the launcher
- * guard_events.c   watching the children, and the processes for which the session exists
- * guard_child.c    starting programs
- * guard_memory.c   the size of a tmpfs, within the memory limit of the job
+ * guard_child.c    starting programs, and watching them and the processes for which the session exists
  * guard_door.c     handing a container that lives with its job over to later steps
+ * guard_memory.c   the size of a tmpfs, within the memory limit of the job
  * guard_ops.c      the specification: its format and the table of operations
- * guard_session.c  operations: the session's directory and its contents
+ * guard_session.c  operations: the session's directory and its contents, bind mounts with flags
  * guard_image.c    operations: the image and its writable view
  * guard_ahead.c    what is read from an image, recorded and read ahead
  * guard_borrow.c   images that another step of the job has mounted
  * guard_hold.c     operations: the images of a job, mounted and served for all of its steps on the node
  * guard_root.c     operations: files inside the image's root that a start requires
  * guard_walk.c     paths inside the image's root, found or made
- * guard_bind.c     operations: bind mounts with flags
  * guard_inspect.c  operations: a program inspects the image and adds operations, or notes for the launcher
  * guard_container.c operations: the container's creation and its first process
  * guard_kept.c     operations: a container that lives with its job, and a step that joins it
@@ -117,6 +116,8 @@ struct guard {
  * unless that is -1. Return the exit code, also in the child that is process 1. */
 int guard_live(struct guard *guard, int specification, int user_ns);
 
+/* ---- guard_fail.c --------------------------------------------------------------------------- */
+
 /* Record a failure: this message and errno, so that the launcher can translate the kernel's reason. Only the
  * first failure is kept. Return -1. */
 int guard_fail(struct guard *guard, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -126,3 +127,71 @@ int guard_fail_ended(struct guard *guard, const char *what, int status);
 
 /* Record as a failure that the file of an image is no longer what it was. Return -1. */
 int guard_image_gone(struct guard *guard, const char *image);
+
+/* ---- guard_report.c: to the launcher, over guard->control ----------------------------------- */
+
+/* Record when an operation begins, by CLOCK_MONOTONIC, and its name, a string literal. Consecutive operations
+ * of one kind count as one. */
+void guard_stamp(struct guard *guard, const char *name);
+
+/* Report that the container is ready whose first process has this /proc directory (enum ce_reported_fd), with
+ * the stamps and the end of our children's output. Return 0, or -1 after guard_fail. */
+int guard_report_ready(struct guard *guard, int process_dir);
+
+/* Send the same report for a container of these descriptors (enum ce_container_fd), which remain the
+ * caller's. Keep copies for later steps (guard_keep_container). */
+int guard_report_container(struct guard *guard, const int container[], size_t count);
+
+/* Report the failure: the current operation, the errno and the message of guard_fail, the end of our
+ * children's output, and the end of what OCI hooks have printed. */
+void guard_report_failure(struct guard *guard);
+
+/* ---- guard_child.c -------------------------------------------------------------------------- */
+
+/* Start a program with stdin from /dev/null and its output in the log. `keep` is a descriptor that the
+ * program inherits (-1: none). Return its pid, or -1 after guard_fail. */
+pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep);
+
+/* Start the server of an image, which is mounted through `device` already. `mode` is "again" if another
+ * server has answered requests through this connection before, "tell" if it is to write to `reads` what the
+ * kernel reads, else NULL. Return 0, or -1 after guard_fail. */
+int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
+		       const char *mode, int reads);
+
+/* Run a program, or its copy at the path `copy` if that is not NULL and can be executed, with its standard
+ * output in the descriptor `output`, and wait for it. Messages of failures call it `what`. Return 0 if it
+ * ended with exit code 0, else -1 after guard_fail. */
+int guard_run(struct guard *guard, const char *what, char *const argv[], const char *copy, int output);
+
+/* Wait for a child while watching the session; end this process when the session has ended. Return
+ * 0, or -1 after guard_fail. */
+int guard_wait(struct guard *guard, pid_t pid, int *status);
+
+/* Wait at most `milliseconds` for any event; -1 for no limit. Return -1 after guard_fail when a part of the
+ * session has died. End this process, and with it the session, when it is no longer needed. */
+int guard_events(struct guard *guard, int milliseconds);
+
+/* ---- guard_door.c: a container that lives with its job; other steps join it while it runs, or start
+ * another one over its files ------------------------------------------------------------------ */
+
+/* Keep the container's descriptors (see guard_report_container) for steps that join it later; do nothing for
+ * a container that ends with its step. Return 0, or -1 after guard_fail. */
+int guard_keep_container(struct guard *guard, const int container[], size_t count);
+
+/* Remember where the container's root is mounted, for steps that start another container over its files. Do
+ * nothing for a container that ends with its step. */
+void guard_keep_root(struct guard *guard, const char *path);
+
+/* Open the door of a kept container, and change its lock to a shared one, which shows others that it is
+ * ready. If the door cannot be opened, the container serves its own step all the same. */
+void guard_open_door(struct guard *guard);
+
+/* Return whether the other end of a socket is a process of this user and group. With another group, a process
+ * of this user namespace gets no answers from FUSE. */
+int guard_is_own(int visitor);
+
+/* Answer a process of this user that has connected to the door. The first packet has the descriptors of the
+ * guard's user namespace and of the container (enum ce_container_fd). Then one for each image has its path
+ * and its server's FUSE device, and the one of "." a mount of the container's root, unless another guard has
+ * mounted that. A packet of one NUL shows that nothing is missing. */
+void guard_answer_door(struct guard *guard);

@@ -19,8 +19,8 @@
 #include "common/image_reads.h"
 #include "common/io.h"
 #include "guard_hold.h"
-#include "guard_memory.h"
-#include "start_answer.h"
+#include "guard_ops.h"
+#include "step_answers.h"
 
 /* A program that reads more than this reads data. A record's name is a number below RECORDS: an image may
  * replace another one's. */

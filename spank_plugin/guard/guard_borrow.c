@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_door.h"
+#include "guard.h"
 #include "guard_hold.h"
 
 enum { LIMIT_S = 1 };

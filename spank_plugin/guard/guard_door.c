@@ -1,6 +1,6 @@
 /* Hands a container over to later steps of its job, through a socket (a door). */
 #define _GNU_SOURCE
-#include "guard_door.h"
+#include "guard.h"
 
 #include <fcntl.h>
 #include <linux/mount.h>

@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_door.h"
-#include "guard_events.h"
+#include "guard.h"
 #include "guard_hold.h"
 #include "guard_ops.h"
 

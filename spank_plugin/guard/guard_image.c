@@ -7,9 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/io.h"
-#include "guard_child.h"
-#include "guard_door.h"
-#include "guard_events.h"
+#include "guard.h"
 #include "guard_hold.h"
 #include "guard_ops.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/io.h"
-#include "guard_child.h"
+#include "guard.h"
 #include "guard_ops.h"
 
 enum { MAX_MORE = 16 * 1024 * 1024, MAX_NOTE = 60 * 1024 };

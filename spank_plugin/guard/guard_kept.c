@@ -22,11 +22,8 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_child.h"
-#include "guard_door.h"
-#include "guard_events.h"
+#include "guard.h"
 #include "guard_ops.h"
-#include "guard_report.h"
 #include "guard_walk.h"
 
 #ifndef FUSE_DEV_IOC_CLONE

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "guard_memory.h"
+#include "guard_ops.h"
 
 #include <errno.h>
 #include <fcntl.h>

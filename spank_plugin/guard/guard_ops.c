@@ -7,7 +7,7 @@
 
 #include "common/fields.h"
 #include "common/io.h"
-#include "guard_report.h"
+#include "guard.h"
 
 static const struct operation {
 	const char *name;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "guard_report.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_door.h"
+#include "guard.h"
 
 enum { MAX_ENVIRONMENT = 64 * 1024 * 1024, MAX_LOG = 1 << 20 };
 /* the most bytes in a packet of the control socket: of the log after a failure, of the OCI hooks' stderr, of

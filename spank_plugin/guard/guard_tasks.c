@@ -19,9 +19,8 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard_events.h"
-#include "guard_memory.h"
-#include "guard_report.h"
+#include "guard.h"
+#include "guard_ops.h"
 
 enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
 /* The packet of a keeper whose container has ended, with the cause. CE_ASK is also process 1's packet to the

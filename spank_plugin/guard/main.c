@@ -3,10 +3,10 @@
  * the launcher, which is Python. Where the launcher of an earlier step with the same plan has left a recorded
  * answer (common/answers.h) that is still right, it answers the plugin itself, in two cases:
  *
- *  - A step joins a running container of its job (join_answer.h). What only this step and this moment can
+ *  - A step joins a running container of its job (step_answers.h). What only this step and this moment can
  * tell is checked here: the owner of the container's directory, its lock, its door, its images, the site's
  * rules.
- *  - A step starts a container of its own (start_answer.h). The guard makes its namespaces meanwhile, also
+ *  - A step starts a container of its own (step_answers.h). The guard makes its namespaces meanwhile, also
  * where Python starts.
  *
  * If anything is doubtful it undoes what it did and becomes the launcher, which does the same, or explains
@@ -41,10 +41,9 @@
 #include "common/program.h"
 #include "common/protocol.h"
 #include "guard.h"
-#include "join_answer.h"
 #include "reply.h"
 #include "site_rules.h"
-#include "start_answer.h"
+#include "step_answers.h"
 #include "step_trace.h"
 #include "visit.h"
 

@@ -6,13 +6,13 @@
 
 #include "common/io.h"
 #include "common/protocol.h"
-#include "join_answer.h"
+#include "step_answers.h"
 
 /* CE_DOOR_CONTAINER: the most descriptors of the container; the guard's user namespace precedes them in the
  * packet */
 enum { CE_DOOR_CONTAINER = CE_MAX_FDS - 1, CE_DOOR_IMAGES = 64, CE_DOOR_PATH = 108 };
 
-/* The parts of a container that a guard has handed over (guard/guard_door.h). The descriptors are owned, all
+/* The parts of a container that a guard has handed over (guard/guard.h). The descriptors are owned, all
  * close-on-exec. */
 struct ce_visit {
 	int guards_ns;	   /* the guard's user namespace */

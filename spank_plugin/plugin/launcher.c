@@ -10,7 +10,7 @@
 
 #include "common/io.h"
 
-/* ---- shared memory ------------------------------------------------------------------------------- */
+/* ---- shared memory ----------------------------------------------------------------------------- */
 
 struct ce_shared *ce_shared_make(void)
 {
@@ -50,7 +50,7 @@ void ce_shared_write(const struct ce_shared *shared, int trace)
 		return;
 }
 
-/* ---- the launcher -------------------------------------------------------------------------------- */
+/* ---- the launcher ------------------------------------------------------------------------------ */
 
 void ce_launcher_let_go(struct ce_launcher *launcher)
 {

@@ -309,7 +309,7 @@ void ce_end_report(const struct ce_launcher *launcher, const char *cause)
 	ce_end_finish(&end);
 }
 
-/* ---- the holder of a job's images ---------------------------------------------------------------- */
+/* ---- the holder of a job's images -------------------------------------------------------------- */
 
 /* The two ends of a socket to the holder: ours, and the one that it gets. */
 static struct ce_launcher holder = CE_LAUNCHER_INIT;

@@ -157,7 +157,7 @@ void ce_options_forget_components(void)
 	components = component_start = 0;
 }
 
-/* ---- beside pyxis ------------------------------------------------------------------------------- */
+/* ---- beside pyxis ------------------------------------------------------------------------------ */
 
 #define OPTION "_SLURM_SPANK_OPTION_pyxis_"
 

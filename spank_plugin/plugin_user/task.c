@@ -269,7 +269,7 @@ static void join_or_end(struct ce_step *step, spank_t spank, const struct ce_con
 	_exit(err.exit_code);
 }
 
-/* ---- a batch script that runs on the host ------------------------------------------------------- */
+/* ---- a batch script that runs on the host ------------------------------------------------------ */
 
 static int is_of_word(char c)
 {

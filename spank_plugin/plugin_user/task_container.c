@@ -102,7 +102,7 @@ int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct 
 	return await(launcher, guard, deadline_ms, container, err);
 }
 
-/* ---- joining after Slurm's prologs --------------------------------------------------------------- */
+/* ---- joining after Slurm's prologs ------------------------------------------------------------- */
 
 /* Keep the descriptor open across the execve, and take it from its variable, so that nobody closes it before.
  * Return its number, or -1. */

@@ -165,7 +165,7 @@ static void remove_stores(const struct job *job)
 	}
 }
 
-/* ---- records of hooks --------------------------------------------------------------------------- */
+/* ---- records of hooks -------------------------------------------------------------------------- */
 
 /* Is it NODE.ENDING or its draft, NODE.ENDING.new? An ending has no dot: a file of the node "n1.cluster" is
  * not one of "n1". */
@@ -228,7 +228,7 @@ static void remove_records(const struct job *job)
 	}
 }
 
-/* ---- containers that lived with the job ---------------------------------------------------------- */
+/* ---- containers that lived with the job -------------------------------------------------------- */
 
 static int is_kept_by(const char *name, const struct job *job)
 {

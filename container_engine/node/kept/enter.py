@@ -193,7 +193,7 @@ def _visit(kept: KeptOnNode, deadline: float) -> Running | None:
 
 
 def _handed_over(visitor: socket, kept: KeptOnNode) -> Running:
-    """Return the container of a guard's answer (spank_plugin/guard/guard_door.h).
+    """Return the container of a guard's answer (spank_plugin/guard/guard.h).
 
     Raise OSError for any other answer.
     """

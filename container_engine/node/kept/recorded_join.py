@@ -1,6 +1,6 @@
 """Record how a step joined a kept container, for the next step with the same plan.
 
-The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/join_answer.h has the
+The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/step_answers.h has the
 format of its result), and becomes the launcher if anything is in doubt. The answer has only what
 follows from its witnesses; ce-guard itself finds out what differs between steps. The file is in the
 container's directory, which is the user's alone, so that it can mislead nobody else. Tests compare

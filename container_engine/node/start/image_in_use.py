@@ -34,7 +34,7 @@ def record_of(path: str) -> tuple[str, str] | None:
 def note(path: str, node: Mapping[str, str]) -> None:
     """Record that the step with the environment `node` uses the image `path`, if possible.
 
-    For a start without Python, ce-guard does this (spank_plugin/guard/start_answer.c).
+    For a start without Python, ce-guard does this (spank_plugin/guard/step_answers.c).
     """
     job, cluster = node.get("SLURM_JOB_ID", ""), node.get("SLURM_CLUSTER_NAME", "")
     found = record_of(path)

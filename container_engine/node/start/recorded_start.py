@@ -1,6 +1,6 @@
 """Record how a step started its container, for the next step with the same plan.
 
-The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/start_answer.h has the
+The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/step_answers.h has the
 format of its result), and becomes the launcher if anything is in doubt. Before the answer is
 written, all files on which the start depends are looked at, and the start is decided a second time,
 which records the variables of the step that it asks for: the answer is written only if the result

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_door.h"
+#include "guard/guard.h"
 #include "guard/stage.h"
 #include "harness.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_memory.h"
+#include "guard/guard_ops.h"
 #include "harness.h"
 
 static void make_directories(const char *const *names)

@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_child.h"
-#include "guard/guard_events.h"
+#include "guard/guard.h"
 #include "guard/stage.h"
 #include "harness.h"
 

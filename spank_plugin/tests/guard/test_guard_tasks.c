@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "guard/guard_events.h"
+#include "guard/guard.h"
 #include "guard/guard_ops.h"
 #include "harness.h"
 

@@ -1,7 +1,7 @@
 /* The reader of the answer with which a step joins a container; tests/unit/node/test_recorded_join.py tests
  * writer and reader together. */
 #define _GNU_SOURCE
-#include "guard/join_answer.h"
+#include "guard/step_answers.h"
 
 #include <sched.h>
 #include <stdio.h>

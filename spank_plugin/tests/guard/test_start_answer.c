@@ -1,7 +1,7 @@
 /* The reader of the answer with which a step starts a container; tests/unit/node/test_recorded_start.py tests
  * writer and reader together, test_answers.c what all answers have in common. */
 #define _GNU_SOURCE
-#include "guard/start_answer.h"
+#include "guard/step_answers.h"
 
 #include <dirent.h>
 #include <stdio.h>

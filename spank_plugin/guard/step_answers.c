@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "start_answer.h"
+#include "step_answers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,11 +11,43 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "step_port.h"
 
 #define NAME_BEGINS "sha256-" /* of an image in a store */
 
-enum { DIGITS = 12, LONGEST_MS = 24 * 60 * 60 * 1000, OTHERS = 077 };
+enum { DIGITS = 12, MOST_DIGITS = 15, LONGEST_MS = 24 * 60 * 60 * 1000, OTHERS = 077 };
+
+/* ---- a container to join ----------------------------------------------------------------------- */
+
+int ce_join_wanted(const char *fact, struct ce_wanted *wanted)
+{
+	if (strspn(fact, "0123456789abcdef") != CE_KEPT_KEY || fact[CE_KEPT_KEY] != '/')
+		return -1;
+	memcpy(wanted->key, fact, CE_KEPT_KEY);
+	wanted->key[CE_KEPT_KEY] = '\0';
+	wanted->directory = fact + CE_KEPT_KEY;
+	return 0;
+}
+
+int ce_join_read(struct ce_fields result, struct ce_join_answer *join)
+{
+	join->images = ce_take_table(&result, 1);
+	join->block = ce_take_bytes(&result, &join->block_size);
+	join->records = ce_take_bytes(&result, &join->records_size);
+	join->workdir = ce_take(&result);
+	ce_trace_read(&result, &join->trace);
+	return !result.bad && result.next == result.end ? 0 : -1;
+}
+
+int ce_join_knows(const struct ce_join_answer *join, const char *image)
+{
+	struct ce_fields images = join->images;
+
+	for (long long left = ce_take_number(&images); left > 0; left--) {
+		if (strcmp(ce_take(&images), image) == 0)
+			return 1;
+	}
+	return 0;
+}
 
 /* ---- its directory and its fields -------------------------------------------------------------- */
 
@@ -67,6 +99,37 @@ int ce_start_read(const struct ce_answer *answer, struct ce_start_answer *start)
 
 /* ---- the port ---------------------------------------------------------------------------------- */
 
+static int has_number(const char *text)
+{
+	return ce_is_number(text) && strlen(text) <= MOST_DIGITS;
+}
+
+/* Write this step's port as digits without a NUL. Return 0, or -1 if job or step has no number. */
+static int make_port(const struct ce_step_env *env, char port[CE_PORT_DIGITS])
+{
+	const char *job = ce_step_variable(env, "SLURM_JOB_ID");
+	const char *step = ce_step_variable(env, "SLURM_STEP_ID");
+	char digits[32];
+
+	if (!has_number(job) || !has_number(step))
+		return -1;
+	long long number = atoll(job) * CE_PORT_STEPS_APART + atoll(step);
+	snprintf(digits, sizeof digits, "%lld", CE_PORT_FIRST + number % CE_PORT_COUNT);
+	memcpy(port, digits, CE_PORT_DIGITS);
+	return 0;
+}
+
+/* Write the port at this offset, where the text must have another one. Return 0, or -1 if it has none. */
+static int write_port(const char port[CE_PORT_DIGITS], char *text, size_t size, long long offset)
+{
+	if (size < CE_PORT_DIGITS || offset < 0 || (size_t)offset > size - CE_PORT_DIGITS)
+		return -1;
+	if (strspn(text + offset, "0123456789") < CE_PORT_DIGITS)
+		return -1;
+	memcpy(text + offset, port, CE_PORT_DIGITS);
+	return 0;
+}
+
 /* Write a port at a place, the letter of a text and an offset. Return 0, or -1 if it is not a place. */
 static int enter_port(struct ce_start_answer *start, const char *place, const char port[CE_PORT_DIGITS])
 {
@@ -77,11 +140,11 @@ static int enter_port(struct ce_start_answer *start, const char *place, const ch
 	long long offset = atoll(digits);
 	switch (*place) {
 	case 's':
-		return ce_step_port_enter(port, start->specification, start->specification_size, offset);
+		return write_port(port, start->specification, start->specification_size, offset);
 	case 'b':
-		return ce_step_port_enter(port, start->block, start->block_size, offset);
+		return write_port(port, start->block, start->block_size, offset);
 	case 'r':
-		return ce_step_port_enter(port, start->records, start->records_size, offset);
+		return write_port(port, start->records, start->records_size, offset);
 	default:
 		return -1;
 	}
@@ -93,7 +156,7 @@ int ce_start_enter_port(struct ce_start_answer *start, const struct ce_step_env 
 	char port[CE_PORT_DIGITS];
 	long long left = ce_take_number(&ports);
 
-	if (left > 0 && ce_step_port(env, port) < 0)
+	if (left > 0 && make_port(env, port) < 0)
 		return -1;
 	for (; left > 0; left--) {
 		if (enter_port(start, ce_take(&ports), port) < 0)
