@@ -12,14 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advise.h"
 #include "common/advice.h"
 #include "common/io.h"
 #include "common/program.h"
-#include "find_command.h"
-#include "hints.h"
-#include "library_check.h"
-#include "mpi_warnings.h"
-#include "mpirun.h"
 
 static const char *get_variable(void *context, const char *name)
 {

@@ -1,16 +1,16 @@
 #define _GNU_SOURCE
-#include "find_command.h"
+#include "advise.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "advise.h"
 #include "common/exec_check.h"
 #include "common/io.h"
 #include "common/look_up.h"
 #include "generated/help.h"
-#include "hints.h"
 
 /* Report a file that the user may not execute, or that cannot be examined. */
 static int refuse_file(const char *command, int reason, struct ce_error *err)

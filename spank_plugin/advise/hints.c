@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "hints.h"
+#include "advise.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "library_check.h"
+#include "advise.h"
 
 #include <fcntl.h>
 #include <glob.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "mpirun.h"
+#include "advise.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advise.h"
 #include "common/io.h"
 #include "common/program.h"
 #include "common/uses_mpi.h"
 #include "common/words.h"
-#include "find_command.h"
 #include "generated/help.h"
 
 #define INSTEAD "srun --mpi=pmix -n N PROGRAM (--mpi=pmi2 for MPICH: ce help mpi)"

@@ -1,6 +1,6 @@
 /* Commands that are found, and why others are not. */
 #define _GNU_SOURCE
-#include "advise/find_command.h"
+#include "advise/advise.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "advise/hints.h"
+#include "advise/advise.h"
 #include "common/exec_check.h"
 #include "common/io.h"
 #include "generated/help.h"

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "advise/hints.h"
+#include "advise/advise.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Libraries that a program would load from outside the image. This machine is the image, and the tmpfs in
  * /dev/shm is a mount of the host, because it is on another device than the root. */
 #define _GNU_SOURCE
-#include "advise/library_check.h"
+#include "advise/advise.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "advise/mpirun.h"
+#include "advise/advise.h"
 
 #include <stdio.h>
 #include <stdlib.h>

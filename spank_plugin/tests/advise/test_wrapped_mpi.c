@@ -1,6 +1,6 @@
 /* Programs that use MPI, behind a command that starts them. */
 #define _GNU_SOURCE
-#include "advise/wrapped_mpi.h"
+#include "advise/advise.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 /* Return the program that uses MPI in this command; "" for none. */
 static const char *found(const char *one, const char *two, const char *three, const char *four)
 {
-	static char name[CE_WRAPPED_SIZE];
+	static char name[CE_WORD_SIZE];
 	char *argv[] = { strdup(one), two ? strdup(two) : NULL, three ? strdup(three) : NULL,
 			 four ? strdup(four) : NULL, NULL };
 	int argc = 0;
@@ -81,7 +81,7 @@ TEST("other commands are not taken for MPI")
 
 TEST("an mpirun is found in a shell's text and in a script, unless that chooses how processes start")
 {
-	char name[CE_WRAPPED_SIZE] = "", path[512];
+	char name[CE_WORD_SIZE] = "", path[512];
 	char bash[] = "bash", option[] = "-c", text[] = "cd run; mpirun -np 2 ./hello", script[] = "./script";
 	char *argv[] = { bash, option, text, NULL }, *alone[] = { script, NULL };
 
