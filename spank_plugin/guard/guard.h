@@ -73,7 +73,7 @@ struct guard {
 		int servers[GUARD_MAX_FUSE];  /* pidfds of the servers of what it has lent */
 		size_t count;
 		const char *server; /* ce-image's path, in the holder alone; else NULL */
-		/* guard_hold.c, on which guard_events.c must not depend: answer a process that has
+		/* guard_hold.c, on which guard_child.c must not depend: answer a process that has
 		 * connected; unmount an image whose server has ended; NULL but in the holder */
 		void (*lend)(struct guard *guard);
 		void (*forget)(struct guard *guard, size_t number);
