@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Creator = Callable[[Paths, Parts, Mapping[str, str], Person], tuple[list[Operation], Operation]]
 
 
-# crun 1.8 applies these to a bind mount only together with ro (see spank_plugin/guard/guard_session.c)
+# crun 1.8 applies these to a bind mount only together with ro (spank_plugin/guard/guard_session.c)
 _FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
 _APT_FILE = "/etc/apt/apt.conf.d/99container-engine"
 
