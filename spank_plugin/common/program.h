@@ -1,5 +1,4 @@
-/* What a program does first: open its streams, and find the name by which it was called and where it is
- * installed. */
+/* The beginning of a program: open streams, the name by which it was called, and where it is installed. */
 #pragma once
 
 #include <errno.h>

@@ -38,6 +38,7 @@ char *ce_script_read(spank_t spank);
  * slurmstepd, as root, after the task. */
 void ce_script_end(spank_t spank, const char *environment);
 
-/* Prepare the holder of the job's images (guard/guard_hold.c) for a batch script whose steps may have containers:
- * an environment was given at submit, or the script has an option for one. In slurmstepd, before the task. */
+/* Prepare the holder of the job's images (guard/guard_hold.c) for a batch script whose steps may have
+ * containers: an environment was given at submit, or the script has an option for one. In slurmstepd,
+ * before the task. */
 void ce_script_prepare_holder(spank_t spank, const char *environment);
