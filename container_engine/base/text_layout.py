@@ -1,4 +1,4 @@
-"""Lay out text: sizes, durations, tables, lines wrapped at words, a name that was meant. Pure.
+"""Lay out text: messages, tables, sizes, lines wrapped at words, a name that was meant. Pure.
 
 `columns` is the width of a terminal; None stands for no limit.
 """
@@ -10,6 +10,30 @@ import re
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+
+
+def warning_text(message: str) -> str:
+    return block("warning", message, None)
+
+
+def block(kind: str, message: str, hint: str | None, excerpt: str | None = None) -> str:
+    """Return a message as lines: "ce: KIND: …", the excerpt, "ce: hint: …"."""
+    text = f"ce: {kind}: {one_line(message)}\n"
+    if excerpt:
+        text += "".join(f"    {line}\n" for line in excerpt.splitlines())
+    if hint:
+        text += f"ce: hint: {one_line(hint)}\n"
+    return text
+
+
+def one_line(text: str) -> str:
+    """Escape line ends and other control characters: a user's file must not fake a message."""
+    return "".join(c if c.isprintable() or c == " " else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode()
+
 
 _MOST_PADDED = 60
 

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _listener() -> Listener:
-    from container_engine.printing.progress import listener
+    from container_engine.printing.messages import listener
 
     return listener()
 

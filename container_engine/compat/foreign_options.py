@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from container_engine.edf import message_text
+from container_engine.base.text_layout import block, warning_text
 from container_engine.printing import messages
 
 _NAME_IN_FILE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=", re.MULTILINE)
@@ -157,9 +157,9 @@ def refuse_foreign(arguments: argparse.Namespace, words: Sequence[str] | None = 
     found: Sequence[_Foreign] = arguments.foreign_options
     if not found:
         return 0
-    blocks = [message_text.block("error", _message(arguments.verb, one), None) for one in found]
+    blocks = [block("error", _message(arguments.verb, one), None) for one in found]
     hint = None if words is None else _same(found, arguments, words) or None
-    blocks[-1] = message_text.block("error", _message(arguments.verb, found[-1]), hint)
+    blocks[-1] = block("error", _message(arguments.verb, found[-1]), hint)
     messages.say("".join(blocks))
     return messages.USAGE
 
@@ -224,7 +224,7 @@ class _NoEffect(argparse.Action):
         self, _parser: object, _found: object, _values: object, option: str | None = None
     ) -> None:
         text = f"{option}: no effect; the GPUs of an environment are {_GPUS} in its file"
-        messages.say(message_text.of_warning(text))
+        messages.say(warning_text(text))
 
 
 def _quoted(value: object) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 from container_engine.base.model import PART, Array, about
+from container_engine.base.text_layout import block
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -289,6 +290,11 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
         return ": ".join(part for part in (where, self.key, self.message) if part)
+
+    @property
+    def text(self) -> str:
+        """Return the problem as lines for stderr."""
+        return block(self.severity, str(self), self.hint, self.excerpt)
 
 
 @dataclass(frozen=True, slots=True)

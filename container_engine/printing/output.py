@@ -11,8 +11,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 
 from container_engine.base import text_layout
-from container_engine.base.text_layout import wrap
-from container_engine.edf.message_text import one_line
+from container_engine.base.text_layout import one_line, wrap
 
 
 def line(content: object = "", colour: str = "", before: str = "") -> None:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from container_engine.base.secrecy import Secrecy
-from container_engine.base.text_layout import with_origins
-from container_engine.edf.message_text import one_line
+from container_engine.base.text_layout import one_line, with_origins
 
 if TYPE_CHECKING:
     from container_engine.node.plan_types import (

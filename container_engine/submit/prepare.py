@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from container_engine import __version__
 from container_engine.base.answers import Variables
 from container_engine.base.errors import UserError
-from container_engine.edf import message_text
+from container_engine.base.text_layout import warning_text
 from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
@@ -152,9 +152,9 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     edf = loaded.edf
     if edf is None:
         raise RefusedError(loaded.problems)
-    notices = message_text.of_problems(loaded.problems)
+    notices = "".join(problem.text for problem in loaded.problems)
     if edf.image == "":
-        return Prepared(None, notices + message_text.of_problems([on_host(edf)]))
+        return Prepared(None, notices + on_host(edf).text)
     early = _judged_early(edf, loaded, context, offer)
     try:
         pull = choose("pull", edf, offer).value
@@ -169,6 +169,6 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     built = check(edf, resolved.image, offer, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
-    notices += "".join(map(message_text.of_warning, resolved.notices))
-    notices += message_text.of_problems(built.problems)
+    notices += "".join(map(warning_text, resolved.notices))
+    notices += "".join(problem.text for problem in built.problems)
     return Prepared(built.plan, notices, resolved.not_after)

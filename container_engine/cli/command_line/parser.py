@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from container_engine import __version__
-from container_engine.base.text_layout import wrap_lines
+from container_engine.base.text_layout import block, wrap_lines
 from container_engine.cli.command_line.verb_table import (
     VERBS,
     examples_of,
@@ -17,7 +17,6 @@ from container_engine.cli.command_line.verb_table import (
     overview,
     verbs,
 )
-from container_engine.edf import message_text
 from container_engine.printing import messages, output
 
 PROBLEM = 1
@@ -117,7 +116,7 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, message: str, hint: str | None) -> NoReturn:
         """Report a wrong command line and exit."""
-        messages.say(message_text.block("error", message, hint))
+        messages.say(block("error", message, hint))
         sys.exit(messages.USAGE)
 
     def format_help(self) -> str:

@@ -9,7 +9,7 @@ import os
 from container_engine.base.errors import UserError
 from container_engine.base.files import replace
 from container_engine.base.process import reason
-from container_engine.edf import message_text
+from container_engine.base.text_layout import warning_text
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     root = os.path.join(context.cwd, arguments.root).rstrip("/") if arguments.root else ""
     made = MAKERS[arguments.kind](root)
     for warning in made.warnings:
-        messages.say(message_text.of_warning(f"cdi: {warning}"))
+        messages.say(warning_text(f"cdi: {warning}"))
     path = os.path.join(context.cwd, arguments.output) if arguments.output else ""
     if arguments.check:
         for file in [path] if path else _files(made, context):

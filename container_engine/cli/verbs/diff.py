@@ -6,7 +6,6 @@ import argparse
 import sys
 
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
-from container_engine.edf import message_text
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_with_origins
@@ -32,7 +31,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     """
     sides = [load_with_origins(name, context) for name in (arguments.name, arguments.other)]
     for side in sides:
-        messages.say(message_text.of_problems(side.problems))
+        messages.say("".join(problem.text for problem in side.problems))
     hidden = secrecy(arguments, context, sides[0].site.secret_variables)
     lines = differences(sides[0].edf, sides[1].edf, hidden)
     if arguments.json:

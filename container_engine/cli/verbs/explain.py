@@ -9,7 +9,6 @@ from container_engine.base.errors import UserError
 from container_engine.base.secrecy import Secrecy
 from container_engine.base.text_layout import nearest
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
-from container_engine.edf import message_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.entries import mount_text
 from container_engine.edf.history import (
@@ -50,7 +49,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.env is not None and arguments.key is not None:
         raise UserError("explain: either a KEY or --env, not both")
     traced = load_with_origins(arguments.name, context)
-    messages.say(message_text.of_problems(traced.problems))
+    messages.say("".join(problem.text for problem in traced.problems))
     hidden = secrecy(arguments, context, traced.site.secret_variables)
     if arguments.env is not None:
         lines: Iterable[str] = explain_variable(arguments.env, traced, context, hidden)

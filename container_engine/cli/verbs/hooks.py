@@ -8,10 +8,9 @@ import sys
 
 from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError, UserError
-from container_engine.base.text_layout import nearest
+from container_engine.base.text_layout import nearest, warning_text
 from container_engine.catalog.load import Hook
 from container_engine.cli.verbs import hooks_check, hooks_test
-from container_engine.edf import message_text
 from container_engine.node.node_plan import holds, read_plan
 from container_engine.node.start.without_slurm import find
 from container_engine.plan.model import HookUse
@@ -133,7 +132,7 @@ def _explain(name: str, context: Context, *, as_json: bool) -> int:
     text += show_libraries(found.decisions)
     output.text(text)
     sys.stdout.flush()
-    messages.say("".join(map(message_text.of_warning, found.warnings)))
+    messages.say("".join(map(warning_text, found.warnings)))
     return 0
 
 

@@ -6,8 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from container_engine.base.text_layout import size_text
-from container_engine.edf import message_text
+from container_engine.base.text_layout import one_line, size_text
 from container_engine.images.reference import familiar
 from container_engine.images.store.inventory import Item, items, room_of_blobs
 from container_engine.printing import output
@@ -67,7 +66,7 @@ def _list_podmans(arguments: argparse.Namespace, context: Context) -> None:
         rows: list[Sequence[str]] = [("NAME", "DIGEST", "SIZE", "CREATED")]
         rows += [
             (
-                f"podman://{message_text.one_line(image.name)}",
+                f"podman://{one_line(image.name)}",
                 image.digest.removeprefix("sha256:")[:12],
                 size_text(image.size),
                 _minute(image.created)[:10],
@@ -93,9 +92,9 @@ def _print(root: str, found: Sequence[Item], room: int) -> None:
 
 def _rows(item: Item) -> list[Sequence[str]]:
     """Return a row for each name; further names of an image follow the first."""
-    first, *others = (message_text.one_line(familiar(name)) for name in item.names or ("-",))
+    first, *others = (one_line(familiar(name)) for name in item.names or ("-",))
     digest = item.digest.removeprefix("sha256:")[:12]
-    arch = message_text.one_line(item.arch)
+    arch = one_line(item.arch)
     times = (_minute(item.created)[:10], _minute(item.used))
     rows: list[Sequence[str]] = [(first, digest, arch, size_text(item.size), *times)]
     return rows + [(f"  = {name}", "", "", "", "", "") for name in others]

@@ -13,9 +13,9 @@ from typing import TextIO
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
+from container_engine.base.text_layout import warning_text
 from container_engine.cli.command_line.container_options import add_container_options
 from container_engine.compat.pyxis.options import PyxisOptions
-from container_engine.edf import message_text
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import EnvEntry, Origin, Problem, Text, Variable
 from container_engine.edf.render import to_toml, toml_string
@@ -105,16 +105,16 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if any(problem.severity == "error" for problem in problems):
         raise RefusedError(problems)
     _create(path, text)
-    messages.say(message_text.of_problems(problems))
+    messages.say("".join(problem.text for problem in problems))
     if unset := _unset(arguments.container_options, context):
         text = f"--container-env: {', '.join(unset)}: not set now, and not in the file"
-        messages.say(message_text.of_warning(text))
+        messages.say(warning_text(text))
     output.exact(os.fsencode(f"{path}\n"))
     sys.stdout.flush()
     name = path if is_path(arguments.name) else arguments.name
     if not is_path(arguments.name) and (hidden := _hidden(name, context)):
         messages.say(
-            message_text.of_warning(
+            warning_text(
                 f"'{name}' of the site ({hidden}) is hidden by this file; remove it to have that"
                 " one back"
             )

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from container_engine.base.mounts import network_file_system
-from container_engine.edf import message_text
+from container_engine.base.text_layout import one_line
 from container_engine.edf.history import histories
 from container_engine.edf.model import Problem
 from container_engine.printing import messages, output
@@ -34,7 +34,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
         if any(problem.severity == "error" for problem in problems):
             raise RefusedError(problems)
-        messages.say(message_text.of_problems(problems))
+        messages.say("".join(problem.text for problem in problems))
         subject = Subject(
             traced.edf,
             histories(traced.edf, traced.files),
@@ -51,10 +51,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         listed += [{"name": name, **_parts(problem)} for problem in found]
         if arguments.json:
             continue
-        text = (
-            "".join(map(message_text.of_advice, found))
-            or f"{message_text.one_line(name)}: no advice\n"
-        )
+        text = "".join(map(_advice_text, found)) or f"{one_line(name)}: no advice\n"
         output.text(text)
     if arguments.json:
         output.document({"advice": listed})
@@ -65,3 +62,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def _parts(problem: Problem) -> dict[str, object]:
     names = ("file", "line", "key", "message", "hint")
     return {name: getattr(problem, name) for name in names}
+
+
+def _advice_text(problem: Problem) -> str:
+    """Return advice for stdout: the line itself, and the hint below it."""
+    hint = f"    {one_line(problem.hint)}\n" if problem.hint else ""
+    return f"{one_line(str(problem))}\n{hint}"

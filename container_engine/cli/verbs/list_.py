@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from container_engine.base.text_layout import shortened
-from container_engine.edf import message_text
+from container_engine.base.text_layout import one_line, shortened
 from container_engine.edf.model import Edf, shown
 from container_engine.printing import output
 from container_engine.submit.context import Context
@@ -72,8 +71,8 @@ def _cells(row: _Row, home: str) -> tuple[str, ...]:
     image = _image(row)
     below_home = bool(home) and row.file.startswith(f"{home}/")
     file = f"~{row.file[len(home) :]}" if below_home else row.file
-    image = shortened(message_text.one_line(image), _LONGEST_IMAGE)
-    return row.name, image, file, message_text.one_line(row.description)
+    image = shortened(one_line(image), _LONGEST_IMAGE)
+    return row.name, image, file, one_line(row.description)
 
 
 def _image(row: _Row) -> str:

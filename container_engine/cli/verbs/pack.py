@@ -12,7 +12,7 @@ from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import FULL, unusable
 from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.printing import output
-from container_engine.printing.progress import listener
+from container_engine.printing.messages import listener
 from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 

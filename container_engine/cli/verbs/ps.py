@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from container_engine.base.errors import UserError
-from container_engine.edf import message_text
+from container_engine.base.text_layout import one_line
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.tools import running_steps
@@ -33,7 +33,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document({"steps": steps_found})
         return 0
     cells = [(s.id, s.nodes, s.elapsed, s.name, s.environment, s.image, s.container) for s in found]
-    rows = [_HEAD, *(tuple(map(message_text.one_line, row)) for row in cells)]
+    rows = [_HEAD, *(tuple(map(one_line, row)) for row in cells)]
     # names are rare
     if not any(step.container for step in found):
         rows = [row[:-1] for row in rows]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from container_engine.edf import message_text
 from container_engine.edf.model import Edf
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
@@ -26,7 +25,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     loaded = load_effective(arguments.name, context)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
-    messages.say(message_text.of_problems(loaded.problems))
+    messages.say("".join(problem.text for problem in loaded.problems))
     edf = _anywhere(loaded.edf, context.cwd)
     if arguments.format == "toml":
         output.exact(to_toml(edf).encode())

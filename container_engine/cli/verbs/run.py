@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
+from container_engine.base.text_layout import warning_text
 from container_engine.cli.command_line.container_options import (
     add_container_options,
     names_image,
@@ -19,7 +20,6 @@ from container_engine.cli.command_line.container_options import (
 from container_engine.cli.command_line.shared_options import SHELL, add_pull, has_terminal
 from container_engine.compat.foreign_options import add_foreign, refuse_foreign
 from container_engine.compat.pyxis.options import PyxisOptions
-from container_engine.edf import message_text
 from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.printing import messages
 from container_engine.printing.messages import refuse
@@ -108,7 +108,7 @@ def start(
             return refuse(message, f"ce run {which} -- COMMAND")
         command = list(SHELL)
     if warning := _of_one_each(context.env):
-        messages.say(message_text.of_warning(warning))
+        messages.say(warning_text(warning))
     with contextlib.ExitStack() as stack:
         plan = _plan(name, arguments, _with_void_store(context, stack))
         with_given_umask()

@@ -19,7 +19,7 @@ from container_engine.images.resolve import configuration
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
 from container_engine.printing import messages, output
-from container_engine.printing.progress import listener
+from container_engine.printing.messages import listener
 from container_engine.submit.context import Context
 from container_engine.submit.mistaken_names import image_named
 from container_engine.submit.site import site_config

@@ -11,7 +11,7 @@ from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import unusable
 from container_engine.images.store.inventory import NOTHING, used_by_jobs
 from container_engine.printing import output
-from container_engine.printing.progress import listener
+from container_engine.printing.messages import listener
 from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.stores import own_store

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple
 
+from container_engine.base.text_layout import one_line
 from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
 from container_engine.compat.pyxis.options import PyxisOptions
-from container_engine.edf import message_text
 from container_engine.edf.model import Edf, Problem
-from container_engine.faults.remedies import code_for, remedy
+from container_engine.faults.catalogue import code_for, remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import judged, load_effective, offer_here
@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document({"valid": all_valid, "environments": listed})
     else:
         for verdict in verdicts:
-            messages.say(message_text.of_problems(_with_remedies(verdict.problems)))
+            messages.say("".join(problem.text for problem in _with_remedies(verdict.problems)))
             output.line(verdict)
             sys.stdout.flush()
     sys.stdout.flush()
@@ -81,7 +81,7 @@ class _Verdict(NamedTuple):
 
     def __str__(self) -> str:
         # a name that contains a line end must not look like the verdict on another one
-        name = message_text.one_line(self.name)
+        name = one_line(self.name)
         if not self.valid:
             return f"{name}: not valid"
         is_base = self.edf is not None and self.edf.image is None

@@ -17,8 +17,8 @@ from typing import NamedTuple, NoReturn
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
+from container_engine.base.text_layout import block
 from container_engine.compat.enroot import kept_containers
-from container_engine.edf import message_text
 from container_engine.edf.names import SQUASHFS_SUFFIXES
 from container_engine.printing import messages, output
 
@@ -40,7 +40,7 @@ _FAILED, _USAGE = 1, 2
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        messages.say(message_text.block("error", f"{self.prog}: {message}", None))
+        messages.say(block("error", f"{self.prog}: {message}", None))
         sys.exit(_USAGE)
 
 

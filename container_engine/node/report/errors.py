@@ -13,7 +13,7 @@ from container_engine import __version__
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import make_own
 from container_engine.base.secrecy import HIDDEN, Secrecy
-from container_engine.faults import remedies
+from container_engine.faults import catalogue
 from container_engine.node import node_name
 from container_engine.node.report import trace
 from container_engine.node.report.messages import alike, claim_message, concealed
@@ -54,9 +54,9 @@ def _with_remedy(error: LaunchError) -> str:
 
 
 def _remedies(unmet: Sequence[tuple[str, LaunchError]], hooks: Sequence[HookUse]) -> str:
-    from container_engine.faults import hook_switches, remedies
+    from container_engine.faults import catalogue, hook_switches
 
-    found = [remedies.remedy(error.see, error.hint) for hook, error in unmet if not hook]
+    found = [catalogue.remedy(error.see, error.hint) for hook, error in unmet if not hook]
     lacking = {hook for hook, _error in unmet}
     switches = [hook.get("switch", "") for hook in hooks if hook["name"] in lacking]
     return "; ".join(
@@ -143,7 +143,7 @@ def for_plugin(
     whole = " ".join((message, *also))
     if not claim_message(trace.directory_of(recorded), node, f"error {alike(whole, node)}"):
         return LaunchError("", see=failure.see)
-    below = remedies.below(failure.see, failure.hint, log)
+    below = catalogue.below(failure.see, failure.hint, log)
     text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))
     return LaunchError(text, see=failure.see)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError
 from container_engine.base.process import reason
-from container_engine.faults.remedies import remedy_of_site
+from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
 from container_engine.submit.site import site_config, with_faults
 from container_engine.submit.stores import stores

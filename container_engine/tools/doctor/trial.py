@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from container_engine.base.errors import CeError
 from container_engine.base.process import CommandError, output
-from container_engine.faults.remedies import remedy_of_site
+from container_engine.faults.catalogue import remedy_of_site
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
 _CHECK = "a container"

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from container_engine.images.listener import Quiet
-from container_engine.printing import messages, progress
+from container_engine.printing import messages
 
 HALF = ("tools:1", "downloading", 5 << 20, 10 << 20)
 
@@ -21,7 +21,7 @@ def test_a_terminal_has_one_bar_that_is_drawn_again_and_then_gone(
     monkeypatch.setenv("COLUMNS", "100")
     clock = iter([1.0, 1.05])  # the second is too soon to be printed
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    told = progress.Terminal()
+    told = messages.Terminal()
     told.far(*HALF)
     told.far(*HALF)
     told.say("tools:1: imported, 9.0 MiB in 1.0 s")
@@ -47,7 +47,7 @@ def test_the_bar_the_name_and_the_rate_give_way_to_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", columns)
     clock = iter([1.0, 51.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    told = progress.Terminal()
+    told = messages.Terminal()
     for done in (0, 50):
         told.far("registry.example/long/names/name:1", "downloading", done << 30, 100 << 30)
     drawn = capsys.readouterr().err.rpartition("\r\033[K")[2]
@@ -64,7 +64,7 @@ def test_a_bar_has_the_rate_of_the_last_seconds_and_the_time_left(
     doing = ["downloading"] * 5 + ["packing"] * 2
     clock = iter([float(at) for at, _done in seen])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    told = progress.Terminal()
+    told = messages.Terminal()
     for what, (_at, done) in zip(doing, seen, strict=True):
         told.far("tools:1", what, done << 20, 300 << 20)
     ends = [drawn.rpartition(" of 300 MiB")[2] for drawn in capsys.readouterr().err.split("\r")]
@@ -83,10 +83,10 @@ def test_an_error_and_a_signal_take_the_bar_away(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    progress.Terminal().far(*HALF)
+    messages.Terminal().far(*HALF)
     messages.say("ce: error: no more\n")
     messages.clear()  # nothing is drawn
-    progress.Terminal().far(*HALF)
+    messages.Terminal().far(*HALF)
     messages.clear()
     bar = "\r\033[Kce: tools:1: downloading [############------------]  50% of 10 MiB"
     assert capsys.readouterr().err == f"{bar}\r\033[Kce: error: no more\n{bar}\r\033[K"
@@ -97,7 +97,7 @@ def test_a_file_has_plain_lines_not_too_many(
 ) -> None:
     clock = iter([0.0, 1.0, 10.5, 11.0, 21.0, 25.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    told = progress.Log()
+    told = messages.Log()
     for done in (0, 1, 1, 5, 6):
         told.far("tools:1", "downloading", done << 20, 10 << 20)
     assert capsys.readouterr().err == (
@@ -107,16 +107,16 @@ def test_a_file_has_plain_lines_not_too_many(
 
 
 def test_the_form_of_progress_depends_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(progress.listener(quiet=True)) is Quiet
+    assert type(messages.listener(quiet=True)) is Quiet
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert type(progress.listener()) is progress.Log
+    assert type(messages.listener()) is messages.Log
     main, side = os.openpty()
     with open(side, "w") as terminal, open(main, "rb"):
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setenv("TERM", "xterm")
-        assert type(progress.listener()) is progress.Terminal
+        assert type(messages.listener()) is messages.Terminal
         monkeypatch.setenv("TERM", "dumb")  # cannot take a line back
-        assert type(progress.listener()) is progress.Log
+        assert type(messages.listener()) is messages.Log
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

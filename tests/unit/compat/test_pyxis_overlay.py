@@ -8,7 +8,6 @@ import pytest
 from container_engine.compat.pyxis import names
 from container_engine.compat.pyxis.names import OPTIONS, VARIABLES, VARIABLES_COUNT
 from container_engine.compat.pyxis.overlay import of_docker_hub, read
-from container_engine.edf import message_text
 from container_engine.edf.layer import Layer, Overlay, WithOrigin, apply
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.names import CONTAINER_SAVE
@@ -26,7 +25,7 @@ def overlay(*words: str, env: dict[str, str] | None = None) -> Overlay:
 def said(over: Overlay, lower: Layer | None = None) -> str:
     problems = list(over.problems)
     apply(over, lower or Layer(), problems)
-    return message_text.of_problems(problems)
+    return "".join(problem.text for problem in problems)
 
 
 def mounts(over: Overlay, lower: Layer | None = None) -> list[str]:

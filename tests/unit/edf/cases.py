@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from container_engine.edf import message_text
 from container_engine.edf.load import Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Loaded
@@ -39,4 +38,4 @@ def write(directory: Path, name: str, text: str) -> Path:
 
 def seen(loaded: Loaded, directory: Path) -> str:
     """Return the problems as `ce validate` prints them, without the directory."""
-    return message_text.of_problems(loaded.problems).replace(f"{directory}/", "")
+    return "".join(problem.text for problem in loaded.problems).replace(f"{directory}/", "")

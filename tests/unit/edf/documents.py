@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from container_engine.base.secrecy import Secrecy
-from container_engine.edf import message_text
 from container_engine.edf.history import histories, quoted
 from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf
@@ -71,7 +70,7 @@ def _load(path: Path, content: bytes) -> Edf | None:
     assert (loaded.edf is None) == bool(loaded.errors)
     for problem in loaded.problems:
         assert str(problem)
-        said = message_text.of_problem(problem).splitlines()
+        said = problem.text.splitlines()
         assert all(
             line.startswith(("ce: error: ", "ce: warning: ", "ce: hint: ", "    ")) for line in said
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.submit.context import Context
@@ -34,7 +33,7 @@ class Engine:
 
 def seen(loaded: Loaded, directory: Path) -> str:
     """Return the problems as `ce validate` prints them, without directories of this checkout."""
-    said = message_text.of_problems(loaded.problems)
+    said = "".join(problem.text for problem in loaded.problems)
     return said.replace(f"{directory}/", "").replace(f"{DATA}/", "DATA/")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.edf import message_text
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import RegistryImage, parse
@@ -109,7 +108,7 @@ def named(*outcomes: str) -> list[str]:
 
 
 def said(loaded: Loaded) -> str:
-    return message_text.of_problems(loaded.problems).replace(f"{PUBLISHED}/", "")
+    return "".join(problem.text for problem in loaded.problems).replace(f"{PUBLISHED}/", "")
 
 
 @pytest.mark.parametrize("name", OUTCOMES)

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from container_engine.faults.catalogue import FAULTS
-from container_engine.faults.remedies import remedy_of_site
+from container_engine.faults.catalogue import FAULTS, remedy_of_site
 
 _TO_OTHERS = re.compile(r"ask the|tell the|administrator|report the node")
 

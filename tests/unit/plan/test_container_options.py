@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from container_engine.compat.pyxis.options import PyxisOptions
-from container_engine.edf.message_text import of_problems
 from container_engine.images import lock_file
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit import recorded_plan
@@ -25,7 +24,7 @@ def planned(user: User, *words: str, name: str | None = None) -> LaunchPlan:
 def refused(user: User, *words: str, name: str | None = None) -> str:
     with pytest.raises(RefusedError) as caught:
         prepare(name, user.context(), PyxisOptions(words))
-    return of_problems(caught.value.problems)
+    return "".join(problem.text for problem in caught.value.problems)
 
 
 def configure(user: User, text: str) -> Path:
@@ -206,7 +205,7 @@ def test_no_two_requests_have_the_same_words() -> None:
 
 def test_an_option_needs_no_file_to_be_validated(user: User) -> None:
     loaded = load_effective(None, user.context(), options=PyxisOptions(["--container-image=A B"]))
-    assert "--container-image: image: " in of_problems(loaded.problems)
+    assert "--container-image: image: " in "".join(problem.text for problem in loaded.problems)
 
 
 def test_an_image_with_pytorch_has_its_ranks_as_with_pyxis(user: User) -> None:

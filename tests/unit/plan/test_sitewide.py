@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main
-from container_engine.edf.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
 from container_engine.printing.plan import show
 from container_engine.submit.environment import load_effective
@@ -44,7 +43,9 @@ class Site:
         """Return the problems as `ce validate` prints them, without directories."""
         self.file.write_text(site)
         self.user.write(self.user.second / "e.toml", edf)
-        said = of_problems(load_effective("e", self.user.context()).problems)
+        said = "".join(
+            problem.text for problem in load_effective("e", self.user.context()).problems
+        )
         return said.replace(f"{self.user.second}/", "").replace(str(self.file), "SITE")
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from container_engine.edf.message_text import of_problems
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -54,7 +53,7 @@ def test_what_there_is_once_for_a_node_is_refused(user: User, text: str, words: 
     user.write(user.first / "each.toml", text)
     with pytest.raises(RefusedError) as caught:
         prepare("each", user.context())
-    assert words in of_problems(caught.value.problems)
+    assert words in "".join(problem.text for problem in caught.value.problems)
 
 
 def test_what_a_site_decides_is_refused_where_an_environment_needs_one_container(
