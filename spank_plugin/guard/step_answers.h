@@ -56,7 +56,7 @@ int ce_start_note_images(const struct ce_start_answer *start, const struct ce_st
 /*
  * The recorded answer with which a step joins a running container of its job without Python. The launcher of
  * an earlier step with the same plan has left it beside the container
- * (container_engine/node/kept/recorded_join.py).
+ * (container_engine/node/job_containers/recorded_join.py).
  *
  * Its request is the container's directory, a newline and the plan. The fields of its result: number of
  * images and the path of each, the environment of the container's first process, the records of the tasks'

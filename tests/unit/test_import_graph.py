@@ -52,7 +52,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.node": (
         ("start",),
-        ("kept", "hooks"),
+        ("job_containers", "hooks"),
         ("devices",),
         ("libraries",),
         ("inside",),

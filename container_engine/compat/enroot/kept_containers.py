@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from container_engine.base.errors import UserError
 from container_engine.build.saving import save_named
 from container_engine.node.inside import tasks
-from container_engine.node.kept import directories
+from container_engine.node.job_containers import directory
 from container_engine.node.node_name import node_name
 from container_engine.submit import container_names
 from container_engine.submit import context as contexts
@@ -37,7 +37,7 @@ class Here:
         self.job = context.env.get("SLURM_JOB_ID", "")
         kept_dir = site_config(context).kept_dir
         node = node_name(context.env)
-        there = directories.names_here(kept_dir, self.job, node) if self.job else {}
+        there = directory.names_here(kept_dir, self.job, node) if self.job else {}
         running = tasks.named(self.job) if there else {}
         self._named = [Named(name, path, running.get(name, 0)) for name, path in there.items()]
 
@@ -52,7 +52,7 @@ class Here:
         for one in self._named:
             if name != f"pyxis_{self.job}_{one.name}":
                 continue
-            if not directories.remove(one.directory, force=force):
+            if not directory.remove(one.directory, force=force):
                 raise UserError(f"enroot: container is running: {name}", "end the steps in it")
             with suppress(FileNotFoundError):
                 os.unlink(container_names.record_of(one.name, self._context.env))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from container_engine.node.container.description import Operation
     from container_engine.node.hooks.repeat import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
-    from container_engine.node.kept.container import KeptOnNode, Running
+    from container_engine.node.job_containers.enter import JobContainer, Running
 
 
 class Container(Frozen):
@@ -127,8 +127,7 @@ def start(
     marks = marks or trace.Marks(0)
     kept = None
     if wanted := plan.kept:
-        from container_engine.node.kept.container import Running
-        from container_engine.node.kept.enter import enter
+        from container_engine.node.job_containers.enter import Running, enter
 
         kept = enter(wanted, plan, node)
         if isinstance(kept, Running) and wanted["mode"] != "no_exec":
@@ -154,7 +153,7 @@ class Start:
         node: Mapping[str, str],
         libexec: str,
         marks: trace.Marks,
-        kept: KeptOnNode | None = None,
+        kept: JobContainer | None = None,
     ) -> None:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         self._kept = kept

@@ -127,7 +127,7 @@ def _remember(
 ) -> None:
     """Let the next step with this plan join or start without Python, if that is possible."""
     if ready.joinable is not None:
-        from container_engine.node.kept import recorded_join
+        from container_engine.node.job_containers import recorded_join
 
         recorded_join.remember(text, plan, node, libexec, *ready.joinable)
     if ready.started is not None:

@@ -1,6 +1,7 @@
 """A job's running container as steps that join it see it, made without a container.
 
-A fake guard answers at the door; the step starts another one, which only records what it is sent.
+A fake guard answers at the control socket; the step starts another one, which only records what it
+is sent.
 Both programs that join, the launcher and ce-guard, are run on this stage.
 """
 
@@ -20,7 +21,7 @@ from threading import Thread
 from typing import Any, NamedTuple, Self
 
 from container_engine.node.container.guard import memory_file
-from container_engine.node.kept import enter, recorded_join
+from container_engine.node.job_containers import enter, recorded_join
 from container_engine.node.node_plan import node_plan
 from container_engine.node.start import launcher
 from tests.c_header import constants, in_order
@@ -263,20 +264,20 @@ class Stage:
         first.records.note([str(self.image)])
         flock(first.lock, LOCK_SH)
         self.remember()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            door.bind(first.door)
-            door.listen()
-            thread = Thread(target=self._answer, args=(door,), daemon=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(first.control_socket)
+            listener.listen()
+            thread = Thread(target=self._answer, args=(listener,), daemon=True)
             thread.start()
             yield
-            door.shutdown(socket.SHUT_RDWR)
+            listener.shutdown(socket.SHUT_RDWR)
             thread.join(20)
         os.close(first.lock)
 
-    def _answer(self, door: socket.socket) -> None:
+    def _answer(self, listener: socket.socket) -> None:
         while True:
             try:
-                visitor, _address = door.accept()
+                visitor, _address = listener.accept()
             except OSError:
                 return
             environment = memory_file("environ", self.block)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.kept import recorded_join
+from container_engine.node.job_containers import recorded_join
 from container_engine.node.node_plan import node_plan
 from container_engine.node.start.site_rules import _RULES
 from tests.recorded import Answer, rewrite

@@ -13,8 +13,8 @@ import pytest
 from container_engine.base.errors import LaunchError, UserError
 from container_engine.node.container.description import INIT_NAME
 from container_engine.node.inside import tasks
-from container_engine.node.kept import of_step
-from container_engine.node.kept.container import KeptOnNode, Running
+from container_engine.node.job_containers import enter
+from container_engine.node.job_containers.enter import JobContainer, Running
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespaces")
 
@@ -95,13 +95,13 @@ def _wanted(mode: str) -> Any:  # noqa: ANN401
 def test_the_container_of_a_step_is_joined_and_nothing_else(start: Start, mode: str) -> None:
     start(inside=True)
     with pytest.raises(LaunchError, match="the container of a step can only be joined"):
-        of_step.enter(_wanted(mode), {"SLURMD_NODENAME": "n1"})
+        enter.container_of_step(_wanted(mode), {"SLURMD_NODENAME": "n1"})
 
 
 def test_a_step_that_joins_another_ones_container_keeps_it_for_nobody() -> None:
     names = ("ns/user", "ns/user", "ns/mnt", "environ", "mountinfo")
     fds = [os.open(f"/proc/self/{name}", os.O_RDONLY) for name in names]
-    joined = Running(KeptOnNode(_wanted("auto"), "", -1, ""), fds, ())
+    joined = Running(JobContainer(_wanted("auto"), "", -1, ""), fds, ())
     assert joined.passed == fds[1:]
     steps = joined.operations("/ce-image", ["/pmix"], "/w", ["/home/me"])
     assert steps == [

@@ -1,11 +1,14 @@
 """Find or make a container that lives with its job: later steps of the job continue it.
 
 On each node such a container has a directory below the user's, with what it writes, the image it
-was made from, a lock, and a socket (a door) for each step in it. The lock is held exclusively while
+was made from, a lock, and a control socket for each step in it. The lock is held exclusively while
 a step starts the container, and shared by the guard of every step that runs in it. So a later step
 either joins what runs, or starts another container over what earlier ones have written.
 The job's epilog removes the directory (spank_plugin/programs/epilog.c). If the node has
 lost its power instead, and a requeued job comes back to it, its containers start from their images.
+
+The container of a running step that gave it no name is JOB.STEP, as with pyxis. It can be joined;
+it ends with that step, and so do the steps that have joined it.
 """
 
 from __future__ import annotations
@@ -15,23 +18,144 @@ import time
 from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from fcntl import LOCK_EX, LOCK_SH
 
+from container_engine.base.errors import UserError
 from container_engine.base.mounts import remove_tree
 from container_engine.edf.names import is_step
 from container_engine.node import protocol
 from container_engine.node.container.description import BEGUN, STARTED
-from container_engine.node.container.guard import receive
-from container_engine.node.kept.container import KeptOnNode, Running
-from container_engine.node.kept.directories import ROOM, directory_of, locked, refusal, subject
-from container_engine.node.kept.records import ignored, made_of
+from container_engine.node.container.guard import in_order, receive
+from container_engine.node.job_containers.directory import (
+    ROOM,
+    Records,
+    directory_of,
+    ignored,
+    locked,
+    made_of,
+    refusal,
+    subject,
+)
+from container_engine.node.node_name import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from container_engine.node.container.description import Operation
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.plan_types import KeptContainer
 
-_DOOR = "door."
+
+# in a guard's answer, the name of the descriptor of the container's root; the others are images
+_ROOT = "."
+
+
+class JobContainer:
+    """The directory of a container that this step starts; `lock` is held exclusively.
+
+    The guard will admit later steps at `control_socket`. `begun` are files for it to make when the
+    engine has written its own files. It enters the user namespace `guards_ns` unless that is -1,
+    and inherits `passed`.
+    """
+
+    guards_ns = -1
+
+    def __init__(
+        self, wanted: KeptContainer, directory: str, lock: int, control_socket: str
+    ) -> None:
+        self.wanted, self.directory, self.lock = wanted, directory, lock
+        self.control_socket = control_socket
+        self.records = Records(directory, wanted)
+        self.begun: list[str] = []
+
+    @property
+    def passed(self) -> list[int]:
+        return [self.lock]
+
+    def again(self, _server: str, _root: str) -> list[Operation]:
+        """Return the operations that reuse another step's mounts of the images: none here."""
+        return []
+
+    def close(self) -> None:
+        """Close the descriptors that the guard has inherited."""
+        os.close(self.lock)
+
+    def operation(self) -> Operation:
+        """Return the operation with which the guard admits later steps."""
+        return ("keep", [str(self.lock), self.control_socket])
+
+
+class Running(JobContainer):
+    """A container that runs, as another step's guard has handed it over.
+
+    `lock` is shared; it is -1 for a container that ends with another step, which admits no more.
+    `guards_ns` is the user namespace of that guard, `environment` the environment of the
+    container's first process.
+    """
+
+    def __init__(
+        self, kept: JobContainer, fds: Sequence[int], named: Sequence[tuple[str, int]]
+    ) -> None:
+        super().__init__(kept.wanted, kept.directory, kept.lock, kept.control_socket)
+        self.guards_ns, *self._container = fds
+        self._images = [pair for pair in named if pair[0] != _ROOT]
+        self._root = next((fd for name, fd in named if name == _ROOT), -1)
+        # opened again, because other steps share the descriptor's position
+        with open(f"/proc/self/fd/{self._container[protocol.CE_AT_ENVIRONMENT]}", "rb") as file:
+            self.environment = file.read()
+        self.warnings: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> list[int]:
+        found = (self.lock, *self._container, *(device for _image, device in self._images))
+        return [fd for fd in (*found, self._root) if fd >= 0]
+
+    @property
+    def images(self) -> list[str]:
+        """The paths of the images that this step's guard serves, too."""
+        return [image for image, _device in self._images]
+
+    @property
+    def shares_files(self) -> bool:
+        """True if another container can be started over the same files."""
+        return self._root >= 0
+
+    @property
+    def unshared(self) -> set[str]:
+        """The kinds of the container's own namespaces."""
+        links = (os.readlink(f"/proc/self/fd/{fd}") for fd in self._container)
+        return {link.partition(":")[0] for link in links}
+
+    def again(self, server: str, root: str) -> list[Operation]:
+        return [*self._served(server), ("root-again", [str(self._root), root])]
+
+    def _served(self, server: str) -> list[Operation]:
+        return [("fuse-again", [server, image, str(device)]) for image, device in self._images]
+
+    def operations(
+        self, server: str, mounted: Sequence[str], workdir: str, directories: Sequence[str]
+    ) -> list[Operation]:
+        """Return the operations with which a guard joins.
+
+        It mounts the directories `mounted` of the step, makes `directories` in the container, and
+        checks the tasks' working directory.
+        """
+        mount_ns = str(self._container[1])
+        keep = [self.operation()] if self.lock >= 0 else []
+        return [
+            *keep,
+            *self._served(server),
+            *(("bind-inside", [mount_ns, path]) for path in mounted),
+            ("root-inside", [mount_ns, workdir, *directories]),
+            ("joined", [*map(str, self._container)]),
+        ]
+
+    def close(self) -> None:
+        for fd in (self.guards_ns, *self.passed):
+            os.close(fd)
+
+
+# how the names of control sockets begin
+_SOCKET = "door."
 # the longest path of a socket, in bytes (unix(7))
 _MAX_PATH = 107
 # the fewest descriptors of a container in a guard's answer: the guard's user namespace, the
@@ -42,7 +166,7 @@ _VISIT_S = 10.0
 _KINDS = {"net": "network", "ipc": "IPC", "uts": "UTS", "pid": "PID"}
 
 
-def enter(wanted: KeptContainer, plan: NodePlan, node: Mapping[str, str]) -> KeptOnNode:
+def enter(wanted: KeptContainer, plan: NodePlan, node: Mapping[str, str]) -> JobContainer:
     """Return the container that the plan wants: a Running one to join, or one to start.
 
     Wait while another step starts it. Raise LaunchError if the plan does not fit what is there, or
@@ -52,19 +176,17 @@ def enter(wanted: KeptContainer, plan: NodePlan, node: Mapping[str, str]) -> Kep
     if not job.isdigit():
         raise refusal("it lives with a job, and there is no job here", "start it with srun", wanted)
     if is_step(wanted["name"]):
-        from container_engine.node.kept import of_step
-
-        return of_step.enter(wanted, node)
+        return container_of_step(wanted, node)
     directory = directory_of(wanted, job, node)
     step = node.get("SLURM_STEP_ID", "0")
-    door = f"{directory}/{_DOOR}{step}.{os.urandom(3).hex()}"
-    if len(os.fsencode(door)) > _MAX_PATH:
+    path = f"{directory}/{_SOCKET}{step}.{os.urandom(3).hex()}"
+    if len(os.fsencode(path)) > _MAX_PATH:
         raise refusal(f"the path of '{directory}' is too long for a socket", "", wanted)
     try:
         lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise refusal(f"cannot write below {directory}: {error.strerror}", ROOM, wanted) from None
-    kept = KeptOnNode(wanted, directory, lock, door)
+    kept = JobContainer(wanted, directory, lock, path)
     if locked(lock, LOCK_EX):
         _begin(kept, plan)
         return kept
@@ -74,7 +196,7 @@ def enter(wanted: KeptContainer, plan: NodePlan, node: Mapping[str, str]) -> Kep
     return _await(kept, plan)
 
 
-def _begin(kept: KeptOnNode, plan: NodePlan) -> None:
+def _begin(kept: JobContainer, plan: NodePlan) -> None:
     """Prepare the directory for a start by this step. Raise LaunchError."""
     wanted, image, boot = kept.wanted, _image_of(plan), _boot()
     if kept.records.boot() != boot:
@@ -90,8 +212,8 @@ def _begin(kept: KeptOnNode, plan: NodePlan) -> None:
     if earlier:
         kept.records.check_image(image)
         kept.records.check_files(plan.image_paths)
-    for door in _doors(kept.directory):
-        os.unlink(door)
+    for path in _sockets(kept.directory):
+        os.unlink(path)
     _note_start(kept)
     records = {"image": image, "name": wanted["name"], "made": made_of(plan), "boot": boot}
     for name, text in records.items():
@@ -103,7 +225,7 @@ def _image_of(plan: NodePlan) -> str:
     return ", ".join(plan.image_paths)
 
 
-def _note_start(kept: KeptOnNode) -> None:
+def _note_start(kept: JobContainer) -> None:
     """Record when the engine begins to write into the container, for `ce save`."""
     number = 0
     while os.path.exists(f"{kept.directory}/{STARTED}.{number}"):
@@ -117,7 +239,7 @@ def _boot() -> str:
         return file.read().strip()
 
 
-def _forget(kept: KeptOnNode) -> None:
+def _forget(kept: JobContainer) -> None:
     """Remove what the job left before the node's reboot, except the lock. Raise LaunchError."""
     for name in os.listdir(kept.directory):
         path = f"{kept.directory}/{name}"
@@ -132,7 +254,7 @@ def _forget(kept: KeptOnNode) -> None:
             raise refusal(reason, hint, kept.wanted) from None
 
 
-def _await(kept: KeptOnNode, plan: NodePlan) -> KeptOnNode:
+def _await(kept: JobContainer, plan: NodePlan) -> JobContainer:
     """Return the container once it runs, to be joined, or once it has ended, to be started.
 
     Raise LaunchError if neither happens within the time limit of a start.
@@ -177,13 +299,13 @@ def _compare(running: Running, plan: NodePlan) -> None:
         )
 
 
-def _visit(kept: KeptOnNode, deadline: float) -> Running | None:
-    """Return the container that a guard hands over at the first open door; None if all are shut."""
-    for door in _doors(kept.directory):
+def _visit(kept: JobContainer, deadline: float) -> Running | None:
+    """Return the container that a guard hands over at a control socket; None if none does."""
+    for path in _sockets(kept.directory):
         visitor = socket(AF_UNIX, SOCK_SEQPACKET)
         visitor.settimeout(min(_VISIT_S, max(deadline - time.monotonic(), _LOOK_S)))
         try:
-            visitor.connect(door)
+            visitor.connect(path)
             return _handed_over(visitor, kept)
         except OSError:
             continue  # that step is over
@@ -192,7 +314,7 @@ def _visit(kept: KeptOnNode, deadline: float) -> Running | None:
     return None
 
 
-def _handed_over(visitor: socket, kept: KeptOnNode) -> Running:
+def _handed_over(visitor: socket, kept: JobContainer) -> Running:
     """Return the container of a guard's answer (spank_plugin/guard/guard.h).
 
     Raise OSError for any other answer.
@@ -214,7 +336,34 @@ def _handed_over(visitor: socket, kept: KeptOnNode) -> Running:
             images.append((os.fsdecode(data), found[0]))
 
 
-def _doors(directory: str) -> Iterator[str]:
+def _sockets(directory: str) -> Iterator[str]:
     for name in sorted(os.listdir(directory)):
-        if name.startswith(_DOOR):
+        if name.startswith(_SOCKET):
             yield f"{directory}/{name}"
+
+
+def container_of_step(wanted: KeptContainer, node: Mapping[str, str]) -> Running:
+    """Return the container of the step JOB.STEP. Raise LaunchError if it cannot be joined."""
+    job, _dot, step = wanted["name"].partition(".")
+    if wanted["mode"] not in ("auto", "exec"):
+        hint = f"leave ':{wanted['mode']}' out"
+        raise refusal("the container of a step can only be joined", hint, wanted)
+    from container_engine.node.inside import tasks
+
+    try:
+        task = tasks.find(job, step, node_name(node))
+        guard, first = tasks.guard_and_init(task)
+        names = {
+            protocol.CE_AT_USER_NS: "ns/user",
+            protocol.CE_AT_MOUNT_NS: "ns/mnt",
+            protocol.CE_AT_ENVIRONMENT: "environ",
+            protocol.CE_AT_MOUNTS: "mountinfo",
+        }
+        every = (*in_order(names), *tasks.unshared(task))
+        at_first = [os.open(name, os.O_RDONLY, dir_fd=first.directory) for name in every]
+        fds = [os.open(f"/proc/{guard}/ns/user", os.O_RDONLY), *at_first]
+    except UserError as error:
+        raise refusal(error.reason, error.hint or "", wanted) from None
+    except OSError as error:
+        raise refusal(f"it has ended: {error.strerror}", "", wanted) from None
+    return Running(JobContainer(wanted, "", -1, ""), fds, ())

@@ -17,10 +17,8 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import write_private
-from container_engine.node.kept.container import KeptOnNode, Running
-from container_engine.node.kept.directories import names_here, remove
-from container_engine.node.kept.enter import enter
-from container_engine.node.kept.records import ignored, made_of
+from container_engine.node.job_containers.directory import ignored, made_of, names_here, remove
+from container_engine.node.job_containers.enter import JobContainer, Running, enter
 from container_engine.node.node_plan import ImageFile, NodePlan, node_plan
 from container_engine.node.plan_json import to_json
 from container_engine.node.plan_types import KeptContainer
@@ -47,7 +45,7 @@ def plan(
 
 def entered(
     directory: Path, mode: str = "auto", image: str = "/i.sqsh", node: Mapping[str, str] = NODE
-) -> KeptOnNode:
+) -> JobContainer:
     return enter(*plan(directory, mode, image), node)
 
 
@@ -131,7 +129,7 @@ def test_a_later_step_goes_on_in_the_same_directory(short: Path) -> None:
     second = entered(short)
     os.close(second.lock)
     assert second.directory == first.directory
-    assert second.door != first.door
+    assert second.control_socket != first.control_socket
     assert not isinstance(second, Running)
     assert not list(place(short).glob("door.*"))
     assert [path.name for path in sorted(place(short).glob("started.*"))] == [
@@ -350,15 +348,15 @@ def test_an_invalid_answer_counts_as_no_response(
     flock(first.lock, LOCK_SH)
 
     def answer() -> None:
-        visitor, _address = door.accept()
+        visitor, _address = listener.accept()
         with visitor, open("/proc/self/environ") as file:
             for data, count in packets:
                 with contextlib.suppress(BrokenPipeError):  # the visitor may have left
                     send_fds(visitor, [data], [file.fileno()] * count)
 
-    with socket(AF_UNIX, SOCK_SEQPACKET) as door:
-        door.bind(f"{place(short)}/door.0.aa")
-        door.listen()
+    with socket(AF_UNIX, SOCK_SEQPACKET) as listener:
+        listener.bind(f"{place(short)}/door.0.aa")
+        listener.listen()
         thread = Thread(target=answer)
         thread.start()
         with pytest.raises(LaunchError, match="which does not respond"):
@@ -383,16 +381,16 @@ def answering(directory: Path, image: Path, *, whole: bool = True) -> Iterator[N
     """Answer one visitor as a guard that serves this image does."""
 
     def answer() -> None:
-        visitor, _address = door.accept()
+        visitor, _address = listener.accept()
         with visitor, open("/proc/self/environ") as file:
             send_fds(visitor, [b"C"], [file.fileno()] * 5)
             send_fds(visitor, [bytes(image)], [file.fileno()])
             if whole:
                 visitor.send(b"\0")
 
-    with socket(AF_UNIX, SOCK_SEQPACKET) as door:
-        door.bind(f"{directory}/door.0.aa")
-        door.listen()
+    with socket(AF_UNIX, SOCK_SEQPACKET) as listener:
+        listener.bind(f"{directory}/door.0.aa")
+        listener.listen()
         thread = Thread(target=answer)
         thread.start()
         try:
