@@ -33,7 +33,7 @@ struct ce_start_answer {
 };
 
 /* The directory below which the answers of all users are. A job with a /tmp of its own sees it, too. It must
- * match container_engine/node/answers_directory.py. */
+ * match container_engine/node/container/description.py. */
 #define CE_VAR_TMP "/var/tmp"
 
 /* Open the directory of the user's answers of a kind below `temporary`, which is CE_VAR_TMP outside tests;
@@ -91,6 +91,6 @@ int ce_join_read(struct ce_fields result, struct ce_join_answer *join);
 /* Return whether the container has an image with this path. */
 int ce_join_knows(const struct ce_join_answer *join, const char *image);
 
-/* The port of a step, which differs in each one (container_engine/node/step_port.py). All ports have as many
+/* The port of a step, which differs in each one (container_engine/node/slurm_step.py). All ports have as many
  * digits, so that one can replace another in what the answer of another step has. */
 enum { CE_PORT_FIRST = 20000, CE_PORT_COUNT = 10000, CE_PORT_STEPS_APART = 16, CE_PORT_DIGITS = 5 };

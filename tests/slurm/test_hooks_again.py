@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from container_engine.node import step_port
+from container_engine.node import slurm_step
 from tests.integration.libraries import build
 from tests.recorded import parsed, write
 from tests.slurm.cluster import ALICE
@@ -446,7 +446,7 @@ def test_each_step_has_a_port_of_its_own_for_torch_without_python(gpus: Gpus) ->
         assert not is_python
         assert [line.split()[:3] for line in sorted(lines)] == [["2", "0", "n1"], ["2", "1", "n1"]]
         [(port, job, step)] = {tuple(line.split()[3:]) for line in lines}
-        assert port == step_port.of_step({"SLURM_JOB_ID": job, "SLURM_STEP_ID": step})
+        assert port == slurm_step.port({"SLURM_JOB_ID": job, "SLURM_STEP_ID": step})
         ports.add(port)
     assert len(ports) == 3
 

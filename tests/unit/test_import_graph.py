@@ -60,10 +60,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("report",),
         ("node_plan",),
         ("plan_json",),
-        (
-            *("pattern", "plan_types", "protocol", "node_name", "answers_directory"),
-            *("step_port", "job_secret"),
-        ),
+        (*("pattern", "plan_types", "protocol", "slurm_step", "job_secret"),),
     ),
     "container_engine.images": (
         ("importing", "scanning"),

@@ -14,7 +14,7 @@ from container_engine.base.errors import UserError
 from container_engine.build.saving import save_named
 from container_engine.node.inside import tasks
 from container_engine.node.job_containers import directory
-from container_engine.node.node_name import node_name
+from container_engine.node.slurm_step import node_name
 from container_engine.submit import container_names
 from container_engine.submit import context as contexts
 from container_engine.submit.context import Context

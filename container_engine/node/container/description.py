@@ -56,6 +56,18 @@ CONTAINERENV = "/run/.containerenv"
 _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
 
 
+def answers_place(kind: str) -> str:
+    """Return the node's directory for this user's recorded answers of one kind, such as "starts".
+
+    An answer is valid for one node and one boot only, so the home would be the wrong place:
+    hundreds of nodes would write to its file server at once, and quotas limit the number of files.
+    /var/tmp is the node's even for jobs that have a /tmp of their own. If another user has made
+    the directory first, nothing is recorded.
+    """
+    # must match spank_plugin/guard/step_answers.h
+    return f"/var/tmp/ce-answers-{os.geteuid()}/{kind}"
+
+
 class Paths:
     """The paths of files and directories in the session's private mount namespace.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from container_engine.node.container.description import Paths
+from container_engine.node.node_plan import Frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class HookEdits:
     further names for what such devices bring to the targets of these symlinks, and `searched` are
     directories in which they have libraries. `asked` are the questions (base/answers.py) about the
     node's files on which devices depend. `port` is a port that was made from the numbers of job and
-    step (step_port.py), "" for none. `unmet` are the reasons why the container cannot
+    step (slurm_step.py), "" for none. `unmet` are the reasons why the container cannot
     start, each with the name of the hook, or "" for a CDI device of the environment.
     """
 
@@ -85,6 +86,19 @@ class HookEdits:
             base = known.get(name)
             merged[name] = join_path(directories, base or "")
         return merged
+
+
+class Repeatable(Frozen):
+    """Conditions under which hooks do the same again.
+
+    `asked` are the questions about files of the node (base/answers.py). `names` are the variables
+    that the hooks set, None without hooks. `port` is the one among their values that differs in
+    each step (slurm_step.py), "" for none.
+    """
+
+    asked: Sequence[str]
+    names: Sequence[str] | None
+    port: str
 
 
 def join_path(directories: Sequence[str], rest: str) -> str:

@@ -12,7 +12,6 @@ from container_engine.base import hook_code
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount
 from container_engine.node.container.edits import HookEdits
-from container_engine.node.hooks import CODE
 from container_engine.node.node_plan import NodePlan, applies, holds
 from container_engine.node.pattern import expand, has_wildcard, is_device
 
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from container_engine.node.hooks.built_in import Code
     from container_engine.node.plan_types import HookUse
-
-    Code = Callable[[HookUse, NodePlan, Mapping[str, str], HookEdits], None]
 
 
 # set if the user chose how MPI starts (spank_plugin/plugin/carry.h)
@@ -119,21 +117,21 @@ def _service(service: Mapping[str, Any], hook: HookUse, node: Mapping[str, str])
 
 
 def _code(hook: HookUse, edits: HookEdits) -> Code:
-    """Return the function of the engine's module for the hook, or of the hook's own package."""
+    """Return the engine's function for the hook, or that of the hook's own package."""
+    from container_engine.node.hooks.built_in import CODE
+
     name = hook["code"]
     if name in CODE:
-        module = __import__(f"container_engine.node.hooks.code_{name}", fromlist=["prepare"])
-    else:
-        found = hook_code.load(edits.prefix, hook["name"], name, "node")
-        if found is None:
-            raise LaunchError(
-                f"hook code '{name}' is not part of this node's container engine: submit host and"
-                " node have different versions of it",
-                see="engine-versions",
-            )
-        module = found
-    prepare_hook: Code = module.prepare
-    return prepare_hook
+        return CODE[name]
+    module = hook_code.load(edits.prefix, hook["name"], name, "node")
+    if module is None:
+        raise LaunchError(
+            f"hook code '{name}' is not part of this node's container engine: submit host and"
+            " node have different versions of it",
+            see="engine-versions",
+        )
+    own: Code = module.prepare
+    return own
 
 
 def add_devices(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:

@@ -1,30 +1,39 @@
-"""Apply the hooks of one launch on this node, from the plan to the tasks' environment."""
+"""Apply the hooks of one launch on this node, from the plan to the tasks' environment.
+
+The next start on this node can repeat without Python what hooks did if they consist of data, or of
+code that asks for nothing but variables of the step, and the data depend on files of the node:
+ce-guard compares the variables that were asked for and the state of the files (base/answers.py).
+"""
 
 from __future__ import annotations
 
 import os
 
-from container_engine.base.answers import own_ids, state
+from container_engine.base.answers import is_of_kernel, own_ids, state
 from container_engine.base.errors import LaunchError
 from container_engine.base.variables import is_of_slurm
-from container_engine.node import answers_directory
-from container_engine.node.container.description import HOOKS_REQUEST
+from container_engine.node.container.description import HOOKS_REQUEST, answers_place
+from container_engine.node.container.edits import Repeatable
 from container_engine.node.container.environment import apply
 from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
-from container_engine.node.hooks.prepare import prepare
+from container_engine.node.hooks.prepare import BEGIN, prepare
+from container_engine.node.node_plan import may_apply
+from container_engine.node.pattern import questions_of
 from container_engine.node.plan_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from container_engine.node.container.description import NodeMount, Operation, Parts, Paths
-    from container_engine.node.hooks.repeat import Repeatable
+    from container_engine.node.container.edits import HookEdits
     from container_engine.node.inside.programs import Place
     from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import HookUse
+
 
 # slurmstepd and the plugin remove these from a task's environment
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
@@ -153,8 +162,6 @@ class HooksOnNode:
         """Return what a repetition of these operations depends on, None if it needs Python."""
         if self._asked is None:
             return None
-        from container_engine.node.hooks.repeat import repeatable
-
         return repeatable(self._plan.hooks, self._node, self._edits, self._edf, self._asked)
 
     def _request(self, paths: Paths, place: str) -> dict[str, Any]:
@@ -191,7 +198,7 @@ class HooksOnNode:
             return ""
         if not all(path.startswith("/") for path in self._plan.image_paths):
             return ""
-        return answers_directory.place("libraries")
+        return answers_place("libraries")
 
     def take_note(self, note: str) -> None:
         """Process a note from the operations for hooks. Raise LaunchError if it has an error."""
@@ -288,3 +295,59 @@ class HooksOnNode:
 
 def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:
     return [name for name in wanted if name not in present]
+
+
+# kinds of checks whose result depends on the step or its user
+_OF_STEP = frozenset(["group", "variable", "mpi"])
+# code that looks at no file and no clock
+_OF_VARIABLES = frozenset(["", "pytorch"])
+
+
+def repeatable(
+    planned: Sequence[HookUse],
+    node: Mapping[str, str],
+    edits: HookEdits,
+    edf: Mapping[str, str | None],
+    of_image: Sequence[str],
+) -> Repeatable | None:
+    """Return what a repetition depends on, None if it needs Python.
+
+    `of_image` are the questions about files on which the result of looking into the image depends.
+    """
+    hooks = [hook for hook in planned if may_apply(hook, node)]
+    if not _are_data(edits) or not all(map(_is_data, hooks)):
+        return None
+    asked = {**edits.asked}
+    for hook in hooks:
+        for pattern in _patterns(hook):
+            # the content of a file does not matter: that of libraries is in `of_image`
+            asked |= questions_of(pattern)
+    places = (*(question[1:] for question in asked), *(mount.target for mount in edits.mounts))
+    if any(map(is_of_kernel, places)):
+        return None
+    asked |= dict.fromkeys(of_image)
+    names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
+    return Repeatable(list(asked), list(dict.fromkeys(names)), edits.port)
+
+
+def _are_data(edits: HookEdits) -> bool:
+    return not any((edits.services, edits.oci_hooks, edits.operations, edits.warnings))
+
+
+def _is_data(hook: HookUse) -> bool:
+    checks, text = hook.get("checks", ()), to_json(hook)
+    return (
+        hook.get("code", "") in _OF_VARIABLES
+        and not hook.get("automatic_when")
+        and not any(check["kind"] in _OF_STEP for check in checks)
+        # deferred strings, and fields of the node
+        and '"var"' not in text
+        and BEGIN not in text
+    )
+
+
+def _patterns(hook: HookUse) -> Iterator[str]:
+    yield from (device["path"] for device in hook.get("devices", ()))
+    yield from (mount["source"] for mount in hook.get("mounts", ()))
+    yield from (file for library in hook.get("libraries", ()) for file in library["files"])
+    yield from (c["subject"] for c in hook.get("checks", ()) if c["kind"] == "device")

@@ -11,8 +11,8 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import is_own_directory, read_regular, write_private
 from container_engine.base.mounts import remove_tree
-from container_engine.node.node_name import node_name
 from container_engine.node.plan_json import parse_json, to_json
+from container_engine.node.slurm_step import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from container_engine.node.job_containers.directory import (
     refusal,
     subject,
 )
-from container_engine.node.node_name import node_name
+from container_engine.node.slurm_step import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

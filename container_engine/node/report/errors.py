@@ -14,7 +14,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.base.files import make_own
 from container_engine.base.secrecy import HIDDEN, Secrecy
 from container_engine.faults import catalogue
-from container_engine.node import node_name
+from container_engine.node import slurm_step
 from container_engine.node.report import trace
 from container_engine.node.report.messages import alike, claim_message, concealed
 from container_engine.node.report.trace import open_own
@@ -149,7 +149,7 @@ def for_plugin(
 
 
 def _keep(text: str, recorded: int, node: Mapping[str, str]) -> str:
-    name = node_name.complete(node).get("SLURMD_NODENAME") or os.uname().nodename
+    name = slurm_step.complete(node).get("SLURMD_NODENAME") or os.uname().nodename
     directory = trace.directory_of(recorded)
     if directory and (path := keep(directory, f"{name}.log", text)):
         return path

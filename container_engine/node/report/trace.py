@@ -41,6 +41,11 @@ _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
 _KEPT = 200  # steps; the first node of a step removes older ones
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_FOR_TOOL = ("HOME", "USER", "LOGNAME")
+# the end of a short step waits for the launcher, and so for this
+_WAIT_S = 2
+
 
 class Marks:
     """Times of a start, on the monotonic clock in ns.
@@ -84,10 +89,10 @@ def open_file(directory: str, node: Mapping[str, str]) -> int:
     where = place(directory)
     if not where:
         return -1
-    from container_engine.node import node_name
+    from container_engine.node import slurm_step
 
     step = f"{node.get('SLURM_JOB_ID', '0')}.{node.get('SLURM_STEP_ID', '0')}"
-    name = node_name.node_name(node) or os.uname().nodename
+    name = slurm_step.node_name(node) or os.uname().nodename
     if "/" in step or "/" in name:
         return -1
     try:
@@ -165,9 +170,35 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
     if fd >= 0:
         _append(fd, line, is_first=is_first)
     if program:
-        from container_engine.node.report import tracking_tool
+        _track(program, line, node)
 
-        tracking_tool.send(program, line, node)
+
+def _track(program: Sequence[str], record: bytes, node: Mapping[str, str]) -> None:
+    """Hand the record of a step to the site's program, on its standard input.
+
+    The program is awaited for a short time, after which it goes on alone. A launch never fails
+    because of it. Of the job's variables it gets only Slurm's, HOME, USER and LOGNAME.
+    """
+    import subprocess
+
+    own = {name: node[name] for name in node if name.startswith("SLURM") or name in _FOR_TOOL}
+    quiet = subprocess.DEVNULL
+    try:
+        child = subprocess.Popen(
+            program,
+            env={**own, "PATH": _PATH},
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+        )
+    except OSError:
+        return
+    try:
+        child.communicate(record, _WAIT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        child.returncode = 0  # Python would warn about a child that nobody has waited for
 
 
 def of_engine(release: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from container_engine.node.container.description import Operation
-    from container_engine.node.hooks.repeat import Repeatable
+    from container_engine.node.container.edits import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.job_containers.enter import JobContainer, Running
 
@@ -274,7 +274,7 @@ class Start:
         """Return what doing the same again depends on, None if it needs Python."""
         if self._hooks is not None:
             return self._hooks.repeatable()
-        from container_engine.node.hooks.repeat import Repeatable
+        from container_engine.node.container.edits import Repeatable
 
         return Repeatable((), None, "")
 
@@ -514,6 +514,6 @@ def _explainer(workdir_from: str) -> Callable[[str], LaunchError]:
 
 def _pmix_of_step(node: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:
     """Return the directories of this step's PMIx server, and what each task's variables copy."""
-    from container_engine.node.hooks import code_pmix
+    from container_engine.node.hooks import built_in
 
-    return [node["CE_PMIX_DIR"], *code_pmix.of_clients(node)], code_pmix.PER_TASK
+    return [node["CE_PMIX_DIR"], *built_in.of_clients(node)], built_in.PER_TASK

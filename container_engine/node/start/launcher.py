@@ -82,9 +82,9 @@ def _launch(
     text = read_all(plan_fd).decode("utf-8", "surrogateescape")
     node = env.parse_block(read_all(environment_fd))
     if '"var"' in text or "{node." in text:
-        from container_engine.node import node_name
+        from container_engine.node import slurm_step
 
-        node = node_name.of_step(node)
+        node = slurm_step.of_step(node)
     plan = NodePlan()
     marks, recorded, target = trace.Marks(begun), -1, ""
     try:

@@ -17,10 +17,9 @@ import pwd
 from container_engine.base import answers
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import open_place
-from container_engine.base.variables import OF_TASKS
-from container_engine.node import answers_directory, step_port
+from container_engine.node import slurm_step
 from container_engine.node.container.checks import literal
-from container_engine.node.container.description import HOSTS_FILES, PATH
+from container_engine.node.container.description import HOSTS_FILES, PATH, answers_place
 from container_engine.node.container.environment import parse_block
 from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from container_engine.node.container.description import NodeMount
-    from container_engine.node.hooks.repeat import Repeatable
+    from container_engine.node.container.edits import Repeatable
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.start.container import Started
 
@@ -43,7 +42,7 @@ _OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # in a plan: a secret that is new for each launch
 _NOT_AGAIN = '"secret":"'
 _DEFERRED = '"var"'
-# the launcher makes their values, or takes them away (node_name.py)
+# the launcher makes their values, or takes them away (slurm_step.py)
 _OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
 _PORT = "MASTER_PORT"
 
@@ -76,7 +75,7 @@ def remember(
         if plan.entrypoint and not _leaves_the_same(plan, request, witnesses, places):
             return
         result = _result(plan, started, hooks.names, places.found)
-        here = open_place(answers_directory.place("starts"))
+        here = open_place(answers_place("starts"))
         answers.write(here, request, {**variables, **witnesses}, result, _MOST)
     except (OSError, ValueError, LaunchError):
         return
@@ -87,7 +86,7 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
     return (
         os.geteuid() != 0
         and not (plan.by_podman or plan.kept or plan.shows_entrypoint_output)
-        # the launcher's steps have variables of the node then (node_name.py)
+        # the launcher's steps have variables of the node then (slurm_step.py)
         and not (plan.startup and _DEFERRED in text)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
         and "pid" not in plan.unshare
@@ -115,12 +114,38 @@ def _have_secret(variables: Mapping[str, str], plan: NodePlan) -> bool:
     )
 
 
+# ---- the port of a step ---------------------------------------------------------------------
+
+
+class Places:
+    """The bytes of some texts that are the value of a variable with the port."""
+
+    def __init__(self, texts: Mapping[str, bytes], variable: str, port: str) -> None:
+        """Find them. Each text has a letter, and each place is that letter and an offset."""
+        self._texts, self._size = texts, len(port)
+        self.found: list[str] = []
+        wanted = f"{variable}={port}".encode()
+        for letter, text in texts.items():
+            at = text.find(wanted)
+            while port and at >= 0:
+                self.found.append(f"{letter}{at + len(wanted) - self._size}")
+                at = text.find(wanted, at + 1)
+
+    def with_port(self, port: str) -> dict[str, bytes]:
+        """Return the texts with another port of as many digits."""
+        texts = {letter: bytearray(text) for letter, text in self._texts.items()}
+        for place in self.found:
+            at = int(place[1:])
+            texts[place[0]][at : at + self._size] = port.encode()
+        return {letter: bytes(text) for letter, text in texts.items()}
+
+
 # ---- what a start asks ------------------------------------------------------------------------
 
 
 def _decided_again(
     started: Started, hooks: Repeatable, node: Mapping[str, str]
-) -> tuple[dict[str, str], step_port.Places] | None:
+) -> tuple[dict[str, str], Places] | None:
     """Return witnesses about the step's variables, and the places of its port in the texts.
 
     The port of the step is none of those variables, since it is another one in each step. Return
@@ -128,9 +153,9 @@ def _decided_again(
     LaunchError, and ValueError or KeyError for a step without numbers.
     """
     texts = {"s": started.specification, "b": started.block, "r": started.records}
-    places = step_port.Places(texts, _PORT, hooks.port)
-    aside = step_port.next_step(node) if hooks.port else node
-    port = step_port.of_step(aside) if hooks.port else ""
+    places = Places(texts, _PORT, hooks.port)
+    aside = slurm_step.next_step(node) if hooks.port else node
+    port = slurm_step.port(aside) if hooks.port else ""
     expected = places.with_port(port)
     variables = answers.Variables(node, aside)
     if any(name in variables for name in _OF_STEPS):
@@ -145,18 +170,18 @@ def _decided_again(
 
 
 def _leaves_the_same(
-    plan: NodePlan, request: bytes, witnesses: answers.Witnesses, places: step_port.Places
+    plan: NodePlan, request: bytes, witnesses: answers.Witnesses, places: Places
 ) -> bool:
     """Check that the entrypoint left this environment in the start before, and note it.
 
     If it leaves ever others, ce-guard must not try: the launcher would run it once more.
     """
-    block = places.with_port("0" * len(step_port.of_step({})))["b"]
+    block = places.with_port("0" * len(slurm_step.port({})))["b"]
     known = {*plan.image_env, *(entry["name"] for entry in plan.env)}
     if _have_secret({f"v{name}": "=" for name in parse_block(block) if name not in known}, plan):
         return False
     before = b"entrypoint\0" + request
-    here = open_place(answers_directory.place("starts"))
+    here = open_place(answers_place("starts"))
     found = answers.read(f"/proc/self/fd/{here}", before)
     same = found is not None and found[1] == block
     if not same:

@@ -11,7 +11,7 @@ import stat
 
 from container_engine.base.errors import LaunchError
 from container_engine.node import protocol
-from container_engine.node.node_name import node_name
+from container_engine.node.slurm_step import node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import natural
-from container_engine.node import node_name
+from container_engine.node import slurm_step
 
 _VERSION = 1
 _STEP = re.compile(r"\d+\.\d+")
@@ -136,7 +136,7 @@ def missing(traces: Sequence[Trace]) -> list[str]:
     there = {trace.node for trace in traces}
     lists = dict.fromkeys(str(trace.facts.get("nodes", "")) for trace in traces)
     try:
-        named = [name for nodes in lists for name in islice(node_name.expand(nodes), _MAX_NODES)]
+        named = [name for nodes in lists for name in islice(slurm_step.expand(nodes), _MAX_NODES)]
     except ValueError:
         return []
     return [name for name in dict.fromkeys(named) if name and name not in there]

@@ -10,7 +10,7 @@ from ce_ssh.ports import address_of, claim, is_free, listeners
 from container_engine.base.errors import LaunchError
 from container_engine.node import job_secret
 from container_engine.node.inside import programs
-from container_engine.node.node_name import complete, expand
+from container_engine.node.slurm_step import complete, expand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from container_engine.base import slurm
-from container_engine.node import node_name
+from container_engine.node import slurm_step
 
 
 def test_the_last_value_counts_whatever_the_case(tmp_path: Path) -> None:
@@ -36,5 +35,5 @@ def test_the_steps_own_configuration_comes_first(tmp_path: Path) -> None:
 
 def test_names_of_the_node_are_filled_in() -> None:
     step = {"SLURM_STEP_NODELIST": "n[1-3]", "SLURM_NODEID": "1"}
-    assert node_name.in_path("/tmp/%n", step) == "/tmp/n2"
-    assert node_name.in_path("/tmp/%n", {"SLURMD_NODENAME": "nid7"}) == "/tmp/nid7"
+    assert slurm_step.in_path("/tmp/%n", step) == "/tmp/n2"
+    assert slurm_step.in_path("/tmp/%n", {"SLURMD_NODENAME": "nid7"}) == "/tmp/nid7"

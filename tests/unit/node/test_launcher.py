@@ -49,7 +49,7 @@ ALLOWED = {
             "container.guard",
             "container.podman",
             "container.specification",
-            "node_name",
+            "slurm_step",
             "node_plan",
             "plan_json",
             "protocol",

@@ -14,7 +14,7 @@ import pytest
 
 from container_engine.base import answers
 from container_engine.base.answers import state
-from container_engine.node import step_port
+from container_engine.node import slurm_step
 from container_engine.node.container.checks import literal
 from container_engine.node.node_plan import ENTRYPOINT_LOG, SAVE, node_plan
 from container_engine.node.start import recorded_start
@@ -896,7 +896,7 @@ def test_what_an_entrypoint_leaves_twice_is_repeated(starts: StartStage) -> None
     always = {"automatic_when": None, "release": "1", "reason": "enabled"}
     starts.plan["hooks"][0] |= {**always, "code": "pytorch"}
     for left in ("a", "b", "a"):
-        text = f"A={left}\0MASTER_PORT={step_port.of_step(starts.node)}\0PATH=/bin\0"
+        text = f"A={left}\0MASTER_PORT={slurm_step.port(starts.node)}\0PATH=/bin\0"
         (starts.prefix / "environ").write_bytes(text.encode())
         assert [starts.starts_without_python() for _ in range(3)] == [False, False, True]
         assert starts.start() == starts.start(by_python=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node import step_port
+from container_engine.node import slurm_step
+from container_engine.node.start import recorded_start
 from tests.c_header import constants
 from tests.recorded import parsed
 from tests.unit.node.hooks.hooks import hook
@@ -165,7 +166,7 @@ def test_each_step_gets_a_port_of_its_own(devices: Devices, step: str) -> None:
     starts.node["SLURM_STEP_ID"] = step
     again = starts.start()
     assert not starts.was_python()
-    port = step_port.of_step(starts.node)
+    port = slurm_step.port(starts.node)
     assert f"MASTER_PORT={port}".encode() in again.records
     assert f'"MASTER_PORT={port}"' in json.dumps(again.told).replace('\\"', '"')
     assert again.records.count(b"MASTER_PORT=") == 1
@@ -179,7 +180,7 @@ def test_another_job_gets_another_port(devices: Devices) -> None:
     devices.starts.node["SLURM_JOB_ID"] = "8"
     again = devices.starts.start()
     assert not devices.starts.was_python()
-    port = step_port.of_step(devices.starts.node)
+    port = slurm_step.port(devices.starts.node)
     assert f"MASTER_PORT={port}".encode() in again.records
 
 
@@ -187,11 +188,11 @@ def test_a_port_in_the_first_process_is_that_of_the_step_too(devices: Devices) -
     """A container in which the first process has another port is not the one that was wanted."""
     devices.pytorch()
     starts = devices.starts
-    environ, port = starts.prefix / "environ", step_port.of_step(starts.node)
+    environ, port = starts.prefix / "environ", slurm_step.port(starts.node)
     environ.write_bytes(f"A=1\0MASTER_PORT={port}\0PATH=/bin\0".encode())
     devices.know()
     starts.node["SLURM_STEP_ID"] = "9"
-    port = step_port.of_step(starts.node)
+    port = slurm_step.port(starts.node)
     environ.write_bytes(f"A=1\0MASTER_PORT={port}\0PATH=/bin\0".encode())
     assert starts.starts_without_python()
     starts.node["SLURM_STEP_ID"] = "10"
@@ -486,18 +487,18 @@ def test_the_answer_names_the_variables_and_no_number_of_the_step(devices: Devic
 
 
 def test_both_programs_make_the_same_ports() -> None:
-    known = constants("guard/step_answers.h")
-    numbers = (step_port.FIRST, step_port.COUNT, step_port.STEPS_APART)
+    known = constants("guard/step_port.h")
+    numbers = (slurm_step.FIRST, slurm_step.COUNT, slurm_step.STEPS_APART)
     names = ("CE_PORT_FIRST", "CE_PORT_COUNT", "CE_PORT_STEPS_APART")
     assert tuple(known[name] for name in names) == numbers
-    assert re.fullmatch("[0-9]{5}", str(step_port.FIRST + step_port.COUNT - 1))
-    assert known["CE_PORT_DIGITS"] == len(str(step_port.FIRST))
+    assert re.fullmatch("[0-9]{5}", str(slurm_step.FIRST + slurm_step.COUNT - 1))
+    assert known["CE_PORT_DIGITS"] == len(str(slurm_step.FIRST))
 
 
 def test_a_port_is_found_only_where_it_is_the_variables() -> None:
     texts = {"a": b"20016 MASTER_PORT=20016, MASTER_PORT=2001", "b": b"MASTER_PORT=20016"}
-    places = step_port.Places(texts, "MASTER_PORT", "20016")
+    places = recorded_start.Places(texts, "MASTER_PORT", "20016")
     assert places.found == ["a18", "b12"]
     changed = {"a": b"20016 MASTER_PORT=20017, MASTER_PORT=2001", "b": b"MASTER_PORT=20017"}
     assert places.with_port("20017") == changed
-    assert step_port.Places(texts, "MASTER_PORT", "").found == []
+    assert recorded_start.Places(texts, "MASTER_PORT", "").found == []

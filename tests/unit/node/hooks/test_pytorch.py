@@ -2,10 +2,10 @@
 
 import pytest
 
-from container_engine.node import step_port
+from container_engine.node import slurm_step
 from container_engine.node.container import environment
 from container_engine.node.container.edits import HookEdits
-from container_engine.node.hooks import code_pytorch
+from container_engine.node.hooks import built_in
 from container_engine.node.node_plan import NodePlan
 from container_engine.node.plan_types import HookUse
 
@@ -21,7 +21,7 @@ STEP = {
 
 def edits(step: dict[str, str], name: str = "pytorch", port: str = "") -> HookEdits:
     made, hook = HookEdits("/libexec"), HookUse(name=name, parameters={"master_port": port})
-    code_pytorch.prepare(hook, NodePlan(), step, made)
+    built_in.pytorch(hook, NodePlan(), step, made)
     return made
 
 
@@ -34,11 +34,11 @@ def test_the_first_node_of_the_step_is_the_master() -> None:
 
 def test_two_steps_and_two_jobs_get_other_ports() -> None:
     others = [STEP, {**STEP, "SLURM_STEP_ID": "3"}, {**STEP, "SLURM_JOB_ID": "18"}]
-    ports = {step_port.of_step(step) for step in others}
+    ports = {slurm_step.port(step) for step in others}
     assert len(ports) == 3
     assert all(20000 <= int(port) < 30000 for port in ports)
     made = edits(STEP)
-    assert made.env["MASTER_PORT"] == made.port == step_port.of_step(STEP)
+    assert made.env["MASTER_PORT"] == made.port == slurm_step.port(STEP)
 
 
 def test_a_port_that_the_user_chose_counts() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from container_engine.base.answers import Variables
 from container_engine.node.container.description import NodeMount
-from container_engine.node.container.edits import HookEdits
-from container_engine.node.hooks.repeat import Repeatable, repeatable
+from container_engine.node.container.edits import HookEdits, Repeatable
+from container_engine.node.hooks.run import repeatable
 from tests.unit.node.hooks.hooks import device, hook, mount
 from tests.unit.node.plans import image, plan
 

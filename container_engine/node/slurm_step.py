@@ -1,4 +1,4 @@
-"""Find this node's name from the variables that Slurm gives a step before its tasks exist.
+"""Find what a step has on this node before its tasks exist: the node's name, and a port.
 
 SLURMD_NODENAME is set later, for each task; the list of nodes and this node's index in it are
 known from the start. A SLURMD_NODENAME that is already set may be that of the batch script in
@@ -81,3 +81,26 @@ def _numbers(part: str) -> Iterator[str]:
         return
     for number in range(int(first), int(last) + 1):
         yield str(number).zfill(len(first))
+
+
+# Below Linux's range of ephemeral ports, so that a port is rarely in use. All have as many digits.
+# They must match step_answers.h.
+FIRST, COUNT = 20000, 10000
+STEPS_APART = 16
+_IDS = ("SLURM_JOB_ID", "SLURM_STEP_ID")
+
+
+def port(node: Mapping[str, str]) -> str:
+    """Return a port for the step, the same on all of its nodes; it differs for most other steps.
+
+    ce-guard chooses the same (spank_plugin/guard/step_answers.h).
+    """
+    numbers = [node.get(name, "0") for name in _IDS]
+    job, step = (int(number) if number.isdecimal() else 0 for number in numbers)
+    return str(FIRST + (job * STEPS_APART + step) % COUNT)
+
+
+def next_step(node: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the step after this one. Raise ValueError, KeyError without IDs."""
+    job, step = (int(node[name]) for name in _IDS)
+    return {**node, _IDS[0]: str(job), _IDS[1]: str(step + 1)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.node.node_name import complete, expand, of_step
+from container_engine.node.slurm_step import complete, expand, of_step
 
 
 @pytest.mark.parametrize(
