@@ -13,8 +13,8 @@
  * The records of hooks, such as how a step's ssh servers are reached, are left in the user's cache
  * directory if the process that removes them was killed, too. This node's are removed here.
  *
- * What containers that live with their job have written (container_engine/node/job_containers/directory.py) is also
- * removed, below /tmp, or below the directory that is the only argument, the site's kept_dir.
+ * What containers that live with their job have written is also removed, below /tmp, or below the directory
+ * that is the only argument, the site's kept_dir (container_engine/node/job_containers/directory.py).
  *
  * Children that become the user, without execve, do all of this: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
@@ -257,9 +257,9 @@ static int remove_below(int parent, const char *name, const struct job *job)
 }
 
 /* Remove what the job's containers have written. If another user took the name of the user's directory first,
- * the job has one with a suffix (container_engine/node/job_containers/directory.py); that belongs to the job alone
- * and is removed with it. The directory without a suffix comes first, because others with such names, if they
- * are not the user's, may not answer. */
+ * the job has one with a suffix (container_engine/node/job_containers/directory.py); that belongs to the job
+ * alone and is removed with it. The directory without a suffix comes first, because others with such names,
+ * if they are not the user's, may not answer. */
 static void remove_kept(const struct job *job)
 {
 	char own[64];

@@ -8,13 +8,15 @@ import stat
 from container_engine.base.errors import LaunchError
 from container_engine.base.mounts import excess, is_reserved
 from container_engine.node.container.description import NodeMount
+from container_engine.node.container.environment import edf_settings
+from container_engine.node.node_plan import Frozen
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from container_engine.node.plan_types import Device, Mount
+    from container_engine.node.node_plan import NodePlan
 
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
@@ -29,6 +31,47 @@ SOURCE, DEVICE = "mount source", "device"
 _SEE = {SOURCE: "mount-source-missing", DEVICE: "device-missing"}
 # how the origin of values from the site's configuration begins
 _OF_SITE = "site: "
+
+
+class NodeDevice(Frozen):
+    """A device of the plan, by its path or, if it is a `cdi` device, by its CDI name."""
+
+    name: str
+    cdi: bool
+    origin: str
+
+
+class Resolved(Frozen):
+    """The parts of a plan with deferred strings, as they are on this node.
+
+    `env` are the EDF's variables; None removes a variable, whatever its source.
+    """
+
+    env: Mapping[str, str | None]
+    mounts: Sequence[NodeMount]
+    devices: Sequence[NodeDevice]
+
+
+def resolved(plan: NodePlan, node: Mapping[str, str]) -> Resolved:
+    """Resolve the deferred strings once for all that a start does. Raise LaunchError."""
+    return Resolved(
+        env=edf_settings(plan.env, node),
+        mounts=[
+            NodeMount(
+                one["kind"],
+                resolve(one["source"], node, one["from"]),
+                # the submit host could not check a deferred one; normalized, it stays below /
+                os.path.normpath("/" + resolve(one["target"], node, one["from"]).lstrip("/")),
+                one["options"],
+                one["from"],
+            )
+            for one in plan.mounts
+        ],
+        devices=[
+            NodeDevice(resolve(one["name"], node, one["from"]), one["cdi"], one["from"])
+            for one in plan.devices
+        ],
+    )
 
 
 # Images that this process has found complete, with their state at that time: when a start is
@@ -82,29 +125,26 @@ def check_site_programs(podman: str, runtime: str) -> None:
             raise LaunchError(why, see="site-configuration", where=f"{key} of the site")
 
 
-def resolve_mounts(
-    planned: Sequence[Mount], environment: Mapping[str, str], unmet: list[LaunchError]
-) -> list[NodeMount]:
-    """Return the plan's mounts with literal strings; add an error to `unmet` for impossible ones.
+def usable_mounts(planned: Sequence[NodeMount], unmet: list[LaunchError]) -> list[NodeMount]:
+    """Return the plan's mounts; add an error to `unmet` for impossible ones.
 
     A mount with the flag `nofail` whose source does not exist is left out.
     """
-    mounts = []
-    for origin in planned:
-        mount = literal(origin, environment)
+    mounts: list[NodeMount] = []
+    for mount in planned:
         problem = _source_problem(mount)
         if problem == _ABSENT and "nofail" in mount.options:
             continue
         mounts.append(mount)
         if problem:
-            error = unusable(SOURCE, mount.source, problem, _place(origin["from"]))
-            if origin["from"] in _OF_COMMAND_LINE and _is_torn(mount.source):
+            error = unusable(SOURCE, mount.source, problem, _place(mount.origin))
+            if mount.origin in _OF_COMMAND_LINE and _is_torn(mount.source):
                 error.hint = _TORN
-            if origin["from"].startswith(_OF_SITE):
+            if mount.origin.startswith(_OF_SITE):
                 error.see = "site-mount-missing"
             unmet.append(error)
         if problem := _target_problem(mount.target, [made.target for made in mounts[:-1]]):
-            unmet.append(_of_destination(origin, mount.target, problem))
+            unmet.append(_of_destination(mount, problem))
     return mounts
 
 
@@ -150,9 +190,9 @@ def unusable(kind: str, path: str, problem: str, where: str = "") -> LaunchError
     return LaunchError(problem, hint, _SEE[kind], where=where, kind=kind, name=path)
 
 
-def _of_destination(mount: Mount, path: str, problem: str) -> LaunchError:
-    where, kind = _place(mount["from"]), "mount destination"
-    return LaunchError(problem, see="mount-destination", where=where, kind=kind, name=path)
+def _of_destination(mount: NodeMount, problem: str) -> LaunchError:
+    where, kind = _place(mount.origin), "mount destination"
+    return LaunchError(problem, see="mount-destination", where=where, kind=kind, name=mount.target)
 
 
 def _place(origin: str) -> str:
@@ -161,17 +201,6 @@ def _place(origin: str) -> str:
         return origin
     file, _colon, key = origin.removeprefix(_OF_SITE).rpartition(":")
     return f"{file}: {key}"
-
-
-def literal(mount: Mount, environment: Mapping[str, str]) -> NodeMount:
-    """Return a plan's mount with literal strings. Raise LaunchError."""
-    return NodeMount(
-        mount["kind"],
-        resolve(mount["source"], environment, mount["from"]),
-        # the submit host could not check a deferred destination; normalized, it stays below /
-        os.path.normpath("/" + resolve(mount["target"], environment, mount["from"]).lstrip("/")),
-        mount["options"],
-    )
 
 
 def _source_problem(mount: NodeMount) -> str:
@@ -187,11 +216,8 @@ def _source_problem(mount: NodeMount) -> str:
     return ""
 
 
-def resolve_devices(
-    planned: Sequence[Device],
-    allowed: Sequence[str],
-    environment: Mapping[str, str],
-    unmet: list[LaunchError],
+def usable_devices(
+    planned: Sequence[NodeDevice], allowed: Sequence[str], unmet: list[LaunchError]
 ) -> list[str]:
     """Return the paths of the plan's devices; add an error to `unmet` for each unusable one.
 
@@ -200,16 +226,17 @@ def resolve_devices(
     """
     found = []
     for device in planned:
-        name = resolve(device["name"], environment, device["from"])
+        name, where = device.name, _place(device.origin)
         if not _is_offered(name, allowed):
-            why, where = "this site does not offer it", _place(device["from"])
-            see = "device-not-offered"
+            why, see = "this site does not offer it", "device-not-offered"
             unmet.append(LaunchError(why, see=see, where=where, kind=DEVICE, name=name))
-        elif problem := _device_problem(name, cdi=device["cdi"]):
-            error = unusable(DEVICE, name, problem, _place(device["from"]))
-            error.hint = site_hint(device["from"])
+        elif device.cdi:
+            continue
+        elif problem := _device_problem(name):
+            error = unusable(DEVICE, name, problem, where)
+            error.hint = site_hint(device.origin)
             unmet.append(error)
-        elif not device["cdi"]:
+        else:
             found.append(name)
     return found
 
@@ -221,9 +248,7 @@ def site_hint(origin: str) -> str | None:
     return "the site gives it to every container: the administrator may want devices_if_there"
 
 
-def _device_problem(path: str, *, cdi: bool) -> str:
-    if cdi:
-        return ""
+def _device_problem(path: str) -> str:
     if ":" in path:
         return "Podman does not accept a device with a colon in its path"
     try:
@@ -248,5 +273,5 @@ def _is_offered(path: str, allowed: Sequence[str]) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    # `resolve_mounts` compares with _ABSENT
+    # `usable_mounts` compares with _ABSENT
     return _ABSENT if isinstance(error, FileNotFoundError) else str(error.strerror)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INIT_NAME = ".ce-init"
 INIT_PATH = "/dev/" + INIT_NAME
 # The same program. Under this name it runs an entrypoint for a user who is root inside, with the
-# filter of spank_plugin/common/fakeroot.h.
+# filter of spank_plugin/common/seccomp.h.
 _ENTRY_PATH = "/dev/.ce-entry"
 # must match spank_plugin/guard/guard_report.c
 HOOKS_STDERR = "hooks.err"
@@ -105,12 +105,16 @@ class Paths:
 
 
 class NodeMount(Frozen):
-    """A mount of the container as this node makes it, all its strings literal."""
+    """A mount of the container as this node makes it, all its strings literal.
+
+    `origin` is where a plan has it from, "" for a mount of hooks or the engine.
+    """
 
     kind: str
     source: str
     target: str
     options: Sequence[str]
+    origin: str = ""
 
     @property
     def flags(self) -> list[str]:
@@ -208,7 +212,7 @@ def _is_prepared(container: Parts) -> bool:
     """Return whether the entrypoint needs what ce-init does as `.ce-entry`.
 
     That is a working directory, which the runtime would make where a mount hides it, and for root
-    the filter of fakeroot.h.
+    the filter of seccomp.h.
     """
     return bool(container.entrypoint) and (container.uid == 0 or container.workdir != "/")
 

@@ -15,13 +15,14 @@ from container_engine.base.errors import LaunchError
 from container_engine.base.files import distrust, looked_at, owner_fault, read_regular
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
-from container_engine.node.plan_json import parse_json, resolve
+from container_engine.node.plan_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.container.checks import NodeDevice
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.node_plan import NodePlan
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Hook, Mount
@@ -244,13 +245,15 @@ _UPDATED = (
 )
 
 
-def resolve_all(plan: NodePlan, node: Mapping[str, str], edits: HookEdits) -> None:
+def resolve_all(
+    plan: NodePlan, devices: Sequence[NodeDevice], node: Mapping[str, str], edits: HookEdits
+) -> None:
     """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
     places = directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
     names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
-    for device in plan.devices:
-        if device["cdi"]:
-            names.setdefault(resolve(device["name"], node, device["from"]), device["from"])
+    for device in devices:
+        if device.cdi:
+            names.setdefault(device.name, device.origin)
     if names:
         add(names, places, edits)
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.container.checks import Resolved
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.node_plan import NodePlan
-    from container_engine.node.plan_types import Device
     from container_engine.oci.cdi import ContainerEdits
 
 
@@ -124,12 +124,7 @@ class _Offer:
         return {**found, VISIBLE: "all", CAPABILITIES: "all"}
 
 
-def add(
-    plan: NodePlan,
-    node: Mapping[str, str],
-    edf: Mapping[str, str | None],
-    edits: HookEdits,
-) -> None:
+def add(plan: NodePlan, here: Resolved, node: Mapping[str, str], edits: HookEdits) -> None:
     """Add the devices to `edits`, silently without those that this node lacks.
 
     No CDI device is added of a kind from which the environment or a hook already names one.
@@ -144,7 +139,8 @@ def add(
             edits.devices.append(path)
     offers = [_Offer([name], hook) for name, hook in edits.cdi_if_there.items()]
     offers.append(_Offer([name for name in wanted if not name.startswith("/")]))
-    taken = {_kind(name) for name in (*edits.cdi, *_named(plan.devices))}
+    named = [device.name for device in here.devices if device.cdi]
+    taken = {_kind(name) for name in (*edits.cdi, *named)}
     offers = [offer for offer in offers if any(_kind(name) not in taken for name in offer.names)]
     if not offers:
         return
@@ -155,7 +151,7 @@ def add(
         edits.warnings.extend(dict.fromkeys(offer.unreadable(error) for offer in offers))
         return
     edits.asked |= registry.asked
-    known = {**plan.image_env, **edf}
+    known = {**plan.image_env, **here.env}
     found = {n: (known if n in known else node).get(n) for n in (VISIBLE, CAPABILITIES)}
     _add_offers(offers, taken, registry, found, edits)
 
@@ -184,11 +180,6 @@ def _add_offers(
 
 def _kind(name: str) -> str:
     return name.partition("=")[0]
-
-
-def _named(devices: Sequence[Device]) -> list[str]:
-    texts = (device["name"] for device in devices if device["cdi"])
-    return [text if isinstance(text, str) else str(text[0]) for text in texts]
 
 
 def _opens(path: str) -> bool:

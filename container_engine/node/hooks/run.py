@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from container_engine.node.container.checks import Resolved
     from container_engine.node.container.description import NodeMount, Operation, Parts, Paths
     from container_engine.node.container.edits import HookEdits
     from container_engine.node.inside.programs import Place
@@ -54,8 +55,8 @@ class HooksOnNode:
     def __init__(
         self,
         plan: NodePlan,
+        here: Resolved,
         node: Mapping[str, str],
-        edf: Mapping[str, str | None],
         libexec: str,
         unmet: Sequence[LaunchError] = (),
         explain: bool = False,
@@ -65,19 +66,19 @@ class HooksOnNode:
         self._binds: list[tuple[str, str]] = []
         self.decisions: list[dict[str, Any]] = []
         self._plan = plan
-        self._edf = edf
+        self._edf = here.env
         self._edits = prepare(plan, node, libexec)
-        cdi.resolve_all(plan, node, self._edits)
+        cdi.resolve_all(plan, here.devices, node, self._edits)
         if plan.devices_if_there or self._edits.cdi_if_there:
             from container_engine.node.devices import devices_if_there
 
-            devices_if_there.add(plan, node, edf, self._edits)
+            devices_if_there.add(plan, here, node, self._edits)
         if unmet or self._edits.unmet:
             from container_engine.node.report.errors import refuse
 
             refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.hooks)
         self.oci = OciHooks(plan.hooks_dirs, self._edits.oci_hooks)
-        self.settings = self._edits.settings(edf, plan.image_env, node)
+        self.settings = self._edits.settings(here.env, plan.image_env, node)
         self._noted: dict[str, str | None] = {}
         # the questions about files on which a recorded result depends, None if none is recorded
         self._asked: Sequence[str] | None = ()

@@ -15,8 +15,9 @@ from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_image,
     check_site_programs,
-    resolve_devices,
-    resolve_mounts,
+    resolved,
+    usable_devices,
+    usable_mounts,
 )
 from container_engine.node.container.description import Parts, Paths, person_of_process
 from container_engine.node.container.guard import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable, Mapping, Sequence
 
+    from container_engine.node.container.checks import Resolved
     from container_engine.node.container.description import Operation
     from container_engine.node.container.edits import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
@@ -78,14 +80,15 @@ class Container(Frozen):
 class Started(Frozen):
     """A start that worked, for its answer (recorded_start.py).
 
-    `workdir` is the tasks' working directory, `specification` is what the guard was given. `block`
-    is the environment of the container's first process, `records` are the changes to the tasks'
-    environment before start-up steps. `hooks` returns the conditions under which hooks do the same
-    again, and whether they can. `again` decides once more, with the given variables of the step,
-    for a first process with the given environment; it returns specification, records and what
-    `hooks` returns, or raises LaunchError.
+    `here` is what was resolved, `workdir` the tasks' working directory, `specification` what the
+    guard was given. `block` is the environment of the container's first process, `records` are the
+    changes to the tasks' environment before start-up steps. `hooks` returns the conditions under
+    which hooks do the same again, and whether they can. `again` decides once more, with the given
+    variables of the step, for a first process with the given environment; it returns specification,
+    records and what `hooks` returns, or raises LaunchError.
     """
 
+    here: Resolved
     workdir: str
     specification: bytes
     again: Callable[[Mapping[str, str], bytes], tuple[bytes, bytes, Repeatable | None]]
@@ -169,17 +172,17 @@ class Start:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
         self._workdir = resolve(plan.workdir, node, plan.workdir_from)
-        self._edf = env.edf_settings(plan.env, node)
+        self._here = here = resolved(plan, node)
         self._rules = site_rules.of_node(libexec)
         self._images = plan.image_paths
         for path in self._images:
             site_rules.check(path, self._rules)
             check_image(path)
         unmet: list[LaunchError] = []
-        parts = parts_of(plan, node, unmet)
+        parts = parts_of(plan, here, node, unmet)
         self._planned = parts.mounts
-        self._hooks = _hooks(plan, node, self._edf, libexec, unmet)
-        self._settings: Mapping[str, str | None] = self._edf
+        self._hooks = _hooks(plan, here, node, libexec, unmet)
+        self._settings = here.env
         if self._hooks is not None:
             parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
             if self._plan.for_each:
@@ -223,6 +226,7 @@ class Start:
         started = None
         if kept is None and self._rules is None and not shown:
             started = Started(
+                here=self._here,
                 workdir=self._workdir,
                 specification=encoded,
                 again=self._decide_again,
@@ -327,10 +331,10 @@ class Start:
         `before` are those without them.
         """
         plan, hooks, marks = self._plan, self._hooks, self._marks
-        marks.names = {"image": list(plan.image_env), "edf": list(self._edf)}
+        marks.names = {"image": list(plan.image_env), "edf": list(self._here.env)}
         changes = {**before}
         if hooks is not None:
-            marks.names["hooks"] = [name for name in self._settings if name not in self._edf]
+            marks.names["hooks"] = [name for name in self._settings if name not in self._here.env]
             if hooks.has_services:
                 marks.mark("services")
                 changes |= hooks.start_services(fds, self._workdir, changes)
@@ -392,7 +396,9 @@ def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
     )
 
 
-def parts_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) -> Parts:
+def parts_of(
+    plan: NodePlan, here: Resolved, node: Mapping[str, str], unmet: list[LaunchError]
+) -> Parts:
     """Return the plan's container; add an error to `unmet` for each thing that the node lacks."""
     return Parts(
         # being root inside is an option of the site; outside it is the same user
@@ -401,8 +407,8 @@ def parts_of(plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]) 
         writable=plan.writable,
         entrypoint=plan.entrypoint,
         workdir=plan.image_workdir,
-        mounts=resolve_mounts(plan.mounts, node, unmet),
-        devices=resolve_devices(plan.devices, plan.allowed_devices, node, unmet),
+        mounts=usable_mounts(here.mounts, unmet),
+        devices=usable_devices(here.devices, plan.allowed_devices, unmet),
         annotations=plan.annotations,
         unshared=plan.unshare,
         umask=_umask(node),
@@ -438,8 +444,8 @@ def directories(
 
 def _hooks(
     plan: NodePlan,
+    here: Resolved,
     node: Mapping[str, str],
-    edf: Mapping[str, str | None],
     libexec: str,
     unmet: Sequence[LaunchError],
 ) -> HooksOnNode | None:
@@ -447,15 +453,13 @@ def _hooks(
 
     Raise one LaunchError for all `unmet` and all that hooks lack, which HooksOnNode makes.
     """
-    others = bool(plan.hooks_dirs or plan.devices_if_there) or any(
-        device["cdi"] for device in plan.devices
-    )
+    others = plan.hooks_dirs or plan.devices_if_there or any(one.cdi for one in here.devices)
     may_be = any(may_apply(hook, node) for hook in plan.hooks)
     if not (others or may_be or unmet):
         return None
     from container_engine.node.hooks.run import HooksOnNode
 
-    return HooksOnNode(plan, node, edf, libexec, unmet)
+    return HooksOnNode(plan, here, node, libexec, unmet)
 
 
 def joined(

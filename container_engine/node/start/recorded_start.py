@@ -17,11 +17,10 @@ import pwd
 from container_engine.base import answers
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import open_place
+from container_engine.base.variables import OF_TASKS
 from container_engine.node import slurm_step
-from container_engine.node.container.checks import literal
 from container_engine.node.container.description import HOSTS_FILES, PATH, answers_place
 from container_engine.node.container.environment import parse_block
-from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.report.messages import may_be_secret, secret_stems
 from container_engine.node.start import image_in_use, site_rules
@@ -30,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from container_engine.node.container.checks import Resolved
     from container_engine.node.container.description import NodeMount
     from container_engine.node.container.edits import Repeatable
     from container_engine.node.node_plan import NodePlan
@@ -55,11 +55,11 @@ def remember(
     `text` is the plan as it arrived. An answer that cannot be written is not an error.
     """
     try:
-        mounts = [literal(mount, node) for mount in plan.mounts]
-        hooks = started.hooks() if _is_plain(text, plan, mounts) else None
+        here = started.here
+        hooks = started.hooks() if _is_plain(text, plan, here.mounts) else None
         if hooks is None:
             return
-        questions = (*_questions(plan, node, mounts, libexec), *hooks.asked)
+        questions = (*_questions(plan, here, libexec), *hooks.asked)
         states = {question: answers.state(question) for question in questions}
         witnesses = {**_user(), **answers.installation(), **states}
         if not answers.can_be_checked(witnesses):
@@ -75,8 +75,8 @@ def remember(
         if plan.entrypoint and not _leaves_the_same(plan, request, witnesses, places):
             return
         result = _result(plan, started, hooks.names, places.found)
-        here = open_place(answers_place("starts"))
-        answers.write(here, request, {**variables, **witnesses}, result, _MOST)
+        place = open_place(answers_place("starts"))
+        answers.write(place, request, {**variables, **witnesses}, result, _MOST)
     except (OSError, ValueError, LaunchError):
         return
 
@@ -190,15 +190,8 @@ def _leaves_the_same(
     return same
 
 
-def _questions(
-    plan: NodePlan, node: Mapping[str, str], mounts: Sequence[NodeMount], libexec: str
-) -> list[str]:
+def _questions(plan: NodePlan, here: Resolved, libexec: str) -> list[str]:
     """Return the questions (base/answers.py) about files that a start depends on."""
-    devices = [
-        resolve(device["name"], node, device["from"])
-        for device in plan.devices
-        if not device["cdi"]
-    ]
     programs = [
         path for name in (plan.runtime or "crun", plan.podman or "podman") for path in _found(name)
     ]
@@ -208,9 +201,9 @@ def _questions(
     ]
     return [
         *(f"f{path}" for path in plan.image_paths),
-        *(f"f{mount.source}" for mount in mounts if mount.kind == "squashfs"),
-        *(f"p{mount.source}" for mount in mounts if mount.kind == "bind"),
-        *(f"d{device}" for device in devices),
+        *(f"f{mount.source}" for mount in here.mounts if mount.kind == "squashfs"),
+        *(f"p{mount.source}" for mount in here.mounts if mount.kind == "bind"),
+        *(f"d{device.name}" for device in here.devices if not device.cdi),
         *(f"f{path}" for path in ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")),
         *(f"f{path}" for path in (*programs, *own)),
         *(f"f{path}" for path in site_rules.places(libexec)),

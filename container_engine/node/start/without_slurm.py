@@ -10,7 +10,7 @@ from container_engine.base import reaper
 from container_engine.base.errors import LaunchError, UserError
 from container_engine.node import protocol
 from container_engine.node.container import environment as env
-from container_engine.node.container.checks import check_image
+from container_engine.node.container.checks import check_image, resolved
 from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import (
     MAX_PACKET,
@@ -80,13 +80,13 @@ def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
     from container_engine.node.hooks.run import HooksOnNode
 
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
-    edf = env.edf_settings(plan.env, node)
+    here = resolved(plan, node)
     unmet: list[LaunchError] = []
     images = plan.image_paths
     for path in images:
         check_image(path)
-    container = parts_of(plan, node, unmet)
-    hooks = HooksOnNode(plan, node, edf, libexec, unmet, explain=True)
+    container = parts_of(plan, here, node, unmet)
+    hooks = HooksOnNode(plan, here, node, libexec, unmet, explain=True)
     person = person_of_process()
     places = directories(plan, hooks.settings, node, person.home)
     container = hooks.join(container, paths).but(directories=places)

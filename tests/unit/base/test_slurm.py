@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from container_engine.base import slurm
 from container_engine.node import slurm_step
 
 

@@ -1,8 +1,10 @@
 """Launch plans as the node reads them, and what they contain."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from container_engine.base.errors import LaunchError
+from container_engine.node.container.checks import resolved, usable_devices, usable_mounts
 from container_engine.node.container.description import NodeMount, Parts
 from container_engine.node.node_plan import NodePlan, node_plan
 from container_engine.oci.runtime import HookFile
@@ -64,6 +66,23 @@ def device(name: object, cdi: bool = False) -> Any:  # noqa: ANN401
 
 def variable(name: str, op: str = "", word: object = "") -> Any:  # noqa: ANN401
     return {"var": name, "op": op, "word": word}
+
+
+def resolve_mounts(
+    planned: Sequence[Any], node: Mapping[str, str], unmet: list[LaunchError]
+) -> list[NodeMount]:
+    """Return mounts of a plan as a node with these variables makes them."""
+    return usable_mounts(resolved(NodePlan(mounts=planned), node).mounts, unmet)
+
+
+def resolve_devices(
+    planned: Sequence[Any],
+    allowed: Sequence[str],
+    node: Mapping[str, str],
+    unmet: list[LaunchError],
+) -> list[str]:
+    """Return devices of a plan as a node with these variables gives them."""
+    return usable_devices(resolved(NodePlan(devices=planned), node).devices, allowed, unmet)
 
 
 def container(

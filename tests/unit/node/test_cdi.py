@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from container_engine.node.container.checks import resolved
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import cdi, devices_if_there
 from container_engine.node.devices.cdi import VERSIONS, Directory
@@ -347,7 +348,8 @@ class Wish:
         edits = HookEdits("")
         hook: Any = {"name": "gpus", "cdi_if_there": [name]}
         add_devices(edits, hook, {})
-        devices_if_there.add(node_plan({"settings": self.settings}), {}, {}, edits)
+        the_plan = node_plan({"settings": self.settings})
+        devices_if_there.add(the_plan, resolved(the_plan, {}), {}, edits)
         return edits
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import LaunchError
+from container_engine.node.container.checks import resolved
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import devices_if_there
 from container_engine.node.hooks.run import HooksOnNode
@@ -56,7 +57,8 @@ class Node:
     ) -> HookEdits:
         edits = HookEdits("")
         the_plan = self.plan(wanted, image=image(**(of_image or {})))
-        devices_if_there.add(the_plan, job, edf or {}, edits)
+        here = resolved(the_plan, job).but(env=edf or {})
+        devices_if_there.add(the_plan, here, job, edits)
         return edits
 
 
@@ -171,7 +173,8 @@ def test_an_environment_that_names_some_gets_those(node: Node) -> None:
     node.with_gpus()
     values: dict[str, object] = {"devices": [device("nvidia.com/gpu=0", cdi=True)]}
     edits = HookEdits("")
-    devices_if_there.add(node.plan(GPUS, **values), {}, {}, edits)
+    the_plan = node.plan(GPUS, **values)
+    devices_if_there.add(the_plan, resolved(the_plan, {}), {}, edits)
     assert edits.devices == []
 
 
@@ -188,7 +191,7 @@ def test_a_launch_refuses_what_the_variable_asks_for_in_vain(node: Node) -> None
     node.with_gpus()
     the_plan = node.plan(GPUS, image=image(NVIDIA_VISIBLE_DEVICES="7"))
     with pytest.raises(LaunchError, match="NVIDIA_VISIBLE_DEVICES: device"):
-        HooksOnNode(the_plan, {}, {}, "/libexec")
+        HooksOnNode(the_plan, resolved(the_plan, {}), {}, "/libexec")
 
 
 # ---- of hooks --------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ def of_hook(
     edits = HookEdits("")
     edits.cdi_if_there["nvidia.com/gpu=all"] = "gpus"
     the_plan = node.plan(wanted, devices=[device(name, cdi=True) for name in devices])
-    devices_if_there.add(the_plan, job, {}, edits)
+    devices_if_there.add(the_plan, resolved(the_plan, job), job, edits)
     return edits
 
 

@@ -15,7 +15,7 @@ import pytest
 from container_engine.base import answers
 from container_engine.base.answers import state
 from container_engine.node import slurm_step
-from container_engine.node.container.checks import literal
+from container_engine.node.container.checks import resolved
 from container_engine.node.node_plan import ENTRYPOINT_LOG, SAVE, node_plan
 from container_engine.node.start import recorded_start
 from container_engine.node.start.site_rules import _RULES
@@ -811,8 +811,8 @@ def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
     def is_plain() -> bool:
         # in the form in which the plan arrives
         text = json.dumps(plan, separators=(",", ":"))
-        mounts = [literal(mount, {}) for mount in plan["mounts"]]
-        return recorded_start._is_plain(text, node_plan(plan), mounts)
+        the_plan = node_plan(plan)
+        return recorded_start._is_plain(text, the_plan, resolved(the_plan, {}).mounts)
 
     assert is_plain()
     for key, value in change.items():

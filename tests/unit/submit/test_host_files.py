@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from container_engine.node.container.checks import resolve_devices, resolve_mounts
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from container_engine.submit.host_files import missing_files
-from tests.unit.node.plans import device, mount, plan
+from tests.unit.node.plans import device, mount, plan, resolve_devices, resolve_mounts
 
 if TYPE_CHECKING:
     from pathlib import Path

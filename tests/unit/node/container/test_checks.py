@@ -11,11 +11,9 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import (
     check_image,
     check_site_programs,
-    resolve_devices,
-    resolve_mounts,
 )
 from container_engine.node.plan_types import Mount
-from tests.unit.node.plans import device, mount, variable
+from tests.unit.node.plans import device, mount, resolve_devices, resolve_mounts, variable
 
 
 def superblock(used: int) -> bytes:

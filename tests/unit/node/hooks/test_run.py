@@ -10,6 +10,7 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment
+from container_engine.node.container.checks import resolved
 from container_engine.node.container.description import NodeMount, Paths
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.report.errors import refuse
@@ -30,7 +31,7 @@ def on_node(
     **variables: str,
 ) -> HooksOnNode:
     the_plan = plan(hooks=list(hooks), image=image(PATH="/bin", **variables))
-    return HooksOnNode(the_plan, node or {}, edf or {}, "/libexec")
+    return HooksOnNode(the_plan, resolved(the_plan, {}).but(env=edf or {}), node or {}, "/libexec")
 
 
 def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # noqa: ANN401
@@ -131,7 +132,7 @@ def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies
     unmet = [LaunchError(f"e.toml:2: '/no/{name}'", see="mount-source-missing") for name in "ab"]
     the_plan = plan(hooks=[hook(devices=[device("/dev/none")])], image=image())
     with pytest.raises(LaunchError) as refused:
-        HooksOnNode(the_plan, {}, {}, "/libexec", unmet)
+        HooksOnNode(the_plan, resolved(the_plan, {}), {}, "/libexec", unmet)
     assert [str(refused.value), *refused.value.also] == [
         "e.toml:2: '/no/a'",
         "e.toml:2: '/no/b'",
