@@ -107,9 +107,9 @@ def _no_start(argv: Sequence[str], error: OSError) -> str:
     return f"cannot start {argv[0]}: {reason(error)}"
 
 
-def reason(error: OSError) -> str:
-    """Return the kernel's reason, beginning in lower case."""
-    text = error.strerror or str(error)
+def reason(error: OSError | ValueError) -> str:
+    """Return the kernel's reason, or Python's for a path with a NUL, beginning in lower case."""
+    text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]
 
 

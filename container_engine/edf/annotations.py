@@ -93,12 +93,16 @@ def _string(value: str, _rule: ValueRule) -> Doubt | None:
     """Accept a single word: it may become part of a path, and must not lead elsewhere."""
     if len(value) > _MAX_VALUE:
         return Doubt(f"has {len(value)} characters; {_MAX_VALUE} are allowed")
-    bad = next((c for c in value if c in "/{}" or not c.isprintable()), None)
-    if bad is not None:
-        return Doubt(f"'{value}' has the character {bad!r}, which is not allowed in it")
     if value in (".", ".."):
         return Doubt(f"'{value}' is not a name")
-    return None
+    return _characters(value, "/{}")
+
+
+def _characters(value: str, refused: str) -> Doubt | None:
+    bad = next((c for c in value if c in refused or not c.isprintable()), None)
+    return (
+        Doubt(f"'{value}' has the character {bad!r}, which is not allowed in it") if bad else None
+    )
 
 
 def _boolean(value: str, _rule: ValueRule) -> Doubt | None:
@@ -129,10 +133,7 @@ def _file(value: str, _rule: ValueRule) -> Doubt | None:
     if not value.startswith("/"):
         hint = "'~' is not expanded, write ${HOME}" if value.startswith("~") else None
         return Doubt(f"'{value}' is not an absolute path", hint)
-    bad = next((c for c in value if c in "{}" or not c.isprintable()), None)
-    if bad is not None:
-        return Doubt(f"'{value}' has the character {bad!r}, which is not allowed in it")
-    return None
+    return _characters(value, "{}")
 
 
 def _public_key(value: str, rule: ValueRule) -> Doubt | None:
@@ -232,15 +233,17 @@ def check_value(key: str, value: str, path: Path, rules: HookRules, report: Repo
 def _check_pyxis(key: str, text: str, path: Path, report: Report) -> None:
     name = key.removeprefix(_PYXIS)
     if name not in PYXIS:
+        known = ", ".join(_PYXIS + name for name in PYXIS)
         suggestion = did_you_mean(nearest(name, PYXIS), _PYXIS)
-        report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"choose from {_known()}")
-    elif text != "true" and text.lower() in _LOOKS_TRUE:
-        message = f"'{text}' does not switch it on, only the exact word 'true' does"
+        report.unknown(path, f"unknown annotation '{key}'{suggestion}", f"choose from {known}")
+    else:
+        _check_true(key, text, "switch it on", path, report)
+
+
+def _check_true(key: str, text: str, what: str, path: Path, report: Report) -> None:
+    if text != "true" and text.lower() in _LOOKS_TRUE:
+        message = f"'{text}' does not {what}, only the exact word 'true' does"
         report.warning(path, message, f'write {key} = "true"')
-
-
-def _known() -> str:
-    return ", ".join(_PYXIS + name for name in PYXIS)
 
 
 def _unknown_hook(key: str, path: Path, rules: HookRules, report: Report) -> None:
@@ -258,9 +261,7 @@ def _unknown_hook(key: str, path: Path, rules: HookRules, report: Report) -> Non
 def _check_hook(key: str, text: str, path: Path, rule: HookRule, report: Report) -> None:
     parameter = key.removeprefix(f"{rule.prefix}.")
     if key == rule.switch:
-        if text != "true" and text.lower() in _LOOKS_TRUE:
-            message = f"'{text}' does not enable the hook, only the exact word 'true' does"
-            report.warning(path, message, f'write {key} = "true"')
+        _check_true(key, text, "enable the hook", path, report)
     elif parameter not in rule.parameters and parameter not in rule.sites:
         known = rule.names()
         suggestion = did_you_mean(nearest(parameter, known), f"{rule.prefix}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 
 from container_engine.base.errors import CeError
@@ -82,7 +83,6 @@ def _key_part(part: str) -> str:
 
 
 _SWITCHES = tuple(key for key, kind in PLAIN.items() if kind == "switch")
-_STRINGS = tuple(key for key in PLAIN if key not in _SWITCHES)
 _ARRAYS = ("base_environment", "mounts", "devices", "startup")
 _TABLES = ("env", "annotations")
 _NO_ENTRYPOINT = (
@@ -96,37 +96,28 @@ _LOOKS_LIKE_SWITCH = {"true": "true", "yes": "true", "on": "true", "1": "true"} 
 }
 
 
-class Checked:
-    """The part of a file with the right types; `indexes` are the items' places in the file."""
+def check(data: dict[str, Any], report: Report) -> tuple[Document, Mapping[str, list[int]]]:
+    """Return the values of a file that have the right types; report all others.
 
-    def __init__(self, document: Document, indexes: dict[str, list[int]]) -> None:
-        self.document = document
-        self._indexes = indexes
-
-    def paths(self, key: str, count: int) -> list[Path]:
-        """Return the paths in the file of the `count` items that are left of an array."""
-        return [(key, index) for index in self._indexes.get(key, range(count))]
-
-
-def check(data: dict[str, Any], report: Report) -> Checked:
-    """Return the values of a file that have the right types; report all others."""
+    Where an array has lost items, the second result has the places that the others had.
+    """
     _check_places(data, report)
     known = {key: value for key, value in data.items() if key in KEYS}
     for key in data:
         if key not in known:
             _unknown_key(key, report)
     try:
-        return Checked(Document.of(known), {})
+        return Document.of(known), {}
     except MisfitError as error:
-        faults = list(error.unfit)
-    bad: set[Path] = set()
-    for fault in faults:
-        bad.add(fault.place)
-        _wrong_type(fault.place, fault.value, report)
-    return _without(known, bad)
+        faults = {fault.place: fault.value for fault in error.unfit}
+    for place, value in faults.items():
+        _wrong_type(place, value, report)
+    return _without(known, faults.keys())
 
 
-def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
+def _without(
+    data: dict[str, Any], bad: Collection[Path]
+) -> tuple[Document, Mapping[str, list[int]]]:
     indexes: dict[str, list[int]] = {}
     good: dict[str, Any] = {}
     for key, value in data.items():
@@ -138,7 +129,7 @@ def _without(data: dict[str, Any], bad: set[Path]) -> Checked:
             good[key] = [value[i] for i in indexes[key]]
         elif isinstance(value, dict):
             good[key] = {name: v for name, v in value.items() if (key, name) not in bad}
-    return Checked(Document.of(good), indexes)
+    return Document.of(good), indexes
 
 
 def _unknown_key(key: str, report: Report) -> None:
@@ -202,11 +193,7 @@ def _type_hint(path: Path, value: object) -> str | None:
         return (
             'write [annotations] on a line of its own and below it com.hooks.NAME.enabled = "true"'
         )
-    return (
-        _string_hint(key, value)
-        if path == ("image",) or (len(path) == 1 and key in _STRINGS)
-        else None
-    )
+    return _string_hint(key, value) if len(path) == 1 else None
 
 
 def _array_hint(path: Path, value: object) -> str | None:

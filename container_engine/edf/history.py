@@ -59,9 +59,13 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
         for item, origin, value in _assignments(file.layer):
             assignment = Assignment(origin, value, file.written.get(item))
             places.setdefault(item, []).append(assignment)
-    return tuple(
-        _history(key, origin, places.get(item, [])) for key, item, _value, origin in values(edf)
-    )
+    found: list[History] = []
+    for key, item, _value, origin in values(edf):
+        assignments = places.get(item, [])
+        effective = next(one for one in reversed(assignments) if one.origin == origin)
+        others = tuple(one for one in assignments if one is not effective)
+        found.append(History(key, effective, others))
+    return tuple(found)
 
 
 def variables(written: str, scope: Scope, secrecy: Secrecy) -> Iterator[tuple[str, str]]:
@@ -116,17 +120,6 @@ def quoted(value: Value) -> str:
 def displayed(name: str, value: Value, secrecy: Secrecy) -> str:
     """Return the value, quoted; hide secrets. `name` is the variable, "" for any other value."""
     return HIDDEN if secrecy.hides(name) else secrecy.text(quoted(value))
-
-
-def _history(key: str, origin: Origin, assignments: list[Assignment]) -> History:
-    effective = next(
-        assignment for assignment in reversed(assignments) if assignment.origin == origin
-    )
-    return History(
-        key,
-        effective,
-        tuple(assignment for assignment in assignments if assignment is not effective),
-    )
 
 
 def values(edf: Edf) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from container_engine.base.errors import UserError
-from container_engine.base.toml_positions import Positions, TooDeepError, find_positions
+from container_engine.base.toml_positions import TooDeepError, find_positions
 from container_engine.edf.annotations import HookRules
 from container_engine.edf.checks import Report, TomlFloat, check, clip
 from container_engine.edf.document import PLAIN
@@ -17,7 +17,6 @@ from container_engine.edf.expand import Scope, expand
 from container_engine.edf.layer import NO_OPTIONS, Base, Item, Layer, Overlay, apply, merge
 from container_engine.edf.locate import NotFoundError, SourceError, is_path, locate, read_source
 from container_engine.edf.model import Edf, Loaded, Origin, Problem, deferred_names
-from container_engine.edf.syntax import syntax_problem
 from container_engine.edf.values import Reader
 
 
@@ -56,33 +55,25 @@ def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfF
     try:
         text = read_source(path, directory)
         positions = find_positions(text)
+        data = tomllib.loads(text, parse_float=TomlFloat)
     except (SourceError, TooDeepError) as error:
-        return _broken(Origin(path, error.line).error("", error.reason, error.hint, error.see))
-    data = _parse(path, text)
-    if isinstance(data, Problem):
-        return _broken(data)
-    return _interpret(path, data, positions, setting)
-
-
-def _broken(problem: Problem) -> EdfFile:
-    return EdfFile(problem.file, Layer(), (), (problem,), {})
-
-
-def _parse(path: str, text: str) -> dict[str, Any] | Problem:
-    try:
-        return tomllib.loads(text, parse_float=TomlFloat)
+        problem = Origin(path, error.line).error("", error.reason, error.hint, error.see)
     except tomllib.TOMLDecodeError as error:
-        return syntax_problem(path, text, error)
+        from container_engine.edf.syntax import syntax_problem
+
+        problem = syntax_problem(path, text, error)
     except (ValueError, RecursionError):
         # Python refuses to read an integer of thousands of digits
-        return Origin(path, 0).error("", "contains a number with thousands of digits")
+        problem = Origin(path, 0).error("", "contains a number with thousands of digits")
+    else:
+        return _interpret(data, Report(path, positions), setting)
+    return EdfFile(path, Layer(), (), (problem,), {})
 
 
-def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: Setting) -> EdfFile:
-    report = Report(path, positions)
-    checked = check(data, report)
-    scope = Scope(setting.env, {"EDF_DIR": os.path.dirname(path)}, setting.deferred)
-    reader = Reader(checked, report, scope, setting.cwd, setting.hooks)
+def _interpret(data: dict[str, Any], report: Report, setting: Setting) -> EdfFile:
+    document, indexes = check(data, report)
+    scope = Scope(setting.env, {"EDF_DIR": os.path.dirname(report.file)}, setting.deferred)
+    reader = Reader(document, indexes, report, scope, setting.cwd, setting.hooks)
     image, above = reader.images()
     layer = Layer(
         image=image,
@@ -95,7 +86,7 @@ def _interpret(path: str, data: dict[str, Any], positions: Positions, setting: S
         startup=reader.startup(),
     )
     bases = reader.bases()
-    return EdfFile(path, layer, bases, report.sorted(), reader.written)
+    return EdfFile(report.file, layer, bases, report.sorted(), reader.written)
 
 
 MAX_LEVELS = 10
@@ -137,10 +128,10 @@ class Family:
 
     def find(self, name: str) -> str:
         """Return the path for a name. Raise NotFoundError."""
-        found = locate(name, self._setting.cwd, self._search, self.probed)
+        path, directory = locate(name, self._setting.cwd, self._search, self.probed)
         # the first mention decides how a file is read, once; by path it is the user's own choice
-        self._searched.setdefault(found.path, found.directory)
-        return found.path
+        self._searched.setdefault(path, directory)
+        return path
 
     def _visit(self, path: str, above: tuple[str, ...]) -> _Merged:
         known = self._merged.get(path)

@@ -6,10 +6,10 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.files import owner_name
+from container_engine.base.process import reason
 from container_engine.base.text_layout import nearest
 
 SITE_DIRECTORY = "/etc/edf"
@@ -44,16 +44,12 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", "./", "../")) or name.endswith(".toml")
 
 
-class Located(NamedTuple):
-    """The absolute path for a name, and the searched directory in which it was found, if any."""
+def locate(
+    name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
+) -> tuple[str, str | None]:
+    """Return the absolute path for an expanded name, and in which searched directory it is, if any.
 
-    path: str
-    directory: str | None
-
-
-def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]) -> Located:
-    """Find the file for an expanded name. Raise NotFoundError.
-
+    Raise NotFoundError.
     Add every path examined to `probed`. Raise UserError for a file that another user has put
     into a directory of the search path.
     """
@@ -67,7 +63,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
         probed.setdefault(os.path.join(cwd, name))
         path = _absolute(name, cwd)
         if (failure := _failure(path, probed)) is None:
-            return Located(path, None)
+            return path, None
         if _is_absence(failure):
             hint = _path_hint(name, path, cwd, search)
             raise NotFoundError(f"no such file: '{path}'", hint)
@@ -83,7 +79,7 @@ def locate(name: str, cwd: str, search: tuple[str, ...], probed: dict[str, None]
             except OSError as error:
                 failure = error  # it has been removed since it was found
             else:
-                return Located(path, place)
+                return path, place
         if not _is_absence(failure):
             denied += f" ({directory}: {reason(failure)})"
             hint = hint or remedy(failure)
@@ -231,7 +227,8 @@ def _read_bytes(path: str, directory: str | None) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
             raise SourceError(f"is {kind}, not an EDF", "use a regular file")
-        data = _read_all(descriptor)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise SourceError(f"cannot be read: {reason(error)}", remedy(error, path)) from error
     finally:
@@ -295,22 +292,6 @@ def _followed(entry: int, above: int) -> int:
     if not stat.S_ISLNK(os.fstat(entry).st_mode):
         return os.dup(entry)
     return os.open(os.readlink("", dir_fd=entry), _NAMED, dir_fd=above)
-
-
-def _read_all(descriptor: int) -> bytes:
-    chunks: list[bytes] = []
-    left = MAX_BYTES + 1
-    while left and (chunk := os.read(descriptor, left)):
-        chunks.append(chunk)
-        left -= len(chunk)
-    return b"".join(chunks)
-
-
-def reason(error: OSError | ValueError) -> str:
-    """Return the kernel's reason, beginning in lower case."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[0].lower() + error.strerror[1:]
-    return str(error)
 
 
 def remedy(error: OSError | ValueError, path: str = "") -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from container_engine.base.model import PART, Array, about
 from container_engine.base.text_layout import block
@@ -129,17 +129,13 @@ class Origin:
         self.file, self.line = file, line
 
     @classmethod
-    def of_text(cls, text: str) -> Self:
-        return cls(text, 0)
-
-    @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
         """Let pydantic read it from a document's string, and write it as one."""
         from pydantic_core import core_schema
 
         written = core_schema.to_string_ser_schema(when_used="always")
         return core_schema.no_info_after_validator_function(
-            cls.of_text, core_schema.str_schema(), serialization=written
+            lambda text: cls(text, 0), core_schema.str_schema(), serialization=written
         )
 
     def error(self, key: str, message: str, hint: str | None = None, see: str = "") -> Problem:

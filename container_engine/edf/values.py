@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import Path
 from container_engine.edf.annotations import HookRules, check_names, check_value, flatten
 from container_engine.edf.checks import (
-    Checked,
     Report,
     advice,
     find_path_placeholder,
     find_placeholder,
     key_text,
 )
-from container_engine.edf.document import PLAIN
+from container_engine.edf.document import PLAIN, Document
 from container_engine.edf.entries import is_packed, packed_as_file, parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, names, pieces, scan
 from container_engine.edf.layer import Base, Item, WithOrigin, add_mount, image_item
@@ -48,10 +48,16 @@ class Reader:
     """
 
     def __init__(
-        self, checked: Checked, report: Report, scope: Scope, cwd: str, hooks: HookRules
+        self,
+        document: Document,
+        indexes: Mapping[str, list[int]],
+        report: Report,
+        scope: Scope,
+        cwd: str,
+        hooks: HookRules,
     ) -> None:
-        self._checked = checked
-        self._document = checked.document
+        self._document = document
+        self._indexes = indexes
         self._report = report
         self._scope = scope
         self._cwd = cwd
@@ -212,7 +218,8 @@ class Reader:
         return tuple(result)
 
     def _items(self, key: str, values: list[str]) -> list[tuple[Path, str]]:
-        return list(zip(self._checked.paths(key, len(values)), values, strict=True))
+        places = self._indexes.get(key, range(len(values)))
+        return [((key, place), value) for place, value in zip(places, values, strict=True)]
 
     def _known(self, path: Path, written: str) -> str | None:
         """Return the expanded value of a key that must be complete before the launch.

@@ -161,7 +161,7 @@ def test_a_file_that_goes_while_its_owner_is_looked_at_is_not_found(tmp_path: Pa
     try:
         for _round in range(3000):
             with contextlib.suppress(NotFoundError):
-                assert locate("x", str(tmp_path), (str(file.parent),), {}).path == str(file)
+                assert locate("x", str(tmp_path), (str(file.parent),), {})[0] == str(file)
     finally:
         done.set()
         other.join()
