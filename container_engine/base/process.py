@@ -113,21 +113,6 @@ def reason(error: OSError | ValueError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _text(said: IO[bytes]) -> str:
-    """Return what a program has written to its stderr."""
-    said.seek(0)
-    return said.read().decode(errors="replace")
-
-
-def _too_slow(argv: Sequence[str], timeout_s: float, stderr: str) -> SiteError:
-    return SiteError(
-        f"not finished after {timeout_s:g} s",
-        see="program-slow",
-        details=f"{_command(argv)}\n{stderr}",
-        where=argv[0],
-    )
-
-
 def watched(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, look: Callable[[], None]
 ) -> None:
@@ -350,7 +335,14 @@ def _child(  # noqa: PLR0913  # all that a program starts with
             if child.stdout is not None:
                 child.stdout.close()
             child.wait()
+        said.seek(0)
+        text = said.read().decode(errors="replace")
         if too_late:
-            raise _too_slow(argv, timeout_s, _text(said))
+            raise SiteError(
+                f"not finished after {timeout_s:g} s",
+                see="program-slow",
+                details=f"{_command(argv)}\n{text}",
+                where=argv[0],
+            )
         if child.returncode:
-            raise CommandError(argv, child.returncode, _text(said))
+            raise CommandError(argv, child.returncode, text)

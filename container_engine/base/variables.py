@@ -19,6 +19,8 @@ CHOOSING_CODE = (
     *("RUBYOPT=", "TCLLIBPATH="),
 )
 HELD = "CE_HELD_"
+# the longest NAME=value in bytes: the kernel's MAX_ARG_STRLEN less the NUL
+MAX_VARIABLE = 131071
 
 
 def take_back() -> None:

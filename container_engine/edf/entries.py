@@ -10,7 +10,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.mounts import excess, is_reserved
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.expand import Piece
-from container_engine.edf.foreign_names import FOREIGN_FLAGS, WINDOWS, WINDOWS_HINT
+from container_engine.edf.foreign_names import FOREIGN_FLAGS, TILDE_HINT, WINDOWS, WINDOWS_HINT
 from container_engine.edf.model import (
     Device,
     Mount,
@@ -60,7 +60,7 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
         raise UserError(
             f"the destination '{fields[1]}' is a flag", f"write '{path}:{path}:{fields[1]}'"
         )
-    source = _source(fields[0], cwd)
+    source = _each_path(fields[0], cwd, "source", _tidy)
     # a path that is both source and destination may be relative, as a source may
     target = _target(fields[1]) if len(fields) > 1 else _target(fields[0], cwd)
     if "sqsh" in flags:
@@ -100,7 +100,11 @@ def packed_as_file(mount: Mount) -> tuple[str, str]:
 
 def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:
     """Return an entry that `parse_mount` turns into this mount; `literal` spells known text."""
-    fields = [_spelled(text, literal) for text in (mount.source, mount.target)]
+    # a variable is never split at a colon, so only the text around it needs the backslash
+    fields = [
+        spell(text, lambda part: literal(part.replace("\\", "\\\\").replace(":", "\\:")))
+        for text in (mount.source, mount.target)
+    ]
     flags = [*mount.options, *(["sqsh"] if mount.kind == "squashfs" else [])]
     if flags:
         fields.append("+".join(flags))
@@ -135,10 +139,6 @@ def _split_literal(text: str) -> list[str]:
         else:
             fields[-1].append(char)
     return ["".join(field) for field in fields]
-
-
-def _source(text: Text, cwd: str) -> Text:
-    return _each_path(text, cwd, "source", _tidy)
 
 
 def _target(text: Text, cwd: str = "") -> Text:
@@ -187,7 +187,7 @@ def _absolute(path: str, cwd: str, what: str) -> str:
     if path == "tmpfs":
         hint = "write 'tmpfs:/DESTINATION'"
     if path.startswith("~"):
-        hint = "'~' is not expanded, write ${HOME}"
+        hint = TILDE_HINT
     if path.startswith(("type=", "src=", "source=")):
         hint = "write 'SOURCE:DESTINATION:FLAGS', for example '/scratch/x:/data:ro'"
     raise UserError(f"the {what} '{path}' is not an absolute path", hint)
@@ -256,11 +256,6 @@ def _tmpfs_options(flags: list[str]) -> tuple[str, ...]:
             chosen[name] = flag
     names = [f"{name}=" for name in _TMPFS_SETTINGS]
     return (*_options(plain, _TMPFS_FLAGS, names), *chosen.values())
-
-
-def _spelled(text: Text, literal: Callable[[str], str]) -> str:
-    # a variable is never split at a colon, so only the text around it needs the backslash
-    return spell(text, lambda part: literal(part.replace("\\", "\\\\").replace(":", "\\:")))
 
 
 def parse_device(text: Text, origin: Origin) -> Device:

@@ -48,5 +48,6 @@ INSTEAD = {name: remedy for remedy, names in _REMEDIES.items() for name in names
 # How other tools spell the flags of a mount.
 FOREIGN_FLAGS: dict[str, str] = {"r": "ro", "read-only": "ro", "readonly": "ro", "w": "rw"}
 
+TILDE_HINT = "'~' is not expanded, write ${HOME}"
 WINDOWS = "a path of Windows"
 WINDOWS_HINT = "the source is a path on the cluster, for example ${HOME}/data"

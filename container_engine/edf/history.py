@@ -200,4 +200,4 @@ def _single(
 
 
 def _shown(mount: Mount) -> str:
-    return mount_text(mount, lambda text: text)
+    return mount_text(mount, str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from container_engine.base.errors import UserError
@@ -115,10 +115,6 @@ class Family:
         self._bases: dict[str, tuple[str, ...]] = {}
         self._searched: dict[str, str | None] = {}
 
-    def merged(self, path: str) -> Layer:
-        """Return the layer of a file and all its bases; add their problems to `problems`."""
-        return self._visit(path, ()).layer
-
     def sequence(self, path: str) -> tuple[EdfFile, ...]:
         """Return the file and all its bases, in order of rising precedence, each at its last place.
 
@@ -133,7 +129,8 @@ class Family:
         self._searched.setdefault(path, directory)
         return path
 
-    def _visit(self, path: str, above: tuple[str, ...]) -> _Merged:
+    def merged(self, path: str, above: tuple[str, ...] = ()) -> _Merged:
+        """Return a file with its bases, inherited by those `above`; add to `problems`."""
         known = self._merged.get(path)
         if known is not None:
             return known
@@ -174,7 +171,7 @@ class Family:
             hint, see = error.hint or _beside(base, error), error.see or "edf-inheritance"
             self.problems.append(base.origin.error(base.key, clip(error.message), hint, see))
             return None
-        return self._visit(path, line)
+        return self.merged(path, line)
 
     def _check_limits(self, path: str, line: tuple[str, ...]) -> None:
         if path in line:
@@ -228,23 +225,17 @@ def _merged(
         where, see = Origin(name or "", 0), error.see or "edf-value"
         problem = where.error("", error.message, error.hint, see)
         return Loaded(None, (problem,), tuple(family.probed)), None
-    below = Layer() if path is None else family.merged(path)
+    below = Layer() if path is None else family.merged(path).layer
     family.problems.extend(over.problems)
     layer = below if over is NO_OPTIONS else apply(over, below, family.problems)
     # the same mount can be hidden on two paths through the bases
     problems = tuple(dict.fromkeys(family.problems))
     if any(problem.severity == "error" for problem in problems):
         return Loaded(None, problems, tuple(family.probed)), path
-    edf = _edf(_name(name, layer), tuple(family.files), layer)
-    edf = replace(edf, has_image_of_option=over.layer.image is not None)
+    if name is None:
+        name = layer.image.value if layer.image else ""
+    edf = _edf(name, tuple(family.files), layer, of_option=over.layer.image is not None)
     return Loaded(edf, problems, tuple(family.probed)), path
-
-
-def _name(name: str | None, layer: Layer) -> str:
-    """Return the name of the environment; without one, the image of the options, or ""."""
-    if name is not None:
-        return name
-    return layer.image.value if layer.image else ""
 
 
 def _expanded(name: str, scope: Scope) -> str:
@@ -259,7 +250,7 @@ def _expanded(name: str, scope: Scope) -> str:
     raise UserError(f"the name of an environment cannot depend on {unknown}")
 
 
-def _edf(name: str, files: tuple[str, ...], layer: Layer) -> Edf:
+def _edf(name: str, files: tuple[str, ...], layer: Layer, *, of_option: bool) -> Edf:
     image = layer.image
     plain: dict[str, Any] = {}
     for key in PLAIN:
@@ -277,4 +268,5 @@ def _edf(name: str, files: tuple[str, ...], layer: Layer) -> Edf:
         env=tuple(entry for _, entry in sorted(layer.env.items())),
         annotations=tuple(entry for _, entry in sorted(layer.annotations.items())),
         startup=tuple(layer.startup.items()),
+        has_image_of_option=of_option,
     )

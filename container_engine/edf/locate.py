@@ -11,6 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import owner_name
 from container_engine.base.process import reason
 from container_engine.base.text_layout import nearest
+from container_engine.edf.foreign_names import TILDE_HINT
 
 SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000
@@ -161,7 +162,7 @@ def _home_hint(name: str) -> str | None:
     first, slash, _rest = name.partition("/")
     if slash and len(first) > 1 and first[0] == "~":
         return f"'{first}' is not expanded, write the path of that directory"
-    return "'~' is not expanded, write ${HOME}" if "~" in name else None
+    return TILDE_HINT if "~" in name else None
 
 
 def _entries(directory: str) -> list[str]:

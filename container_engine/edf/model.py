@@ -100,20 +100,6 @@ def deferred_names(text: Text) -> list[str]:
     return names
 
 
-__all__ = [
-    "Annotation",
-    "Device",
-    "Edf",
-    "EnvEntry",
-    "Loaded",
-    "Mount",
-    "MountKind",
-    "Origin",
-    "Problem",
-    "Severity",
-    "Text",
-]
-
 MountKind: TypeAlias = Literal["bind", "squashfs", "tmpfs"]
 Severity: TypeAlias = Literal["error", "warning"]
 

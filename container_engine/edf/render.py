@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from container_engine.edf.document import PLAIN
 from container_engine.edf.entries import mount_text
@@ -16,7 +16,7 @@ Value = bool | str | list[str] | dict[str, str]
 
 def to_json(edf: Edf) -> str:
     """Return the values as the container gets them; those only the node knows stay `${NAME}`."""
-    values = _values(edf, lambda text: text)
+    values = _values(edf, str)
     return json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -30,7 +30,8 @@ def to_toml(edf: Edf) -> str:
     ]
     for key, value in sorted(values.items()):
         if isinstance(value, dict) and value:
-            lines += ["", f"[{key}]", *_toml_pairs(value)]
+            pairs = (f"{_toml_key(name)} = {toml_string(value[name])}" for name in sorted(value))
+            lines += ["", f"[{key}]", *pairs]
     return "\n".join(lines) + "\n"
 
 
@@ -49,10 +50,6 @@ def _values(edf: Edf, literal: Callable[[str], str]) -> dict[str, Value]:
         names = [literal(edf.image), *(literal(name) for name, _origin in edf.above)]
         values["image"] = names if edf.above else names[0]
     return values
-
-
-def _toml_pairs(table: Mapping[str, str]) -> list[str]:
-    return [f"{_toml_key(key)} = {toml_string(table[key])}" for key in sorted(table)]
 
 
 def _toml_value(value: bool | str | list[str]) -> str:

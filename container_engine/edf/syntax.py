@@ -29,7 +29,7 @@ def syntax_problem(path: str, text: str, error: tomllib.TOMLDecodeError) -> Prob
     """
     words, number, column = _words_and_place(error, text)
     place = _place(text, number, column)
-    message, hint = recognise(place) or (words, None)
+    message, hint = next((one for rule in _RULES if (one := rule(place))), (words, None))
     excerpt = _excerpt(place) if place.line.strip() else None
     return Problem("error", path, number, "", message, hint, excerpt)
 
@@ -145,11 +145,6 @@ class Place:
         """Return the text after the first `=`, without what looks like a comment on this line."""
         value = self.line.partition("=")[2].strip()
         return value if value.startswith(('"', "'")) else value.partition(" #")[0].strip()
-
-
-def recognise(place: Place) -> Advice | None:
-    """Return the message and hint for the first mistake that the place looks like, or None."""
-    return next((advice for rule in _RULES if (advice := rule(place))), None)
 
 
 def _shell(place: Place) -> Advice | None:

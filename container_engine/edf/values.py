@@ -8,6 +8,7 @@ from typing import Any
 
 from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import Path
+from container_engine.base.variables import MAX_VARIABLE
 from container_engine.edf.annotations import HookRules, check_names, check_value, flatten
 from container_engine.edf.checks import (
     Report,
@@ -19,6 +20,7 @@ from container_engine.edf.checks import (
 from container_engine.edf.document import PLAIN, Document
 from container_engine.edf.entries import is_packed, packed_as_file, parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, names, pieces, scan
+from container_engine.edf.foreign_names import TILDE_HINT
 from container_engine.edf.layer import Base, Item, WithOrigin, add_mount, image_item
 from container_engine.edf.model import (
     Annotation,
@@ -37,8 +39,6 @@ _FOR_THE_SHELL = "write '$$' for a '$' that the container's shell must see"
 MAX_BASES = 100
 # each has a server on the node, and the kernel limits the options of a mount to one page
 MAX_IMAGES = 16
-# The kernel's MAX_ARG_STRLEN less the NUL; node/container/environment.py has it for the node.
-MAX_VARIABLE = 131071
 
 
 class Reader:
@@ -314,7 +314,5 @@ def _working_directory(text: Text, cwd: str) -> Text:
         if not isinstance(text, str):
             return (joined, *text[1:])
         return posixpath.normpath(joined)
-    hint = "'~' is not expanded, write ${HOME}" if first.startswith("~") else None
-    raise UserError(
-        f"'{first}' is not an absolute path", hint or "a relative path begins with './'"
-    )
+    hint = TILDE_HINT if first.startswith("~") else "a relative path begins with './'"
+    raise UserError(f"'{first}' is not an absolute path", hint)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.variables import is_for_inside, is_of_slurm, is_read_outside
+from container_engine.base.variables import (
+    MAX_VARIABLE,
+    is_for_inside,
+    is_of_slurm,
+    is_read_outside,
+)
 from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
@@ -13,8 +18,6 @@ if TYPE_CHECKING:
     from container_engine.node.node_plan import NodePlan
     from container_engine.node.plan_types import EnvEntry
 
-# The kernel's MAX_ARG_STRLEN less the NUL: the longest NAME=value that execve accepts.
-MAX_VARIABLE = 131071
 # A quarter of the usual stack limit of 8 MiB, less room for arguments and what Podman adds.
 MAX_ENVIRONMENT = 2 * 1024 * 1024 - 128 * 1024
 # Podman adds these to every container; they say nothing about this one.
