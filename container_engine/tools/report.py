@@ -27,7 +27,7 @@ from container_engine.tools.doctor import cluster
 from container_engine.tools.doctor.all_checks import look
 from container_engine.tools.doctor.finding import Finding
 from container_engine.tools.running_steps import trace_directory
-from container_engine.tools.trace import reader, table
+from container_engine.tools.trace import printed, reader
 from container_engine.tools.trace.reader import Trace
 
 JOB = re.compile(r"\d+(_\d+)?(\.\d+)?")
@@ -172,8 +172,8 @@ def _traces(subject: Subject) -> str:
 
 def _step(step: str, subject: Subject) -> Iterator[str]:
     traces = subject.traces[step]
-    yield from table.lines(step, traces)
-    slow = {trace.node for trace in table.stragglers(traces)}
+    yield from printed.lines(step, traces)
+    slow = {trace.node for trace in printed.stragglers(traces)}
     worst = sorted(traces, key=lambda t: (not t.facts["error"], t.node not in slow))
     for trace in worst[:_MOST_NODES]:
         yield f"\n{trace.node}: {reader.content(_beside(subject, step, trace.node, 'json'))}"

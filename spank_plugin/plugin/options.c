@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* "[pyxis]" is what tools look for in the output of srun --help. The names and arguments must match
- * container_engine/compat/pyxis/names.py. */
+ * container_engine/compat/pyxis_names.py. */
 static const struct {
 	const char *name, *argument, *usage;
 } pyxis[] = {

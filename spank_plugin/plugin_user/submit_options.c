@@ -11,7 +11,7 @@
 #include "generated/help.h"
 #include "plugin/options.h"
 
-/* the planner's option for taking variables of pyxis into account (container_engine/compat/pyxis/names.py) */
+/* the planner's option for taking variables of pyxis into account (compat/pyxis_names.py) */
 #define VARIABLES_COUNT "--container-variables"
 
 #define VARIABLES_BEGIN "PYXIS_CONTAINER_"
@@ -88,7 +88,7 @@ static int is_split(const char *option)
 
 const char *ce_options_split_list(void)
 {
-	/* must match the lists in container_engine/compat/pyxis/names.py */
+	/* must match the lists in container_engine/compat/pyxis_names.py */
 	static const char *const lists[][2] = { { "--container-mounts=", "--container-mounts" },
 						{ "--container-env=", "--container-env" },
 						{ "--container-unshare=", "--container-unshare" } };

@@ -45,7 +45,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine.tools": (
         ("report",),
         (
-            *("running_steps", "variable_sources", "help", "difference"),
+            *("running_steps", "variable_sources", "help_pages", "difference"),
             *("image_details", "podman_storage", "show_hook", "store_check"),
         ),
         ("doctor", "lint", "trace", "cdi"),

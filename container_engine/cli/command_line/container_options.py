@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 from container_engine.cli.command_line.verb_table import hint_without_name
-from container_engine.compat.pyxis.names import OPTIONS, VARIABLES_COUNT
+from container_engine.compat.pyxis_names import OPTIONS, VARIABLES_COUNT
 from container_engine.printing import messages
 
 

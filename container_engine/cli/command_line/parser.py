@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         """Refuse an unknown action, with a hint if it is known what was meant."""
         if action.dest == "action" and value not in (action.choices or ()):
             from container_engine.base.text_layout import nearest
-            from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS
+            from container_engine.compat.foreign import FOREIGN_ACTIONS
 
             verb = self.prog.partition(" ")[2]
             known = FOREIGN_ACTIONS.get(verb, {})
@@ -157,7 +157,7 @@ class _Whole(Parser):
             import shutil
 
             from container_engine.base.text_layout import did_you_mean, nearest
-            from container_engine.compat.foreign_verbs import FOREIGN_VERBS
+            from container_engine.compat.foreign import FOREIGN_VERBS
 
             if value in FOREIGN_VERBS:
                 self.refuse(f"ce has no verb '{value}'", FOREIGN_VERBS[value])
@@ -178,7 +178,7 @@ class _Whole(Parser):
 
 def _meant(parsed: argparse.Namespace, words: Sequence[str]) -> str | None:
     """Return a hint at what was meant by too many words, None if it is not known."""
-    from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS
+    from container_engine.compat.foreign import FOREIGN_ACTIONS
 
     if any(word.startswith("-") for word in words):
         return None

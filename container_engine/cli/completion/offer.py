@@ -139,10 +139,10 @@ def _values(
         return Offer((str(choice), "") for choice in action.choices)
     if verb == "help":
         from container_engine.faults.catalogue import FAULTS
-        from container_engine.tools.help import pages
+        from container_engine.tools import help_pages
 
-        written = pages.files(context.prefix, verbs())
-        topics = dict.fromkeys((*verbs(), *pages.TOPICS, *FAULTS, "errors", *written))
+        written = help_pages.files(context.prefix, verbs())
+        topics = dict.fromkeys((*verbs(), *help_pages.TOPICS, *FAULTS, "errors", *written))
         return Offer((topic, "") for topic in topics)
     kind = _LISTED.get((verb, action.dest))
     if action.metavar == "REF":

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.build.dockerfile.build import Builder, Recipe
-from container_engine.build.dockerfile.containerfile_lines import (
+from container_engine.build.builder import Builder, Recipe
+from container_engine.build.containerfile_lines import (
     From,
     entrypoint_of,
     without_effect,
 )
-from container_engine.build.dockerfile.inputs import read, recipe_of, refuse_missing
-from container_engine.compat.foreign_options import add_foreign_of_builds, refuse_foreign
+from container_engine.build.inputs import read, recipe_of, refuse_missing
+from container_engine.compat.foreign import add_foreign_of_builds, refuse_foreign
 from container_engine.images.free_space import unusable
 from container_engine.images.reference import (
     LOCAL_REGISTRY,

@@ -15,8 +15,7 @@ from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
 from container_engine.tools.cdi.check import differences
-from container_engine.tools.cdi.format import Made
-from container_engine.tools.cdi.generate import MAKERS
+from container_engine.tools.cdi.generate import MAKERS, Made
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

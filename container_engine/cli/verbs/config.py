@@ -27,8 +27,8 @@ from container_engine.site.load import (
 )
 from container_engine.submit.context import Context
 from container_engine.submit.site import with_faults
-from container_engine.tools.doctor import site_values
-from container_engine.tools.doctor.site_files import site_files
+from container_engine.tools.doctor import site
+from container_engine.tools.doctor.site import site_files
 
 if TYPE_CHECKING:
     from container_engine.base.secrecy import Secrecy
@@ -96,7 +96,7 @@ def _toml(value: object) -> str:
 
 
 def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
-    checked = site_values.look(config)
+    checked = site.look_at_values(config)
     faults = [*config.faults, *_semantic(config, context), *checked.faults]
     faults += _of_other_clusters(config, context)
     if as_json:

@@ -11,7 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.text_layout import aligned
 from container_engine.printing import output
 from container_engine.submit.context import Context
-from container_engine.tools.doctor import cluster, site_hash
+from container_engine.tools.doctor import cluster, site
 from container_engine.tools.doctor.all_checks import look, site_and_finding
 from container_engine.tools.doctor.cluster import Folded
 from container_engine.tools.doctor.finding import Finding, State, ok
@@ -78,7 +78,7 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
     answers, busy = cluster.ask(groups, ce, arguments.srun, context.env)
     folded = [*absent, *busy, *cluster.fold(answers)]
     settings, _configuration = site_and_finding(context)
-    folded += cluster.unlike(folded, ok("rules", site_hash.rules(settings)))
+    folded += cluster.unlike(folded, ok("rules", site.hash_of_rules(settings)))
     findings = [entry.finding for entry in folded]
     if arguments.json:
         document = [{"nodes": entry.nodes, **entry.finding._asdict()} for entry in folded]

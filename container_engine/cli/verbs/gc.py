@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.build.dockerfile.build import cache_of
+from container_engine.build.builder import cache_of
 from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
 from container_engine.images.store import inventory, lease, void_store

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.text_layout import nearest, wrap, wrap_lines
 from container_engine.cli.command_line import verb_table
-from container_engine.compat.foreign_verbs import FOREIGN_VERBS
+from container_engine.compat.foreign import FOREIGN_VERBS
 from container_engine.faults.catalogue import FAULTS
 from container_engine.printing import output
 from container_engine.submit.context import Context
-from container_engine.tools.help import pages as help_pages
-from container_engine.tools.help.markdown import plain
-from container_engine.tools.help.pages import TOPICS, Page
+from container_engine.tools import help_pages
+from container_engine.tools.help_pages import TOPICS, Page, plain
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.site import site_config
 from container_engine.submit.site_offer import catalog, machine
-from container_engine.tools.doctor.site_files import site_files
+from container_engine.tools.doctor.site import site_files
 
 
 def check(directories: Sequence[str], context: Context, *, as_json: bool) -> int:

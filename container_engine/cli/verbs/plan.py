@@ -12,7 +12,7 @@ from container_engine.cli.command_line.container_options import (
     refuse_nothing,
 )
 from container_engine.cli.command_line.shared_options import add_pull, add_show_secrets, secrecy
-from container_engine.compat.pyxis.options import PyxisOptions
+from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context

@@ -18,8 +18,8 @@ from container_engine.cli.command_line.container_options import (
     names_image,
 )
 from container_engine.cli.command_line.shared_options import SHELL, add_pull, has_terminal
-from container_engine.compat.foreign_options import add_foreign, refuse_foreign
-from container_engine.compat.pyxis.options import PyxisOptions
+from container_engine.compat.foreign import add_foreign, refuse_foreign
+from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.printing import messages
 from container_engine.printing.messages import refuse

@@ -9,7 +9,7 @@ import os
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.build.saving import drafts, save_named, session_files
+from container_engine.build import container_archive, save_named
 from container_engine.edf.locate import is_path
 from container_engine.images import image_files
 from container_engine.images.free_space import FULL, unusable
@@ -108,7 +108,7 @@ def _save(
     document = configuration(found.images, context.env)
     packer = Packer(context.env, site_config(context).import_timeout_s)
     parent = os.path.dirname(target)
-    files = session_files.Files(
+    files = container_archive.Files(
         found.guard,
         found.directory,
         found.kept,
@@ -119,10 +119,13 @@ def _save(
         found.lines,
     )
     try:
-        with drafts.directory(parent, packer.timeout_s) as work:
+        with container_archive.draft_directory(parent, packer.timeout_s) as work:
             made = os.path.join(work, "image")
             block = packer.pack_archive(
-                made, lambda out: session_files.write(files, out, difference=arguments.difference)
+                made,
+                lambda out: container_archive.write_session(
+                    files, out, difference=arguments.difference
+                ),
             )
             if not install(made, document, target, replaces=arguments.force):
                 raise _exists(target)

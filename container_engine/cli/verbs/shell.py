@@ -7,7 +7,7 @@ import argparse
 from container_engine.base.errors import EXIT_ENGINE
 from container_engine.cli.command_line.container_options import names_image
 from container_engine.cli.verbs import run
-from container_engine.compat.foreign_options import refuse_foreign
+from container_engine.compat.foreign import refuse_foreign
 from container_engine.printing import messages
 from container_engine.submit.context import Context
 

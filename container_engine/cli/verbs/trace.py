@@ -17,7 +17,7 @@ from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.site import places
 from container_engine.tools import running_steps
-from container_engine.tools.trace import perfetto, reader, table
+from container_engine.tools.trace import printed, reader
 
 _LISTED = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -56,13 +56,13 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not traces:
         raise UserError("its traces are not complete", "the step may still be starting", where=step)
     if arguments.perfetto:
-        _write(arguments.perfetto, perfetto.document(step, traces))
+        _write(arguments.perfetto, printed.for_perfetto(step, traces))
     if arguments.json:
         nodes = [_for_programs(trace) for trace in traces]
         output.document({"step": step, "nodes": nodes})
     elif not arguments.perfetto:
-        for line in table.lines(step, traces, output.columns()):
-            output.folded(line, table.LABEL_WIDTH)
+        for line in printed.lines(step, traces, output.columns()):
+            output.folded(line, printed.LABEL_WIDTH)
     return 0
 
 
@@ -88,9 +88,9 @@ class _Listed(NamedTuple):
         return (
             self.step,
             time.strftime("%d %b %H:%M:%S", time.localtime(self.began)),
-            table.share(self.traces),
+            printed.share(self.traces),
             f"{1000 * self._took():.0f} ms",
-            table.state(self.traces),
+            printed.state(self.traces),
             str(self.traces[0].facts["environment"]),
         )
 

@@ -13,7 +13,7 @@ from container_engine.cli.command_line.container_options import (
     add_container_options,
     refuse_nothing,
 )
-from container_engine.compat.pyxis.options import PyxisOptions
+from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf.model import Edf, Problem
 from container_engine.faults.catalogue import code_for, remedy
 from container_engine.printing import messages, output

@@ -84,7 +84,7 @@ class ContainerFiles(NamedTuple):
     namespace. `kept` is the directory of a container that lives with its job, else "". `images` are
     the paths of the images, the base first. `places` are the container's mount points, the user's
     homes, and all directories above them; `lines` are the lines that the engine has added to files
-    of the image, by file (both as in build/saving/container_archive.py).
+    of the image, by file (both as in build/container_archive.py).
     """
 
     guard: int

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import UserError
 from container_engine.node.devices.cdi import OF_DAEMONS, Directory, read_file
 from container_engine.node.libraries.trees import ImageTree
-from container_engine.tools.cdi.format import Made, node
+from container_engine.tools.cdi.generate import Made, node
 
 if TYPE_CHECKING:
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Mount

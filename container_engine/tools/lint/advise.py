@@ -14,12 +14,14 @@ from container_engine.edf.model import Origin, Problem
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.tools.lint.network import network, sockets
 from container_engine.tools.lint.subject import Subject, is_in, variables_in, written
-from container_engine.tools.lint.tuning import caches, gpus, tuning
-from container_engine.tools.lint.variables import (
+from container_engine.tools.lint.tuning import (
+    caches,
+    gpus,
     quoted_values,
     search_paths,
     shell_variables,
     slurm_variables,
+    tuning,
     unmounted,
 )
 

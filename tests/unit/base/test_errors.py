@@ -21,7 +21,7 @@ def test_the_exit_codes_of_the_engine_stand_once_in_python_and_are_those_of_c() 
     in_c = {name: int(value) for name, value in re.findall(r"CE_(EXIT_\w+) = (\d+)", header)}
     assert in_c == {name: value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     # Podman's own code
-    others = {"build/dockerfile/failure.py"}
+    others = {"build/failure.py"}
     found = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.build.dockerfile.base import Base, write_layout
+from container_engine.build.layout import Base, write_layout
 from tests.unit import squashfs
 
 MINE = Base("./x.sqsh", "/home/me/x.sqsh", "sha256:ab", b"{}", 1000)

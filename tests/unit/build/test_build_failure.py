@@ -3,7 +3,7 @@
 import pytest
 
 from container_engine.base.process import CommandError
-from container_engine.build.dockerfile.failure import Output, failure
+from container_engine.build.failure import Output, failure
 
 _RECIPE = """\
 FROM docker.io/a/b:1 AS base

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import SiteError, UserError
-from container_engine.build.dockerfile.build import Builder, Recipe
+from container_engine.build.builder import Builder, Recipe
 
 # in place of Podman: prints the logins in the order in which Podman takes them
 _PODMAN = """#!/bin/sh

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.build.saving import container_archive
-from container_engine.build.saving.container_archive import Roots, Selection
+from container_engine.build import container_archive
+from container_engine.build.container_archive import Roots, Selection
 
 Saved = dict[str, tarfile.TarInfo]
 

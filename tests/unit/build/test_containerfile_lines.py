@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.build.dockerfile import apt
-from container_engine.build.dockerfile.containerfile_lines import (
+from container_engine.build import layout
+from container_engine.build.containerfile_lines import (
     Mistake,
     bases_of,
     entrypoint_of,
@@ -67,10 +67,10 @@ def _blob(layout: Path, content: object) -> dict[str, object]:
 
 def test_no_variable_of_the_build_stays_in_the_image(tmp_path: Path) -> None:
     (tmp_path / "blobs/sha256").mkdir(parents=True)
-    config = _blob(tmp_path, {"config": {"Env": ["A=b", apt.VARIABLE, "APT_CONFIG=/mine"]}})
+    config = _blob(tmp_path, {"config": {"Env": ["A=b", layout._APT_VARIABLE, "APT_CONFIG=/mine"]}})
     manifest = _blob(tmp_path, {"config": config, "layers": []})
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
-    apt.leave_out(str(tmp_path))
+    layout.leave_out_apt(str(tmp_path))
     (entry,) = json.loads((tmp_path / "index.json").read_text())["manifests"]
     texts = {f"sha256:{p.name}": p.read_bytes() for p in tmp_path.glob("blobs/sha256/*")}
     assert all(f"sha256:{hashlib.sha256(t).hexdigest()}" == d for d, t in texts.items())
@@ -84,7 +84,7 @@ def test_an_image_without_variables_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "blobs/sha256").mkdir(parents=True)
     manifest = _blob(tmp_path, {"config": _blob(tmp_path, {"config": {}}), "layers": []})
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
-    apt.leave_out(str(tmp_path))
+    layout.leave_out_apt(str(tmp_path))
     assert json.loads((tmp_path / "index.json").read_text())["manifests"] == [manifest]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.build.saving import drafts
+from container_engine.build import container_archive
 from container_engine.images.store import lease
 
 
@@ -24,7 +24,7 @@ def left(place: Path, name: str = "", **owner: object) -> Path:
 
 def remains(place: Path) -> set[str]:
     """Make another directory; return the names of the others, during that and after it."""
-    with drafts.directory(str(place), 60) as work:
+    with container_archive.draft_directory(str(place), 60) as work:
         assert os.stat(work).st_mode & 0o777 == 0o700
         during = set(os.listdir(place)) - {os.path.basename(work)}
     assert set(os.listdir(place)) == during
@@ -33,8 +33,8 @@ def remains(place: Path) -> set[str]:
 
 def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     text = """import os, sys
-from container_engine.build.saving import drafts
-with drafts.directory(sys.argv[1], 60):
+from container_engine.build import container_archive
+with container_archive.draft_directory(sys.argv[1], 60):
     os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-c", text, tmp_path], check=False)

@@ -14,10 +14,10 @@ from container_engine import __version__
 from container_engine.cli.command_line.parser import build, help_of
 from container_engine.cli.command_line.verb_table import examples_of, verbs
 from container_engine.cli.main import main
-from container_engine.compat.foreign_verbs import FOREIGN_ACTIONS, FOREIGN_VERBS
+from container_engine.compat.foreign import FOREIGN_ACTIONS, FOREIGN_VERBS
 from container_engine.faults.catalogue import FAULTS
 from container_engine.submit import plan_output
-from container_engine.tools.help import pages as help_pages
+from container_engine.tools import help_pages
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.text_layout import table, with_origins, wrap
-from container_engine.tools.help.markdown import plain
+from container_engine.tools.help_pages import plain
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.cli.main import main as ce
-from container_engine.compat.enroot import main as enroot
+from container_engine.compat import enroot
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.compat.pyxis import names
-from container_engine.compat.pyxis.names import OPTIONS, VARIABLES, VARIABLES_COUNT
-from container_engine.compat.pyxis.overlay import of_docker_hub, read
+from container_engine.compat import pyxis_names
+from container_engine.compat.pyxis_names import OPTIONS, VARIABLES, VARIABLES_COUNT
+from container_engine.compat.pyxis_overlay import of_docker_hub, read
 from container_engine.edf.layer import Layer, Overlay, WithOrigin, apply
 from container_engine.edf.model import Mount, Origin
 from container_engine.edf.names import CONTAINER_SAVE
@@ -61,7 +61,7 @@ def test_a_short_name_of_an_image_is_always_docker_hubs(value: str, image: str) 
 
 def test_nodes_know_the_annotations_by_the_same_names() -> None:
     assert node_plan.SAVE == CONTAINER_SAVE
-    assert node_plan.ENTRYPOINT_LOG == names.ENTRYPOINT_LOG
+    assert node_plan.ENTRYPOINT_LOG == pyxis_names.ENTRYPOINT_LOG
 
 
 def test_mounts_are_written_as_for_pyxis() -> None:

@@ -11,7 +11,7 @@ import pytest
 from container_engine.cli.verbs.help import codes
 from container_engine.edf.document import KEYS
 from container_engine.faults.catalogue import EITHER, FAULTS, SITE, US, YOU, code_for
-from container_engine.tools.help.pages import TOPICS
+from container_engine.tools.help_pages import TOPICS
 from docs.errors import DIRECTORY, END, EXAMPLES, INDEX, body, pages
 
 ROOT = Path(__file__).parents[3]
@@ -21,8 +21,8 @@ ERRORS = {"UserError", "SiteError", "InternalError", "CeError", "LaunchError"}
 LAUNCHING = ("node", "submit", "images", "build", "site", "plan", "base/process.py")
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
-    *("build/saving/session_files.py", "build/saving/save_named.py"),
-    *("build/dockerfile/inputs.py", "tools/cdi/generate.py"),
+    *("build/container_archive.py", "build/save_named.py"),
+    *("build/inputs.py", "tools/cdi/generate.py"),
     *("node/inside/tasks.py", "node/start/without_slurm.py"),
 }
 

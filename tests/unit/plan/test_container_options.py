@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.compat.pyxis.options import PyxisOptions
+from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.images import lock_file
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit import recorded_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.compat.pyxis.options import PyxisOptions as Options
+from container_engine.compat.pyxis_options import PyxisOptions as Options
 from container_engine.site.model import SiteConfig
 from container_engine.submit.container_names import completed, record
 

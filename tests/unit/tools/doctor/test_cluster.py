@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.site.model import SiteConfig
-from container_engine.tools.doctor import site_hash
+from container_engine.tools.doctor import site
 from container_engine.tools.doctor.cluster import (
     Answer,
     ask,
@@ -75,8 +75,8 @@ def test_versions_that_differ_between_nodes_are_shown_and_other_differences_are_
 
 def _answer(node: str, **settings: object) -> Answer:
     config = SiteConfig.of(settings)
-    rules = ok("rules", site_hash.rules(config))
-    return Answer(node, (ok("configuration", site_hash.settings(config)), rules))
+    rules = ok("rules", site.hash_of_rules(config))
+    return Answer(node, (ok("configuration", site.hash_of_settings(config)), rules))
 
 
 def test_a_configuration_that_differs_between_nodes_is_a_warning() -> None:

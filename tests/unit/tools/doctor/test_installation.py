@@ -7,12 +7,11 @@ from typing import Literal
 import pytest
 
 from container_engine.site.model import SiteConfig
-from container_engine.tools.doctor import plugstack
+from container_engine.tools.doctor import installation
 from container_engine.tools.doctor.finding import State
+from container_engine.tools.doctor.host import look_at_programs, look_at_site_stores
 from container_engine.tools.doctor.installation import look as look_at_installation
 from container_engine.tools.doctor.installation import look_at_slurm
-from container_engine.tools.doctor.programs import look
-from container_engine.tools.doctor.storage import look_at_sites
 
 PREFIX = Path("/opt/ce")
 SITE = SiteConfig()
@@ -157,7 +156,7 @@ def test_a_wrong_argument_of_the_plugin_is_found(
 
 def test_the_arguments_are_those_of_the_plugin() -> None:
     code = Path("spank_plugin/plugin/config.c").read_text()
-    assert {*re.findall(r'argv\[i\], "([a-z_]+)=', code)} == {*plugstack.ARGUMENTS}
+    assert {*re.findall(r'argv\[i\], "([a-z_]+)=', code)} == {*installation.ARGUMENTS}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +268,7 @@ def test_a_missing_program_and_an_old_one_are_told_apart(tmp_path: Path) -> None
     podman = tmp_path / "podman"
     podman.write_text("#!/bin/sh\necho podman version 3.4.4\n")
     podman.chmod(0o755)
-    found = {finding.check: finding for finding in look({}, str(tmp_path))}
+    found = {finding.check: finding for finding in look_at_programs({}, str(tmp_path))}
     assert found["podman"].state is State.WARNING
     assert "3.4.4: older" in found["podman"].message
     assert found["crun"].state is State.FAILED
@@ -280,14 +279,18 @@ def test_a_program_needs_no_home_of_the_account_that_asks(tmp_path: Path) -> Non
     podman = tmp_path / "podman"
     podman.write_text('#!/bin/sh\ncd "$HOME" && echo podman version 5.4.2\n')
     podman.chmod(0o755)
-    found = {one.check: one for one in look({"HOME": "/nonexistent"}, f"{tmp_path}:/usr/bin")}
+    found = {
+        one.check: one for one in look_at_programs({"HOME": "/nonexistent"}, f"{tmp_path}:/usr/bin")
+    }
     assert (found["podman"].state, found["podman"].message) == (State.OK, "5.4.2")
 
 
 def test_a_site_store_whose_file_system_may_not_be_mounted_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "full/images").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
-    full, empty, gone = look_at_sites([str(tmp_path / name) for name in ("full", "empty", "gone")])
+    full, empty, gone = look_at_site_stores(
+        [str(tmp_path / name) for name in ("full", "empty", "gone")]
+    )
     assert full.state is State.OK
     assert (empty.state, gone.state) == (State.FAILED, State.FAILED)
     assert empty.message.endswith("/empty is empty")

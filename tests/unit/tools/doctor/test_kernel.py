@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.tools.doctor import kernel
 from container_engine.tools.doctor.finding import Finding, State
+from container_engine.tools.doctor.host import look_at_kernel
 
 GOOD = {
     "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
@@ -37,7 +37,7 @@ def put(host: Path, name: str, text: str) -> None:
 
 
 def findings(host: Path) -> dict[str, Finding]:
-    return {finding.check: finding for finding in kernel.look(host)}
+    return {finding.check: finding for finding in look_at_kernel(host)}
 
 
 def test_a_host_that_has_everything_is_ok(host: Path) -> None:

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from container_engine.base.errors import UserError
 from container_engine.cli.main import main
 from container_engine.cli.verbs.trace import moment
-from container_engine.tools.trace import perfetto, reader, table
+from container_engine.tools.trace import printed, reader
 
 SECOND = 1_000_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -82,7 +82,7 @@ def test_nodes_without_a_trace_are_named(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-3]"), ended(101, 102))
     write(tmp_path, "7.0", "n3", facts(50, nodes="n[1-3]"), ended(101, 102))
     traces = reader.read(str(tmp_path), "7.0")
-    lines = list(table.lines("7.0", traces))
+    lines = list(printed.lines("7.0", traces))
     assert lines[0] == "step 7.0: 2 of 3 nodes, 4 tasks"
     assert lines[-1] == "no trace of n2: still starting, interrupted, or not kept here"
 
@@ -92,19 +92,19 @@ def test_no_trace_is_reported_missing_if_all_are_there_or_the_nodes_are_unknown(
     step: Path, nodes: str
 ) -> None:
     write(step, "7.0", "n1", facts(50, nodes=nodes), ended(101, 102))
-    lines = list(table.lines("7.0", reader.read(str(step), "7.0")))
+    lines = list(printed.lines("7.0", reader.read(str(step), "7.0")))
     assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
     assert "no trace" not in lines[-1]
 
 
 def test_only_some_of_many_missing_nodes_are_named(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-20]"), ended(101, 102))
-    last = list(table.lines("7.0", reader.read(str(tmp_path), "7.0")))[-1]
+    last = list(printed.lines("7.0", reader.read(str(tmp_path), "7.0")))[-1]
     assert last.startswith("no trace of n2, n3, n4, n5, n6, n7, n8, n9 and 11 more: ")
 
 
 def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
-    lines = list(table.lines("7.0", reader.read(str(step), "7.0")))
+    lines = list(printed.lines("7.0", reader.read(str(step), "7.0")))
     assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
     began = time.strftime("%d %b %Y %H:%M:%S", time.localtime(BEGIN / SECOND))
     assert lines[1] == f"started      {began}"
@@ -118,12 +118,12 @@ def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
 
 def test_tasks_of_a_running_step_are_not_counted(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50))
-    assert next(table.lines("7.0", reader.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
+    assert next(printed.lines("7.0", reader.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
 
 
 def test_a_node_that_failed_is_listed_with_its_cause(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(5, error="mount source '/x': does not exist"))
-    lines = list(table.lines("7.0", reader.read(str(tmp_path), "7.0")))
+    lines = list(printed.lines("7.0", reader.read(str(tmp_path), "7.0")))
     assert lines[:2] == [
         "step 7.0: 1 node, 0 tasks",
         "failed: n1: mount source '/x': does not exist",
@@ -134,9 +134,9 @@ def test_tasks_that_did_not_start_are_counted_and_their_node_marked(tmp_path: Pa
     write(tmp_path, "7.0", "n1", facts(50, tasks="4"), ended(101, 102))
     write(tmp_path, "7.0", "n2", facts(5, tasks="4", error="no <mount>"))
     traces = reader.read(str(tmp_path), "7.0")
-    lines = list(table.lines("7.0", traces))
+    lines = list(printed.lines("7.0", traces))
     assert lines[:2] == ["step 7.0: 2 nodes, 2 of 4 tasks", "failed: n2: no <mount>"]
-    assert table.state(traces) == "failed on n2"
+    assert printed.state(traces) == "failed on n2"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_no_launch_writes_is_not_read(tmp_path: Path, wrong: dict[str, obje
 
 def test_every_phase_is_explained() -> None:
     guide = (Path(__file__).parents[4] / "docs/guide/troubleshooting.md").read_text()
-    assert [phase for phase in table.PHASES if f"| `{phase}` |" not in guide] == []
+    assert [phase for phase in printed.PHASES if f"| `{phase}` |" not in guide] == []
 
 
 def site(tmp_path: Path, trace_dir: str) -> str:
@@ -277,7 +277,7 @@ def test_what_no_node_has_written_is_neither_waited_for_nor_read(
 
 
 def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> None:
-    events = json.loads(perfetto.document("7.0", reader.read(str(step), "7.0")))["traceEvents"]
+    events = json.loads(printed.for_perfetto("7.0", reader.read(str(step), "7.0")))["traceEvents"]
     create = [e for e in events if e["name"] == "create" and e["pid"] == 10]
     assert [(e["ph"], e["dur"]) for e in create] == [("X", 400_000)]
     assert [e["pid"] for e in events if e["name"] == "plan"] == [0]

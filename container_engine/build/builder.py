@@ -25,10 +25,9 @@ from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import owner_fault, publish, sha256
 from container_engine.base.process import reason
 from container_engine.base.secrecy import is_secret_name
-from container_engine.build.dockerfile import apt
-from container_engine.build.dockerfile.base import Base, write_layout
-from container_engine.build.dockerfile.containerfile_lines import with_after_from
-from container_engine.build.dockerfile.failure import Output, failure
+from container_engine.build.containerfile_lines import with_after_from
+from container_engine.build.failure import Output, failure
+from container_engine.build.layout import APT_LINE, Base, leave_out_apt, write_layout
 from container_engine.images import confine
 from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.images.fetch.enroot_logins import auth_files
@@ -138,7 +137,7 @@ class Builder(NamedTuple):
             process.merged(argv, env, self.timeout_s, output.feed, is_shown=not quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
-            apt.leave_out(layout)
+            leave_out_apt(layout)
         except process.CommandError as error:
             raise failure(recipe.shown, recipe.whole, output, error, self.env) from None
         except OSError as error:
@@ -272,11 +271,11 @@ class Builder(NamedTuple):
 def _file(recipe: Recipe, directory: str) -> str:
     """Write the file for Podman to `directory` and return its path.
 
-    A line of each stage names apt-get's configuration (apt.py).
+    A line of each stage names apt-get's configuration (layout.py).
     """
     path = os.path.join(directory, "Containerfile")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(with_after_from(recipe.whole, apt.LINE))
+        file.write(with_after_from(recipe.whole, APT_LINE))
     for ending in (".containerignore", ".dockerignore"):
         if os.path.isfile(f"{recipe.containerfile}{ending}"):
             shutil.copyfile(f"{recipe.containerfile}{ending}", f"{path}{ending}")

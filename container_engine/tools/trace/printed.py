@@ -1,13 +1,18 @@
-"""Renders a step's traces as text: the time of each phase, and the slowest node."""
+"""Print a step's traces: as text with the time of each phase and the slowest node, or for Perfetto.
+
+Perfetto and chrome://tracing read Chrome's trace event format.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from container_engine.base import text_layout
-from container_engine.tools.trace.reader import Trace, missing
+from container_engine.tools.trace.reader import Phase, Trace, missing
 
 # factor above the median, and least difference in seconds, that make a node a straggler
 _SLOWER, _SLOWER_S = 1.5, 0.05
@@ -133,3 +138,25 @@ def count(number: int, thing: str) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
+
+
+_MICRO = 1_000_000
+
+
+def for_perfetto(step: str, traces: Sequence[Trace]) -> str:
+    """Return the JSON text. Each node is a process; the submit host is process 0."""
+    events: list[dict[str, Any]] = [_name(0, f"step {step}: submit host")]
+    for number, trace in enumerate(traces, 1):
+        events.append(_name(number, trace.node))
+        events += [_event(number, phase) for phase in trace.on_node]
+    events += [_event(0, phase) for phase in traces[0].phases if phase.name == "plan"]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, indent=1)
+
+
+def _name(process: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": "process_name", "pid": process, "tid": 1, "args": {"name": name}}
+
+
+def _event(process: int, phase: Phase) -> dict[str, Any]:
+    begin, took = round(phase.begin * _MICRO), round(phase.took * _MICRO)
+    return {"ph": "X", "name": phase.name, "pid": process, "tid": 1, "ts": begin, "dur": took}

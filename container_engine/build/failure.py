@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import CommandError
-from container_engine.build.dockerfile import apt
-from container_engine.build.dockerfile.containerfile_lines import (
+from container_engine.build import layout
+from container_engine.build.containerfile_lines import (
     INSTRUCTIONS,
     line_of,
     line_of_complaint,
@@ -92,7 +92,7 @@ class Output:
 
     def __init__(self) -> None:
         self.step = ""
-        self.number = 0  # as in the user's file, without the line that apt.py adds
+        self.number = 0  # as in the user's file, without the line that layout.py adds
         self._added = 0
         self._lines: deque[str] = deque(maxlen=_KEPT)
         self._rest = b""
@@ -107,8 +107,8 @@ class Output:
         text = _COLOURS.sub("", line).strip()
         if found := _STEP.match(text):
             self.step = found[2].strip()
-            if self.step.startswith("FROM ") or self.step == apt.LINE:
-                self._added = int(self.step == apt.LINE)
+            if self.step.startswith("FROM ") or self.step == layout.APT_LINE:
+                self._added = int(self.step == layout.APT_LINE)
             self.number = int(found[1]) - self._added
             self._lines.clear()
         elif text:

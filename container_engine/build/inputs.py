@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import nearest
-from container_engine.build.dockerfile.base import Base
-from container_engine.build.dockerfile.build import Recipe, find_containerfile
-from container_engine.build.dockerfile.containerfile_lines import (
+from container_engine.build.builder import Recipe, find_containerfile
+from container_engine.build.containerfile_lines import (
     INSTRUCTIONS,
     UNKNOWN,
     From,
@@ -20,6 +19,7 @@ from container_engine.build.dockerfile.containerfile_lines import (
     stages_of,
     with_names,
 )
+from container_engine.build.layout import Base
 from container_engine.images import image_files
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration

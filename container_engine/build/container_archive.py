@@ -3,18 +3,29 @@
 The files come from three directories of the session: the images, what was written above them, and
 both together. What the engine itself has written before the container began is left out, and so
 are files and directories that exist only as mount points.
+
+Only within the session's namespaces all three are visible without the container's mounts. A child
+process enters them, because setns(2) refuses a process with threads.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import IO, NamedTuple
 
+from container_engine.base import records
+from container_engine.base.errors import CeError
+from container_engine.base.files import is_own, now_at, publish
+from container_engine.base.mounts import remove_tree
 from container_engine.images.pack import tar_header
 from container_engine.images.pack.tar_header import Entry, Xattrs
 from container_engine.images.pack.tar_stream import Out
+from container_engine.images.store import lease
 
 _CHARACTER_DEVICE = b"3"
 _OWN, _OPAQUE = b"user.overlay.", b"user.overlay.opaque"
@@ -281,3 +292,162 @@ def _content(directory: int, name: bytes) -> bytes | None:
 
 def _is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
+_READ_ONLY, _NO_SETUID, _NO_DEVICES, _RECURSIVE, _PRIVATE = 1, 2, 4, 1 << 14, 1 << 18
+# open_tree(2) has the same number on all machines; without AT_RECURSIVE, what is mounted below the
+# directory is left out
+_OPEN_TREE, _HERE, _CLONE = 428, -100, 1
+_BUFFER = 1 << 20
+_LONGEST = 4096
+_NEVER = 1 << 63
+
+
+class Files(NamedTuple):
+    """A session. All paths are those in its mount namespace.
+
+    `guard` is the process id of its guard. `kept` is the directory for what is written if that
+    outlives the session, else "". `begun` is a file that is made once the engine has written its
+    own files. A `kept` directory has two files for each start, `started`.N, made before the engine
+    writes, and `begun`.N. `images` is the number of the session's images. `places` and `lines` are
+    as in `Selection`.
+    """
+
+    guard: int
+    directory: str
+    kept: str
+    started: str
+    begun: str
+    images: int
+    places: Collection[bytes]
+    lines: Mapping[bytes, bytes]
+
+
+def write_session(files: Files, out: IO[bytes], *, difference: bool) -> None:
+    """Write the session's files to `out` as a tar archive. Raise CeError.
+
+    With `difference`, write only what was written in the container.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os._exit(_in_child(files, out.fileno(), writer, difference=difference))
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        why = pipe.read(_LONGEST).decode(errors="replace")
+    os.waitpid(child, 0)
+    if why:
+        raise CeError(f"cannot read the container's files: {why}")
+
+
+def _in_child(files: Files, out: int, errors: int, *, difference: bool) -> int:
+    try:
+        selection = _enter(files)
+        with open(out, "wb", buffering=_BUFFER, closefd=False) as archive:
+            write(_roots(files), selection, archive, difference=difference)
+    except BrokenPipeError:
+        return 1  # the program that packs has ended, and says why
+    except BaseException as error:  # noqa: BLE001  # nothing may reach the parent's code
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        os.write(errors, (what or type(error).__name__).encode(errors="replace")[:_LONGEST])
+        return 1
+    return 0
+
+
+def _enter(files: Files) -> Selection:
+    namespaces = [
+        os.open(f"/proc/{files.guard}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt")
+    ]
+    libc = ctypes.CDLL(None, use_errno=True)
+    for namespace in namespaces:
+        _check(libc.setns(namespace, 0))
+    # mounts that are made from here on disappear with this process
+    _check(libc.unshare(_NEW_MOUNTS))
+    _check(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None))
+    os.chdir(files.directory)
+    return Selection(_starts(files), files.places, files.lines)
+
+
+def _starts(files: Files) -> list[tuple[int, int]]:
+    """Return the periods in which the engine itself wrote: from and to, in ns since 1970.
+
+    Each start of a kept container leaves two files with the same number.
+    """
+    if not files.kept:
+        return [(0, os.stat(files.begun).st_ctime_ns)]
+    names = (name.partition(".") for name in os.listdir(files.kept))
+    numbers = sorted(int(number) for first, dot, number in names if first == files.started and dot)
+    begins = [os.stat(f"{files.kept}/{files.started}.{number}").st_ctime_ns for number in numbers]
+    # after a failed start, nothing was written until the next one
+    ends = [
+        _ctime(f"{files.kept}/{files.begun}.{number}") or later
+        for number, later in zip(numbers, [*begins[1:], _NEVER], strict=True)
+    ]
+    return list(zip(begins, ends, strict=True))
+
+
+def _ctime(path: str) -> int:
+    try:
+        return os.stat(path).st_ctime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _roots(files: Files) -> Roots:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if files.images > 1:
+        names = [f"image{number or ''}" for number in reversed(range(files.images))]
+        options = f"lowerdir={':'.join(names)},userxattr".encode()
+        flags = _READ_ONLY | _NO_SETUID | _NO_DEVICES
+        _check(libc.mount(b"overlay", b"image", b"overlay", flags, options))
+    alone = _check(libc.syscall(_OPEN_TREE, _HERE, b"root", _CLONE))
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    return Roots(
+        os.open("image", flags),
+        os.open(f"{files.kept or '.'}/changes", flags),
+        os.open(".", flags, dir_fd=alone),
+    )
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+_PREFIX = ".ce-save-"
+_OWNER = "owner"
+
+
+@contextlib.contextmanager
+def draft_directory(parent: str, limit_s: float) -> Iterator[str]:
+    """Create a directory below `parent`, and remove it afterwards. Raise OSError.
+
+    First remove those that killed processes of this user have left. A process on another host
+    cannot be seen: its directory is removed at twice the age of `limit_s` seconds, the longest that
+    one is used.
+    """
+    _remove_old(parent, 2 * limit_s)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:
+        publish(os.path.join(work, _OWNER), records.to_json(lease.this_process("")))
+        yield work
+
+
+def _remove_old(parent: str, age_s: float) -> None:
+    for name in os.listdir(parent):
+        path = os.path.join(parent, name)
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or something is mounted there
+            if name.startswith(_PREFIX) and _is_left(path, age_s):
+                remove_tree(path)
+
+
+def _is_left(path: str, age_s: float) -> bool:
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or not is_own(status):
+        return False
+    owner, machine = lease.read(os.path.join(path, _OWNER)), lease.this_machine()
+    if owner is not None and owner.machine == machine:
+        return owner.is_dead(machine)
+    return now_at(os.path.dirname(path)) - status.st_mtime > age_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from container_engine.compat.pyxis.names import PREFIX, VARIABLES_COUNT
+from container_engine.compat.pyxis_names import PREFIX, VARIABLES_COUNT
 from container_engine.submit.options import Options
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class PyxisOptions(Options):
     """Words `--NAME[=VALUE]`; with VARIABLES_COUNT among them, variables take effect, too."""
 
     def overlay(self, env: Mapping[str, str], cwd: str) -> Overlay:
-        from container_engine.compat.pyxis.overlay import read
+        from container_engine.compat.pyxis_overlay import read
 
         return read(self.words, env, cwd)
 
@@ -38,7 +38,7 @@ class PyxisOptions(Options):
         return PyxisOptions([*self.words, *more])
 
     def completed(self, edf: Edf, image_env: Mapping[str, str]) -> Edf:
-        from container_engine.compat.pyxis.overlay import with_pytorch
+        from container_engine.compat.pyxis_overlay import with_pytorch
 
         return with_pytorch(edf, image_env)
 

@@ -2,7 +2,8 @@
 
 A name stands for an image file, not for a copy of its files: what is written into a container is
 gone when it ends, so that a name's content is always that of its file. Containers with names live
-with a job, and are listed, entered and removed in it. Other commands of enroot are refused.
+with a job, and are listed, entered and removed in it; pyxis calls them pyxis_NAME, or
+pyxis_JOB_NAME. Other commands of enroot are refused.
 """
 
 from __future__ import annotations
@@ -11,16 +12,87 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import block
-from container_engine.compat.enroot import kept_containers
+from container_engine.build import save_named
 from container_engine.edf.names import SQUASHFS_SUFFIXES
+from container_engine.node.inside import tasks
+from container_engine.node.job_containers import directory
+from container_engine.node.slurm_step import node_name
 from container_engine.printing import messages, output
+from container_engine.submit import container_names
+from container_engine.submit import context as contexts
+from container_engine.submit.context import Context
+from container_engine.submit.site import site_config
+
+
+class Named(NamedTuple):
+    """A container of this job on this node; `pid` is a process in it, 0 if none runs there."""
+
+    name: str
+    directory: str
+    pid: int
+
+
+class Here:
+    """The job and node of this process, and its named containers there."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.job = context.env.get("SLURM_JOB_ID", "")
+        kept_dir = site_config(context).kept_dir
+        node = node_name(context.env)
+        there = directory.names_here(kept_dir, self.job, node) if self.job else {}
+        running = tasks.named(self.job) if there else {}
+        self._named = [Named(name, path, running.get(name, 0)) for name, path in there.items()]
+
+    def lines(self, *, fancy: bool) -> Iterator[str]:
+        """Yield lines as enroot prints them."""
+        for one in self._named:
+            name = f"pyxis_{self.job}_{one.name}"
+            yield f"{name} {one.pid}" if fancy and one.pid else name
+
+    def remove(self, name: str, *, force: bool) -> bool:
+        """Remove the container with this enroot name; False if there is none. Raise UserError."""
+        for one in self._named:
+            if name != f"pyxis_{self.job}_{one.name}":
+                continue
+            if not directory.remove(one.directory, force=force):
+                raise UserError(f"enroot: container is running: {name}", "end the steps in it")
+            with suppress(FileNotFoundError):
+                os.unlink(container_names.record_of(one.name, self._context.env))
+            return True
+        return False
+
+    def export(self, name: str, target: str, *, force: bool) -> bool:
+        """Save the container with this enroot name; False if there is none. Raise UserError."""
+        for one in self._named:
+            if name == f"pyxis_{self.job}_{one.name}":
+                if os.path.lexists(target) and not force:
+                    raise UserError(f"enroot: file already exists: {target}", "enroot export -f")
+                kept_one = save_named.ContainerOfJob(self.job, one.name)
+                path = os.path.abspath(target)
+                if save_named.save(kept_one, node_name(self._context.env), path, self._context):
+                    raise UserError(f"enroot: not exported: {name}")
+                return True
+        return False
+
+    def enter(self, pid: str, command: Sequence[str]) -> NoReturn:
+        """Replace this process with the command, in the container of `pid`. Raise UserError."""
+        if not pid.isdigit():
+            raise UserError(f"enroot exec: {pid}: not a process id")
+        tasks.become(tasks.of_process(int(pid)), command, self._context.libexec)
+
+
+def here() -> Here:
+    return Here(contexts.of_this_process(None))
+
 
 _YES = ("y", "yes", "true", "1")
 _BY_VARIABLE = {
@@ -116,7 +188,7 @@ def _run(words: list[str], ce: Callable[[Sequence[str]], int]) -> int:
         os.environ.update(_variables(found.env))
         return ce(start_words(found, known, os.environ))
     if found.verb == "exec":
-        kept_containers.here().enter(found.pid, found.command)
+        here().enter(found.pid, found.command)
     _manage_named(found, known)
     return 0
 
@@ -127,16 +199,16 @@ def _manage_named(found: argparse.Namespace, known: Names) -> None:
         name = found.name or _stem(found.image)
         known.create(name, found.image, replace=found.force)
     elif found.verb == "list":
-        of_job = kept_containers.here().lines(fancy=found.fancy)
+        of_job = here().lines(fancy=found.fancy)
         for line in [*([_HEADER] if found.fancy else []), *known.listed(), *of_job]:
             output.line(line)
     elif found.verb == "remove":
         for name in found.names:
-            if not kept_containers.here().remove(name, force=found.force):
+            if not here().remove(name, force=found.force):
                 known.remove(name)
     else:
         target = found.output or f"{found.name}.sqsh"
-        if not kept_containers.here().export(found.name, target, force=found.force):
+        if not here().export(found.name, target, force=found.force):
             _export(known.path(found.name), target, force=found.force)
 
 

@@ -1,25 +1,94 @@
-"""Checks values of the site's configuration that are of the right type, but cannot work.
+"""Checks of the site's configuration, and of its OCI hooks and CDI files, on this host.
 
-A file for the nodes may be missing on the host where this runs: that is a note, not a fault.
+Its values are of the right type, but may be such as cannot work. A file for the nodes may be
+missing on the host where this runs: that is a note, not a fault. A short hash of the configuration
+compares hosts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from container_engine.base.errors import LaunchError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Fault
 from container_engine.images.policy import first_match
+from container_engine.node.devices.cdi import Directory, Registry
+from container_engine.node.hooks.oci_hooks import OciHooks
 from container_engine.oci.architecture import architecture_named
 
 if TYPE_CHECKING:
     from container_engine.site.load import Configuration
-    from container_engine.site.model import Policy
+    from container_engine.site.model import Policy, SiteConfig
+
+
+class SiteFiles(NamedTuple):
+    """The number of hooks or devices found, or the fault for which a launch refuses all."""
+
+    kind: str
+    number: int
+    fault: Fault | None
+
+
+def site_files(settings: SiteConfig) -> Iterator[SiteFiles]:
+    """Yield the OCI hooks, then the CDI devices. A missing directory counts as empty."""
+    yield _read(
+        "OCI hooks",
+        lambda: len(OciHooks(settings.hooks_dirs, ()).hooks),
+        "correct it, or take the file away: until then no container starts on this host",
+    )
+    places = [Directory(path, is_users=False) for path in settings.cdi_dirs]
+    yield _read(
+        "CDI devices",
+        lambda: len(Registry(places).names()),
+        "correct it, or take the file away: until then no launch on this host gets a CDI device",
+    )
+
+
+def _read(kind: str, count: Callable[[], int], remedy: str) -> SiteFiles:
+    try:
+        return SiteFiles(kind, count(), None)
+    except LaunchError as failure:
+        return SiteFiles(
+            kind, 0, Fault(failure.name or failure.where or kind, failure.reason, remedy)
+        )
+
+
+# what nodes apply again, from their own files (node/start/site_rules.py)
+_RULES = (
+    *("site_images_only", "image_digests", "mount_sources"),
+    *("image_registries", "signed_images_only"),
+)
+_LENGTH = 12
+
+
+def hash_of_settings(config: SiteConfig) -> str:
+    """Return a text with the hash of all settings; it does not depend on how files write them."""
+    is_default = config == type(config)()
+    return f"{'defaults' if is_default else 'can be read'}, content {_short_hash(config.as_dict())}"
+
+
+def hash_of_rules(config: SiteConfig) -> str:
+    """Return a text with the hash of the rules that nodes apply and of what they refer to."""
+    policy = config.policy.as_dict()
+    if not any(policy[rule] for rule in _RULES):
+        return "none for images and mounts"
+    found = {name: policy[name] for name in (*_RULES, "signature_policy")}
+    content = _short_hash({**found, "image_stores": list(config.image_stores)})
+    return f"for images and mounts, content {content}"
+
+
+def _short_hash(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_LENGTH]
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST_AND_PATH = re.compile(r"[^/\s][^\s]*")
@@ -36,7 +105,7 @@ class Checked(NamedTuple):
     notes: tuple[Fault, ...]
 
 
-def look(config: Configuration) -> Checked:
+def look_at_values(config: Configuration) -> Checked:
     """Check the values that the site's files set. Those of a wrong type are already left out."""
     looker = _Look(config)
     looker.policy(config.settings.policy)

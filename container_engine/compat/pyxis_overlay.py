@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import did_you_mean, nearest
-from container_engine.compat.pyxis.names import (
+from container_engine.compat.pyxis_names import (
     ENTRYPOINT_LOG,
     LISTS,
     OPTIONS,

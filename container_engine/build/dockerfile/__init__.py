@@ -1,1 +1,0 @@
-"""Build images from Containerfiles, for `ce build`."""

@@ -1,1 +1,0 @@
-"""Save running containers as images, for `ce save`."""

@@ -1,1 +1,0 @@
-"""The command `enroot`, for scripts that call it."""

@@ -1,1 +1,0 @@
-"""Options and variables of pyxis, read as options over an environment."""

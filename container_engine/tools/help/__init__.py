@@ -1,1 +1,0 @@
-"""The pages of `ce help`, and a search in them."""
