@@ -44,9 +44,11 @@ class NodeDevice(Frozen):
 class Resolved(Frozen):
     """The parts of a plan with deferred strings, as they are on this node.
 
-    `env` are the EDF's variables; None removes a variable, whatever its source.
+    Tasks begin in `workdir`. `env` are the EDF's variables; None removes a variable, whatever its
+    source.
     """
 
+    workdir: str
     env: Mapping[str, str | None]
     mounts: Sequence[NodeMount]
     devices: Sequence[NodeDevice]
@@ -55,6 +57,7 @@ class Resolved(Frozen):
 def resolved(plan: NodePlan, node: Mapping[str, str]) -> Resolved:
     """Resolve the deferred strings once for all that a start does. Raise LaunchError."""
     return Resolved(
+        workdir=resolve(plan.workdir, node, plan.workdir_from),
         env=edf_settings(plan.env, node),
         mounts=[
             NodeMount(

@@ -39,30 +39,18 @@ _MAX_SIZE = 4 * 1024 * 1024
 _SPEC: dict[str, type] = {
     "cdiVersion": str,
     "kind": str,
-    "annotations": dict,
     "devices": list,
-    "containerEdits": dict,
+    **dict.fromkeys(("annotations", "containerEdits"), dict),
 }
 _DEVICE: dict[str, type] = {"name": str, "annotations": dict, "containerEdits": dict}
 _EDITS: dict[str, type] = {
-    "env": list,
-    "deviceNodes": list,
-    "netDevices": list,
-    "mounts": list,
-    "hooks": list,
+    **dict.fromkeys(("env", "deviceNodes", "netDevices", "mounts", "hooks"), list),
     "additionalGids": list,
     "intelRdt": dict,
 }
 _NODE: dict[str, type] = {
-    "path": str,
-    "hostPath": str,
-    "type": str,
-    "major": int,
-    "minor": int,
-    "fileMode": int,
-    "permissions": str,
-    "uid": int,
-    "gid": int,
+    **dict.fromkeys(("path", "hostPath", "type", "permissions"), str),
+    **dict.fromkeys(("major", "minor", "fileMode", "uid", "gid"), int),
 }
 _MOUNT: dict[str, type] = {"hostPath": str, "containerPath": str, "options": list, "type": str}
 _HOOK: dict[str, type] = {"hookName": str, "path": str, "args": list, "env": list, "timeout": int}

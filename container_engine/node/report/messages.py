@@ -20,18 +20,8 @@ if TYPE_CHECKING:
 # and the prefixes of tokens
 _SIGNS = (
     *("=", "://", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "sk-", "GR1348941"),
-    *(
-        "glpat-",
-        "glrt-",
-        "gldt-",
-        "glcbt-",
-        "glptt-",
-        "glft-",
-        "glsoat-",
-        "gloas-",
-        "npm_",
-        "pypi-",
-    ),
+    *("glpat-", "glrt-", "gldt-", "glcbt-", "glptt-", "glft-", "glsoat-", "gloas-"),
+    *("npm_", "pypi-"),
     *("AKIA", "ASIA", "AIza", "xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "nvapi-"),
     *("dckr_", "wandb_v1_", "hvs.", "eyJ", "-----BEGIN ", "robot$", '"auth"', " -p "),
 )

@@ -80,16 +80,15 @@ class Container(Frozen):
 class Started(Frozen):
     """A start that worked, for its answer (recorded_start.py).
 
-    `here` is what was resolved, `workdir` the tasks' working directory, `specification` what the
-    guard was given. `block` is the environment of the container's first process, `records` are the
-    changes to the tasks' environment before start-up steps. `hooks` returns the conditions under
-    which hooks do the same again, and whether they can. `again` decides once more, with the given
-    variables of the step, for a first process with the given environment; it returns specification,
-    records and what `hooks` returns, or raises LaunchError.
+    `here` is what was resolved, `specification` what the guard was given. `block` is the
+    environment of the container's first process, `records` are the changes to the tasks'
+    environment before start-up steps. `hooks` returns the conditions under which hooks do the same
+    again, and whether they can. `again` decides once more, with the given variables of the step,
+    for a first process with the given environment; it returns specification, records and what
+    `hooks` returns, or raises LaunchError.
     """
 
     here: Resolved
-    workdir: str
     specification: bytes
     again: Callable[[Mapping[str, str], bytes], tuple[bytes, bytes, Repeatable | None]]
     block: bytes
@@ -171,7 +170,6 @@ class Start:
         if kept is not None:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
-        self._workdir = resolve(plan.workdir, node, plan.workdir_from)
         self._here = here = resolved(plan, node)
         self._rules = site_rules.of_node(libexec)
         self._images = plan.image_paths
@@ -191,7 +189,7 @@ class Start:
         self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
         places = directories(plan, self._settings, node, self._person.home)
-        self._parts = parts.but(begin=self._workdir, directories=places)
+        self._parts = parts.but(begin=here.workdir, directories=places)
 
     def start(self, descriptors: GuardDescriptors) -> Container:
         """Start the container and wait until its first process runs. Raise LaunchError."""
@@ -227,7 +225,6 @@ class Start:
         if kept is None and self._rules is None and not shown:
             started = Started(
                 here=self._here,
-                workdir=self._workdir,
                 specification=encoded,
                 again=self._decide_again,
                 block=block,
@@ -240,7 +237,7 @@ class Start:
             records=memory_file("ce-env", records),
             guard=guard,
             unshared=unshared,
-            workdir=self._workdir,
+            workdir=self._here.workdir,
             go_on=last,
             warnings=shown if hooks is None else (*shown, *hooks.warnings),
             printed=self._printed,
@@ -314,14 +311,7 @@ class Start:
         return fds
 
     def _explain(self, report: str) -> LaunchError:
-        from container_engine.node.report.guard_failure import explain, of_entrypoint, of_workdir
-
-        general = explain if self._hooks is None else self._hooks.oci.explain
-        return (
-            of_entrypoint(report, self._plan.entrypoint)
-            or of_workdir(report, self._plan.workdir_from)
-            or general(report)
-        )
+        return _explained(report, self._plan, self._hooks)
 
     def _changes(
         self, before: Mapping[str, str | None], fds: tuple[Sequence[int], int, int]
@@ -337,7 +327,7 @@ class Start:
             marks.names["hooks"] = [name for name in self._settings if name not in self._here.env]
             if hooks.has_services:
                 marks.mark("services")
-                changes |= hooks.start_services(fds, self._workdir, changes)
+                changes |= hooks.start_services(fds, self._here.workdir, changes)
         if plan.startup:
             marks.mark("startup")
             changes |= self._run_startup(changes, *fds[:2])
@@ -354,7 +344,7 @@ class Start:
 
         plan, node = self._plan, self._node
         records = memory_file("ce-env", env.encode_records(changes))
-        join = entering(self._libexec, entered, mount_ns, records, self._workdir)
+        join = entering(self._libexec, entered, mount_ns, records, self._here.workdir)
         before = env.apply(node, changes)
         made = startup_steps.run(plan, node, join, before)
         for fd in (*entered, mount_ns):
@@ -366,7 +356,8 @@ class Start:
         """Return the tasks' changes without those of services and start-up steps."""
         made = env.for_tasks(self._plan, self._settings, self._given, found)
         # replace the host's PWD: programs trust it if it happens to lead to their directory
-        changes = {"PWD": self._workdir, "OLDPWD": None, **env.of_launchers(self._node), **made}
+        own = {"PWD": self._here.workdir, "OLDPWD": None}
+        changes = {**own, **env.of_launchers(self._node), **made}
         if self._hooks is not None:
             changes |= self._hooks.for_tasks()
         return changes | env.missing_home(changes, self._node, self._person.home)
@@ -489,8 +480,9 @@ def joined(
     steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
     control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
-    explained = _explainer(plan.workdir_from)
-    (marks.guard, _printed), handed = await_report(control, plan.start_timeout_s, None, explained)
+    (marks.guard, _printed), handed = await_report(
+        control, plan.start_timeout_s, None, lambda report: _explained(report, plan)
+    )
     os.close(handed[protocol.CE_REPORTED_MOUNTS])
     marks.mark("environment")
     os.close(handed[protocol.CE_REPORTED_ENVIRONMENT])
@@ -507,13 +499,16 @@ def joined(
     )
 
 
-def _explainer(workdir_from: str) -> Callable[[str], LaunchError]:
-    def explained(report: str) -> LaunchError:
-        from container_engine.node.report.guard_failure import explain, of_workdir
+def _explained(report: str, plan: NodePlan, hooks: HooksOnNode | None = None) -> LaunchError:
+    """Return the error for a report of the guard."""
+    from container_engine.node.report.guard_failure import explain, of_entrypoint, of_workdir
 
-        return of_workdir(report, workdir_from) or explain(report)
-
-    return explained
+    general = explain if hooks is None else hooks.oci.explain
+    return (
+        of_entrypoint(report, plan.entrypoint)
+        or of_workdir(report, plan.workdir_from)
+        or general(report)
+    )
 
 
 def _pmix_of_step(node: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:

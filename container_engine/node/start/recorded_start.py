@@ -300,7 +300,7 @@ def _result(
     return b"".join(
         (
             *map(answers.data, (started.specification, started.block, started.records)),
-            answers.field(started.workdir),
+            answers.field(started.here.workdir),
             answers.field(str(round(plan.start_timeout_s * 1000))),
             answers.table([word for pair in uses for word in pair], 2),
             answers.table(ports),

@@ -80,7 +80,8 @@ def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
     from container_engine.node.hooks.run import HooksOnNode
 
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
-    here = resolved(plan, node)
+    # no task will begin anywhere
+    here = resolved(plan.but(workdir="/"), node)
     unmet: list[LaunchError] = []
     images = plan.image_paths
     for path in images:
