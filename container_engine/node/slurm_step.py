@@ -22,7 +22,7 @@ def complete(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "SLURMD_NODENAME": name} if name else dict(environment)
 
 
-def of_step(environment: Mapping[str, str]) -> dict[str, str]:
+def before_tasks(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what `complete` does, without variables that only tasks have (SLURM_PROCID)."""
     known = complete(environment)
     for name in OF_TASKS:

@@ -123,7 +123,7 @@ def start(
 ) -> Container:
     """Start the container of a `checked` plan and wait until its first process runs.
 
-    If it is a kept one that runs, join it. `node` is the environment of the step on this node.
+    If it is a job container that runs, join it. `node` is the environment of the step on this node.
     Raise LaunchError.
     """
     marks = marks or trace.Marks(0)

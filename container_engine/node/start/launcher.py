@@ -84,7 +84,7 @@ def _launch(
     if '"var"' in text or "{node." in text:
         from container_engine.node import slurm_step
 
-        node = slurm_step.of_step(node)
+        node = slurm_step.before_tasks(node)
     plan = NodePlan()
     marks, recorded, target = trace.Marks(begun), -1, ""
     try:

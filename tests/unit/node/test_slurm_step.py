@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.node.slurm_step import complete, expand, of_step
+from container_engine.node.slurm_step import before_tasks, complete, expand
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_name_of_the_node_of_a_batch_script_is_not_that_of_its_steps() -> No
 
 def test_what_each_task_has_is_not_that_of_the_batch_script() -> None:
     node = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1", "SLURM_PROCID": "0"}
-    known = of_step(node | {"SLURM_LOCALID": "0", "SLURM_TASK_PID": "9", "SLURM_GTIDS": "0"})
+    known = before_tasks(node | {"SLURM_LOCALID": "0", "SLURM_TASK_PID": "9", "SLURM_GTIDS": "0"})
     assert set(known) == {"SLURM_STEP_NODELIST", "SLURM_NODEID", "SLURMD_NODENAME"}
 
 
