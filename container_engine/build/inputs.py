@@ -23,7 +23,7 @@ from container_engine.build.layout import Base
 from container_engine.images import image_files
 from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
 from container_engine.images.resolve import configuration
-from container_engine.submit.short_name import candidates
+from container_engine.submit.image_names import candidates
 
 if TYPE_CHECKING:
     import argparse

@@ -28,8 +28,7 @@ from container_engine.node.slurm_step import node_name
 from container_engine.printing import messages, output
 from container_engine.submit import container_names
 from container_engine.submit import context as contexts
-from container_engine.submit.context import Context
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
 
 
 class Named(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from container_engine.compat.pyxis_names import PREFIX, VARIABLES_COUNT
-from container_engine.submit.options import Options
+from container_engine.submit.context import Options
 
 if TYPE_CHECKING:
     from container_engine.edf.layer import Overlay

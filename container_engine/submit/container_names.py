@@ -22,7 +22,7 @@ from container_engine.base.files import (
 )
 from container_engine.edf.names import is_step
 from container_engine.plan.overrides import read_name
-from container_engine.submit.options import Options
+from container_engine.submit.context import Options
 
 _PLACE = ".local/state/container-engine/names"
 # in place of JOB: a step that srun runs outside of a job is planned before it has one

@@ -1,11 +1,15 @@
-"""The process context of a verb: passed down as an argument, never looked up below `cli`."""
+"""Holds what a verb passes down: the process context, and options over an environment.
+
+Neither is looked up below `cli`. What reads the site's configuration, as the models do, is imported
+where it is needed: most verbs start without it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
@@ -13,8 +17,12 @@ from container_engine.base.process import reason
 from container_engine.images.listener import Listener, Quiet
 
 if TYPE_CHECKING:
+    from container_engine.edf.layer import Overlay
+    from container_engine.edf.model import Edf
     from container_engine.images.store.void_store import VoidStore
     from container_engine.site.load import Configuration
+    from container_engine.site.model import SiteConfig
+    from container_engine.site.places import Places
 
 
 class Context(NamedTuple):
@@ -60,3 +68,78 @@ def of_this_process(site_file: str | None) -> Context:
         ) from None
     now = time.time_ns()
     return Context(os.environ, cwd, os.geteuid(), sys.prefix, now, site_file, site_read=[])
+
+
+def configuration(context: Context) -> Configuration:
+    """Return the site's configuration, read once per context. Raise SiteError with all faults."""
+    if context.site_read:
+        return context.site_read[0]
+    from container_engine.site import load
+
+    found = load.load(context.prefix, context.uid, context.site_file, context.env)
+    if context.site_read is not None:
+        context.site_read.append(found)
+    return found
+
+
+def site_config(context: Context) -> SiteConfig:
+    """Return the site's settings. Raise SiteError."""
+    return configuration(context).settings
+
+
+def places(context: Context) -> Places:
+    """Return where the site has things, without the model if its files say it well.
+
+    Raise SiteError.
+    """
+    from container_engine.site import load
+
+    found = load.places(context.prefix, context.uid, context.site_file, context.env)
+    return found or site_config(context).places
+
+
+def with_faults(context: Context) -> Configuration:
+    """Return the site's configuration, read again, including its faults."""
+    from container_engine.site import load
+
+    return load.read(context.prefix, context.uid, context.site_file, context.env)
+
+
+class Options:
+    """No options; `words`, as written, tell cached plans apart.
+
+    `env` is asked for single names only: a plan is cached with those.
+    """
+
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self.words = tuple(words)
+
+    def overlay(self, env: Mapping[str, str], cwd: str) -> Overlay:
+        """Return what they add to an environment, with all their faults."""
+        from container_engine.edf.layer import NO_OPTIONS  # the models, which load slowly
+
+        del env, cwd
+        return NO_OPTIONS
+
+    def container(self, env: Mapping[str, str]) -> str:
+        """Return the name of a container that lives with its job, as written; "" for none."""
+        del env
+        return ""
+
+    def image(self, env: Mapping[str, str]) -> str | None:
+        """Return the image, as written; None if they name none."""
+        del env
+        return None
+
+    def with_more(self, *, image: str = "", container: str = "") -> Options:
+        """Return these options with an image and the name of a container, if they are given."""
+        del image, container
+        return self
+
+    def completed(self, edf: Edf, image_env: Mapping[str, str]) -> Edf:
+        """Return the environment as it becomes where the image of an option has these variables."""
+        del image_env
+        return edf
+
+
+NONE_GIVEN = Options()

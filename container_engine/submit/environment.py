@@ -10,11 +10,13 @@ from typing import NamedTuple
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
+from container_engine.edf.history import Assignment, histories, quoted
 from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, alone, no_container
 from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Annotation, Edf, Loaded, Origin, Problem
 from container_engine.edf.names import looks_like_file
+from container_engine.images.lock_file import Declared, digest_of
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
@@ -24,17 +26,15 @@ from container_engine.plan.hooks import rules, use
 from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import Offer
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
+from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
+from container_engine.submit.image_names import with_image_hint
 from container_engine.submit.known_image import (
     known_image,
     refused_image,
     undecided_entrypoint,
     unusable_image,
 )
-from container_engine.submit.mistaken_names import with_image_hint
-from container_engine.submit.options import NONE_GIVEN, Options
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
 
 
@@ -204,3 +204,24 @@ def _problems_of(image: WithOrigin[str], cwd: str) -> list[Problem]:
         return []
     message = f"'{image.value}' is the name of an image in a registry, not a path"
     return [image.origin.warning("image", message, f"write './{image.value}' for a file")]
+
+
+def declared(name: str, context: Context, offer: Offer) -> Declared:
+    """Return the state of the environment `name`. Raise RefusedError if it is not valid.
+
+    Variables are not expanded, so the state is the same for all users.
+    """
+    traced = load_with_origins(name, context)
+    values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
+    used = use(traced.edf, offer.hooks, offer.machine, offer.entries)
+    # automatic hooks, and what they imply, depend on the host
+    asked = [hook for hook in used.hooks if hook.automatic_when is None]
+    releases = {hook.name: hook.release for hook in asked}
+    images = [values.get("image", "")]
+    if traced.edf.above:
+        images = [values[f"image[{number}]"] for number in range(len(traced.edf.images))]
+    return Declared(digest_of(sorted(values.items())), tuple(images), releases)
+
+
+def _written(assignment: Assignment) -> str:
+    return quoted(assignment.value) if assignment.written is None else assignment.written

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from container_engine.edf.locate import search_path
-from container_engine.submit.context import Context
-from container_engine.submit.site import places
+from container_engine.submit.context import Context, places
 
 _MAX_NAMES = 1000
 

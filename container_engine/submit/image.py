@@ -1,4 +1,7 @@
-"""Finds or imports the image of a launch, and applies the site's image policy to it."""
+"""Finds or imports the image of a launch, and applies the site's image policy to it.
+
+An option may name an image that only the nodes have; a verb, an image or an environment with one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import SiteError, UserError
+from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
+from container_engine.edf.model import Edf
 from container_engine.images import image_files, lock_file, squashfs
 from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
 from container_engine.images.resolve import (
@@ -17,25 +22,29 @@ from container_engine.images.resolve import (
     refuse_bare_file,
     stacked,
 )
+from container_engine.images.squashfs import DEFAULT_PATH
 from container_engine.images.store.store import Stores, architecture
 from container_engine.plan.model import Image
-from container_engine.submit.lock_state import declared
-from container_engine.submit.mistaken_names import with_environment_hint, with_similar_hint
-from container_engine.submit.only_on_nodes import image_of_nodes
-from container_engine.submit.short_name import candidates, meant
+from container_engine.site.model import Policy, SiteConfig
+from container_engine.submit.context import Context
+from container_engine.submit.environment import declared, load_with_origins, offer_here
+from container_engine.submit.image_names import (
+    candidates,
+    meant,
+    with_environment_hint,
+    with_similar_hint,
+)
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
-    from container_engine.edf.model import Edf
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
     from container_engine.images.store.void_store import VoidStore
     from container_engine.plan.site_context import Offer
-    from container_engine.site.model import SiteConfig
-    from container_engine.submit.context import Context
 
 NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts
 _DAY_S = 86400
+_OPTION = "--container-image"
 
 
 def launch_image(edf: Edf, context: Context, offer: Offer) -> Resolved:
@@ -271,3 +280,91 @@ def _scanned(resolved: Resolved, wanted: Rules, context: Context) -> Resolved:
         notices = (*notices, f"'{asked.name}': the site's scanner says: {problem}")
     not_after = min(filter(None, (resolved.not_after, ends)))
     return resolved._replace(notices=notices, not_after=not_after)
+
+
+def image_of_nodes(edf: Edf, context: Context, site: SiteConfig) -> Resolved | None:
+    """Return the image if an option names a file that this host does not have, else None.
+
+    A file of a similar name on this host suggests a mistake: then the result is None, too. Raise
+    UserError if this host needs the image's file.
+    """
+    if not edf.has_image_of_option:
+        return None
+    reference = parse(edf.image or "", context.cwd)
+    if not isinstance(reference, FileImage) or not _is_absent(reference.path):
+        return None
+    if squashfs.similar(reference.path) is not None:
+        return None
+    _refuse_if_needed_here(edf, reference, context, site)
+    image = Image(
+        path=reference.path,
+        name=reference.name,
+        env={"PATH": DEFAULT_PATH},
+        source="the file on each node",
+        on_nodes=True,
+    )
+    notice = f"{_OPTION}: this host has no '{reference.path}': each node looks for it"
+    return Resolved(image, (notice,), (reference.path,))
+
+
+def _is_absent(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False  # the error is reported as that of any other file
+    return False
+
+
+def _refuse_if_needed_here(edf: Edf, image: FileImage, context: Context, site: SiteConfig) -> None:
+    """Raise UserError if a rule of the site, or the entrypoint, needs the file on this host."""
+    wanted = rules(context, site)
+    why = ""
+    if wanted.policy.model_copy(update={"mount_sources": ()}) != Policy():
+        why = "the site has rules for images, which are checked where you submit"
+    elif site.entrypoint if edf.entrypoint is None else edf.entrypoint:
+        why = "its entrypoint is read where you submit"
+    if why:
+        hint = "put it where this host and the nodes have it"
+        raise UserError(
+            f"no such file on this host, and {why}", hint, "image-file-not-found", name=image.path
+        )
+
+
+def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | None:
+    """Return the environment `text`, or None if no environment has that name: it must be an image.
+
+    Raise UserError if the environment is not valid or has no image.
+    """
+    if is_path(text) and not text.endswith(".toml"):
+        return None
+    try:
+        locate(text, context.cwd, search_path(context.env, settings.places.edf_path), {})
+    except NotFoundError:
+        if text.endswith(".toml"):
+            raise
+        return None
+    edf = load_with_origins(text, context).edf
+    if not edf.image:
+        raise UserError("this environment has no image", name=text)
+    return edf
+
+
+def image_named_or_of(text: str, context: Context, settings: SiteConfig) -> Resolved:
+    """Return the image `text` or that of the environment `text`, imported if need be.
+
+    Raise CeError.
+    """
+    edf = environment_of(text, context, settings)
+    if edf is None:
+        return found_image(text, context, settings)
+    check_single(edf)
+    return images_of(edf, context, offer_here(context))[0]
+
+
+def check_single(edf: Edf) -> None:
+    """Raise UserError for an environment with several images, of which one must be named."""
+    if edf.above:
+        known = ", ".join(name for name, _origin in edf.images)
+        raise UserError("has several images", f"name one of them: {known}", name=edf.name)

@@ -9,8 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from container_engine import __version__
-from container_engine.submit.context import Context
-from container_engine.submit.options import NONE_GIVEN, Options
+from container_engine.submit.context import NONE_GIVEN, Context, Options
 
 Printed = tuple[str, str, str]
 

@@ -14,12 +14,11 @@ from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
 from container_engine.submit import container_names, recorded_plan
+from container_engine.submit.context import NONE_GIVEN, Options, configuration
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
-from container_engine.submit.options import NONE_GIVEN, Options
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site import configuration
 from container_engine.submit.site_offer import site_offer
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from container_engine.plan.site_context import Offer, sitewide
 from container_engine.site.load import Configuration
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
-from container_engine.submit.site import node_rules
+from container_engine.submit.stores import node_rules
 
 _MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 

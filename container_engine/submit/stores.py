@@ -13,7 +13,8 @@ from container_engine.images.listener import Listener, Quiet
 from container_engine.images.policy import Rules
 from container_engine.images.reference import Pull
 from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
-from container_engine.submit.site import configuration, node_rules
+from container_engine.node.start.site_rules import Rules as NodeRules
+from container_engine.submit.context import configuration
 
 if TYPE_CHECKING:
     from container_engine.images.fetch.registry import Skopeo
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from container_engine.images.importing.importer import Importer
     from container_engine.images.reference import Imported
     from container_engine.images.store.void_store import VoidStore
+    from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
     from container_engine.site.places import Places
     from container_engine.submit.context import Context
@@ -108,6 +110,12 @@ def rules(context: Context, settings: SiteConfig) -> Rules:
     """Return the site's rules for images."""
     config = configuration(context)
     return Rules(settings.policy, config.files[0] if config.files else "", config.origins)
+
+
+def node_rules(config: Configuration) -> NodeRules:
+    """Return the rules that nodes apply, here from the configuration of the submit host."""
+    where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
+    return NodeRules(config.settings.policy.as_dict(), config.settings.image_stores, where)
 
 
 def admit_names(context: Context, path: str) -> None:

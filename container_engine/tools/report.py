@@ -21,8 +21,7 @@ from container_engine.images.lock_file import SUFFIX
 from container_engine.printing.messages import log_directory
 from container_engine.printing.plan import show
 from container_engine.submit import plan_output
-from container_engine.submit.context import Context
-from container_engine.submit.site import with_faults
+from container_engine.submit.context import Context, with_faults
 from container_engine.tools.doctor import cluster
 from container_engine.tools.doctor.all_checks import look
 from container_engine.tools.doctor.finding import Finding

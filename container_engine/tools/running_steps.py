@@ -10,8 +10,7 @@ from typing import NamedTuple, NoReturn
 from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
-from container_engine.submit.context import Context
-from container_engine.submit.site import places
+from container_engine.submit.context import Context, places
 from container_engine.tools.trace import reader
 
 # also of an array, 7_3.0, or of a component of a heterogeneous job

@@ -212,7 +212,7 @@ def _podmans(context: Context) -> list[str]:
 def _images(context: Context) -> list[str]:
     from container_engine.images.reference import familiar
     from container_engine.images.store.inventory import items
-    from container_engine.submit.site import places
+    from container_engine.submit.context import places
     from container_engine.submit.stores import stores
 
     roots = [store.root for store in stores(context, places(context)).all()]

@@ -30,10 +30,9 @@ from container_engine.images.store.inventory import items
 from container_engine.images.store.store import Known, Stores
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import load_effective
-from container_engine.submit.mistaken_names import image_named, is_environment
-from container_engine.submit.site import site_config
+from container_engine.submit.image_names import image_named, is_environment
 from container_engine.submit.stores import importer, own_store, rules, stores
 
 

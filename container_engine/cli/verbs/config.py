@@ -25,8 +25,7 @@ from container_engine.site.load import (
     located,
     of_clusters,
 )
-from container_engine.submit.context import Context
-from container_engine.submit.site import with_faults
+from container_engine.submit.context import Context, with_faults
 from container_engine.tools.doctor import site
 from container_engine.tools.doctor.site import site_files
 

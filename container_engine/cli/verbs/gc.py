@@ -17,8 +17,7 @@ from container_engine.images.store import inventory, lease, void_store
 from container_engine.images.store.inventory import NOTHING, InUse, Item, used_by_jobs
 from container_engine.images.store.store import VOID
 from container_engine.printing import output
-from container_engine.submit.context import Context
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.stores import own_store
 
 _DAY_S = 86400

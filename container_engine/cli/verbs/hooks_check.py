@@ -12,8 +12,7 @@ from container_engine.catalog.load import Catalog
 from container_engine.plan.hooks import overlaps, whole
 from container_engine.plan.model import HookUse
 from container_engine.printing import messages, output
-from container_engine.submit.context import Context
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.site_offer import catalog, machine
 from container_engine.tools.doctor.site import site_files
 

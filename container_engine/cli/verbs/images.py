@@ -10,8 +10,7 @@ from container_engine.base.text_layout import one_line, size_text
 from container_engine.images.reference import familiar
 from container_engine.images.store.inventory import Item, items, room_of_blobs
 from container_engine.printing import output
-from container_engine.submit.context import Context
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.stores import stores
 
 _HEAD = ("NAME", "DIGEST", "ARCH", "SIZE", "CREATED", "USED")

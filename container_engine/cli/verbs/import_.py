@@ -28,9 +28,8 @@ from container_engine.images.reference import (
 from container_engine.images.store.store import architecture
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
-from container_engine.submit.short_name import meant
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.image_names import meant
 from container_engine.submit.stores import adopter, importer, own_store, rules, stores
 
 # endings of files that newcomers name without ./

@@ -21,11 +21,10 @@ from container_engine.edf.model import EnvEntry, Origin, Problem, Text, Variable
 from container_engine.edf.render import to_toml, toml_string
 from container_engine.images import free_space
 from container_engine.printing import messages, output
-from container_engine.submit.context import Context
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import load_effective
 from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site import site_config
 
 DEFAULT_NAME = "./env.toml"
 DEFAULT_IMAGE = "ubuntu:24.04"

@@ -10,19 +10,16 @@ from typing import Any, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.command_line.image_argument import check_single, environment_of
 from container_engine.images import squashfs
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.store import architecture
 from container_engine.printing import output
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import offer_here
-from container_engine.submit.image import found_image, images_of
-from container_engine.submit.mistaken_names import image_named, with_similar_hint
-from container_engine.submit.short_name import meant
-from container_engine.submit.site import site_config
+from container_engine.submit.image import check_single, environment_of, found_image, images_of
+from container_engine.submit.image_names import image_named, meant, with_similar_hint
 from container_engine.submit.stores import asking, rules, stores, with_pull
 from container_engine.tools import image_details
 from container_engine.tools.image_details import Content, Details

@@ -9,18 +9,16 @@ from typing import NamedTuple
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
-from container_engine.cli.command_line.image_argument import environment_of
 from container_engine.edf.model import Edf
 from container_engine.images import image_files, lock_file
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.store.store import architecture
 from container_engine.printing import output
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
-from container_engine.submit.environment import offer_here
-from container_engine.submit.lock_state import declared
-from container_engine.submit.short_name import meant
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.environment import declared, offer_here
+from container_engine.submit.image import environment_of
+from container_engine.submit.image_names import meant
 from container_engine.submit.stores import asking, rules, stores
 
 _ARCHITECTURES = ("amd64", "arm64")

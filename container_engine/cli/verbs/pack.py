@@ -13,8 +13,7 @@ from container_engine.images.free_space import FULL, unusable
 from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.printing import output
 from container_engine.printing.messages import listener
-from container_engine.submit.context import Context
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
 
 _LEVELS = range(1, 23)
 _BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}

@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
     """Print the plan of a step whose image lasts as long as srun, which started this process."""
-    from container_engine.submit.site import site_config
+    from container_engine.submit.context import site_config
     from container_engine.submit.stores import void_store
 
     store = void_store(context, site_config(context), os.getppid())

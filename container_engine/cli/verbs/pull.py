@@ -10,10 +10,8 @@ from container_engine.images.reference import FileImage, Pull, RegistryImage, pa
 from container_engine.images.resolve import Stored, refuse_bare_file
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
-from container_engine.submit.mistaken_names import with_environment_hint
-from container_engine.submit.short_name import meant
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.image_names import meant, with_environment_hint
 from container_engine.submit.stores import importer, rules, stores, with_pull
 
 

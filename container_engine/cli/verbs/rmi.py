@@ -20,10 +20,8 @@ from container_engine.images.reference import (
 from container_engine.images.store import inventory
 from container_engine.images.store.inventory import InUse
 from container_engine.printing import output
-from container_engine.submit.context import Context
-from container_engine.submit.mistaken_names import similar_image
-from container_engine.submit.short_name import candidates
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.image_names import candidates, similar_image
 from container_engine.submit.stores import own_store
 
 _PREFIX, _SHORTEST = "sha256:", 12

@@ -124,7 +124,7 @@ def start(
 def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:
     """Raise UserError for a wrong name, so that it is reported before the missing terminal."""
     from container_engine.submit.environment import load_effective, offer_here
-    from container_engine.submit.mistaken_names import image_named, is_environment
+    from container_engine.submit.image_names import image_named, is_environment
 
     offer = offer_here(context)
     image = arguments.image

@@ -20,9 +20,8 @@ from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
 from container_engine.printing import messages, output
 from container_engine.printing.messages import listener
-from container_engine.submit.context import Context
-from container_engine.submit.mistaken_names import image_named
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.image_names import image_named
 from container_engine.tools import running_steps
 
 

@@ -6,14 +6,12 @@ import argparse
 import time
 
 from container_engine.base.errors import SiteError
-from container_engine.cli.command_line.image_argument import resolved
 from container_engine.cli.command_line.shared_options import add_pull
 from container_engine.images.scanning import Scanner, Verdict, cache_directory
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
-from container_engine.submit.context import Context
-from container_engine.submit.image import subject
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.image import image_named_or_of, subject
 from container_engine.submit.stores import rules, with_pull
 
 
@@ -31,7 +29,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not wanted.policy.scanner:
         where = wanted.source or "the site's configuration"
         raise SiteError("the site has no scanner", where=where, key="policy.scanner")
-    found = resolved(arguments.name, with_pull(context, arguments.pull), _of_any_place(settings))
+    asking = with_pull(context, arguments.pull)
+    found = image_named_or_of(arguments.name, asking, _of_any_place(settings))
     scanner = Scanner(wanted, cache_directory(context.env), context.env, context.libexec)
     asked = subject(found.image.name, found)
     verdict = None if arguments.again else scanner.recall(asked, time.time())

@@ -12,8 +12,7 @@ from container_engine.images.free_space import unusable
 from container_engine.images.store.inventory import NOTHING, used_by_jobs
 from container_engine.printing import output
 from container_engine.printing.messages import listener
-from container_engine.submit.context import Context
-from container_engine.submit.site import site_config
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.stores import own_store
 from container_engine.tools.store_check import Checker, Damage, repair
 

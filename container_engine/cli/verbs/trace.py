@@ -14,8 +14,7 @@ from typing import NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.printing import output
-from container_engine.submit.context import Context
-from container_engine.submit.site import places
+from container_engine.submit.context import Context, places
 from container_engine.tools import running_steps
 from container_engine.tools.trace import printed, reader
 

@@ -19,7 +19,7 @@ from container_engine.faults.catalogue import code_for, remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import judged, load_effective, offer_here
-from container_engine.submit.host_files import missing_files, packed_files
+from container_engine.submit.known_image import missing_files, packed_files
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from container_engine.base.errors import CeError
 from container_engine.base.process import CommandError, output, reason
 from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
-from container_engine.submit.site import site_config, with_faults
+from container_engine.submit.context import site_config, with_faults
 from container_engine.submit.stores import stores
 from container_engine.tools.doctor import host, installation, site
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning

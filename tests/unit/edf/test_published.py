@@ -13,11 +13,10 @@ import pytest
 from container_engine.edf.model import Loaded
 from container_engine.edf.render import to_json, to_toml
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.submit.context import Context
+from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site import site_config
 from container_engine.submit.stores import adopter, own_store
 from tests.unit import squashfs
 from tests.unit.edf.cases import DATA, write

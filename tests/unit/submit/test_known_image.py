@@ -9,7 +9,7 @@ import pytest
 
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
-from container_engine.submit.host_files import missing_files
+from container_engine.submit.known_image import missing_files
 from tests.unit.node.plans import device, mount, plan, resolve_devices, resolve_mounts
 
 if TYPE_CHECKING:
