@@ -18,9 +18,8 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
-from container_engine.base import records
 from container_engine.base.errors import CeError
-from container_engine.base.files import is_own, now_at, publish
+from container_engine.base.files import is_own
 from container_engine.base.mounts import remove_tree
 from container_engine.images.pack import tar_header
 from container_engine.images.pack.tar_header import Entry, Xattrs
@@ -418,7 +417,6 @@ def _check(result: int) -> int:
 
 
 _PREFIX = ".ce-save-"
-_OWNER = "owner"
 
 
 @contextlib.contextmanager
@@ -431,7 +429,7 @@ def draft_directory(parent: str, limit_s: float) -> Iterator[str]:
     """
     _remove_old(parent, 2 * limit_s)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as work:
-        publish(os.path.join(work, _OWNER), records.to_json(lease.this_process("")))
+        lease.note_owner(work, lease.this_process(""))
         yield work
 
 
@@ -439,15 +437,7 @@ def _remove_old(parent: str, age_s: float) -> None:
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
         with contextlib.suppress(OSError):  # it has ended meanwhile, or something is mounted there
-            if name.startswith(_PREFIX) and _is_left(path, age_s):
+            status = os.lstat(path)
+            is_draft = name.startswith(_PREFIX) and stat.S_ISDIR(status.st_mode)
+            if is_draft and is_own(status) and lease.is_abandoned(path, age_s):
                 remove_tree(path)
-
-
-def _is_left(path: str, age_s: float) -> bool:
-    status = os.lstat(path)
-    if not stat.S_ISDIR(status.st_mode) or not is_own(status):
-        return False
-    owner, machine = lease.read(os.path.join(path, _OWNER)), lease.this_machine()
-    if owner is not None and owner.machine == machine:
-        return owner.is_dead(machine)
-    return now_at(os.path.dirname(path)) - status.st_mtime > age_s

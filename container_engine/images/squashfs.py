@@ -167,6 +167,7 @@ def _recognise(head: bytes) -> tuple[str, str | None]:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MADE_SO = "the image was made so: another import does not help, its maker has to mend it"
+_UNSAFE = "the image is damaged or malicious: do not use it"
 _BESIDE = "this file must be the OCI image configuration of the image beside it"
 _NO_CONFIG = "image-format"
 _READ_TIMEOUT_S = 60
@@ -292,7 +293,7 @@ def _refuse_nul(source: str, *texts: str) -> None:
     if any("\0" in text for text in texts):
         raise UserError(
             "a NUL character in a variable, the entrypoint or the working directory",
-            "the image is damaged or malicious: do not use it",
+            _UNSAFE,
             "image-damaged",
             where=source,
         )
@@ -306,7 +307,7 @@ def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     except process.TooMuchError:
         raise UserError(
             f"'/{member}' in the image is larger than 1 MiB",
-            "the image is damaged or malicious: do not use it",
+            _UNSAFE,
             "image-damaged",
             where=image_path,
         ) from None

@@ -16,7 +16,7 @@ import pytest
 from container_engine.base.errors import CeError
 from container_engine.images.importing.importer import Importer, Limits
 from container_engine.images.reference import RegistryImage
-from container_engine.images.store.store import Stores, architecture
+from container_engine.images.store.store import Stores, architecture, read_ref
 from tests.integration.faulty import ALL, BLOBS, MANIFESTS, Fault, Front, front
 from tests.integration.registry import Person, Registry, listing, start
 from tests.unit.images import oci
@@ -147,7 +147,7 @@ def test_a_name_with_the_digest_of_an_index_counts_only_with_that_index(
     # as an engine that believed the registry left it
     person.store.remember(wanted, other)
     assert good.replace(":", "-") in person.get(wanted)
-    known = person.store.find(wanted)
+    known = read_ref(person.store.ref(wanted))
     assert known is not None
     assert known.digest == good
 

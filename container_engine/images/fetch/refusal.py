@@ -51,12 +51,6 @@ def proxy_of(scheme: str, host: str, env: Mapping[str, str]) -> Proxy | None:
     return Proxy(variable, f"{scheme}://{address}" if scheme else address)
 
 
-def proxy_words(scheme: str, host: str, env: Mapping[str, str]) -> str:
-    """Return the words for the proxy of a request, "" for none."""
-    proxy = proxy_of(scheme, host, env)
-    return proxy.words if proxy else ""
-
-
 def _bare(host: str) -> str:
     """Return a host without its port."""
     name, colon, port = host.rpartition(":")

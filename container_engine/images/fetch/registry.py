@@ -25,7 +25,7 @@ from container_engine.images.fetch.refusal import (
     LIMITED,
     UNCOMPARED,
     limited,
-    proxy_words,
+    proxy_of,
     refusal,
 )
 from container_engine.images.image_files import MOST_BESIDE, read_small
@@ -234,8 +234,8 @@ class Skopeo(NamedTuple):
         """Return the error for a registry that was silent: its limit, or the way to it."""
         if self._is_limited(argv):
             return limited(image)
-        way = proxy_words("https", image.registry, self.env)
-        see = "registry-unreachable"
+        proxy, see = proxy_of("https", image.registry, self.env), "registry-unreachable"
+        way = proxy.words if proxy else ""
         return SiteError(f"{message}{way}", see=see, details=details, name=image.name)
 
     def _is_limited(self, argv: Sequence[str]) -> bool:

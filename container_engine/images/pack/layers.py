@@ -16,6 +16,7 @@ from container_engine.base.errors import UserError
 from container_engine.images import digests
 from container_engine.images.pack.tar_header import DamagedError
 from container_engine.images.pack.tar_stream import Reader, Stream
+from container_engine.images.squashfs import MADE_SO
 
 if TYPE_CHECKING:
     import hashlib
@@ -225,7 +226,7 @@ def _check_content(layer: Layer, digest: hashlib._Hash | None) -> None:
         raise UserError(
             f"layer {layer.path}: its content has the digest {found}, and the image's"
             f" configuration says {layer.content}",
-            "the image was made so: another import does not help, its maker has to mend it",
+            MADE_SO,
             "image-damaged",
         )
 

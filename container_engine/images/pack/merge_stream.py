@@ -16,6 +16,7 @@ from container_engine.base.errors import UserError
 from container_engine.images.pack import tar_header
 from container_engine.images.pack.tar_header import Entry
 from container_engine.images.pack.tar_stream import Out, Reader
+from container_engine.images.squashfs import MADE_SO
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"
@@ -24,7 +25,6 @@ MAX_LINKS = 40  # as in the kernel
 MAX_LEVELS = 256  # ten times what real images have; a tree of more would cost time and stack
 _MAX_NAME, _MAX_PATH = 255, 4095  # bytes, as in the kernel
 _SHOWN = 60
-_HINT = "the image was made so: another import does not help, its maker has to mend it"
 
 
 def names(path: bytes, layer: int) -> list[bytes]:
@@ -63,7 +63,7 @@ def check_levels(found: list[bytes], layer: int) -> None:
 
 
 def damaged(layer: int, what: str) -> UserError:
-    return UserError(f"layer {layer}: {what}", _HINT, "image-damaged")
+    return UserError(f"layer {layer}: {what}", MADE_SO, "image-damaged")
 
 
 def _cleaned(found: list[bytes], path: bytes, layer: int) -> list[bytes]:

@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 from container_engine.base import records
 from container_engine.base.errors import UserError
-from container_engine.base.files import files_of, is_older, now_at
+from container_engine.base.files import files_of, is_older, now_at, publish
 from container_engine.base.process import reason
 
 _SIZE = 768  # bytes, so that the holder overwrites its file with one write
 _MAX_PROGRESS = 200
+_OWNER = "owner"  # the file in a directory that names its owner
 _SILENT_S = 600  # for a process that looks at a lock only once; by the file server's clock
 _FIRST_POLL_S, _LONGEST_POLL_S, _SLOWER = 0.05, 1.0, 1.5
 
@@ -65,7 +66,8 @@ class Holder(NamedTuple):
             return True
         except OSError:
             return False
-        return start_of(self.pid) not in {"", self.start} or _has_ended(self.pid)
+        # one that has ended stays in state Z or X until its parent reaps it
+        return start_of(self.pid) not in {"", self.start} or _stat(self.pid, 0) in {"Z", "X"}
 
 
 def this_process(user: str) -> Holder:
@@ -89,20 +91,16 @@ def this_machine() -> str:
 
 def start_of(pid: int) -> str:
     """Return when a process started, in ticks since the boot; "" if that cannot be read."""
+    return _stat(pid, 19)
+
+
+def _stat(pid: int, field: int) -> str:
+    """Return a field of /proc/PID/stat, counted from the state; "" if that cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
+            return file.read().rpartition(")")[2].split()[field]
     except (OSError, IndexError):
         return ""
-
-
-def _has_ended(pid: int) -> bool:
-    """Check whether a process has ended but has not been reaped by its parent yet."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] in {"Z", "X"}
-    except (OSError, IndexError):
-        return False
 
 
 def read(path: str) -> Holder | None:
@@ -116,6 +114,22 @@ def read(path: str) -> Holder | None:
         return records.from_json(Holder, text)
     except ValueError:
         return Holder(token=f"damaged {status.st_ino} {status.st_mtime_ns}")
+
+
+def note_owner(directory: str, owner: Holder) -> None:
+    """Record whose directory this is, for `is_abandoned`. Raise OSError."""
+    publish(os.path.join(directory, _OWNER), records.to_json(owner))
+
+
+def is_abandoned(directory: str, silent_s: float) -> bool:
+    """Check whether the recorded owner of a directory has ended. Raise OSError.
+
+    On another host it counts as alive until the directory's time is `silent_s` seconds old.
+    """
+    owner, machine = read(os.path.join(directory, _OWNER)), this_machine()
+    if owner is not None and owner.machine == machine:
+        return owner.is_dead(machine)
+    return now_at(os.path.dirname(directory)) - os.stat(directory).st_mtime > silent_s
 
 
 class Found(NamedTuple):

@@ -131,15 +131,6 @@ class Store(NamedTuple):
         image_files.check_stored(path, status)
         return stat.S_ISREG(status.st_mode)
 
-    def find(self, image: Imported) -> Ref | None:
-        """Return the ref of a name if the image's file is still there, else None."""
-        ref = read_ref(self.ref(image))
-        return ref if ref is not None and ref.is_of(image) and self.has(ref.digest) else None
-
-    def digest(self, image: Imported) -> str | None:
-        found = self.find(image)
-        return None if found is None else found.digest
-
     def remember(
         self,
         image: Imported,

@@ -17,14 +17,11 @@ from typing import NamedTuple
 
 from container_engine.base import reaper
 from container_engine.base.errors import CeError, UserError
-from container_engine.base.files import now_at, publish
 from container_engine.base.process import reason
-from container_engine.base.records import to_json
 from container_engine.images.store import lease
 from container_engine.images.store.store import Store
 
 _PREFIX = ".ce-void-"
-_OWNER = "owner"
 _STALE_S = 3600  # ce-reaper renews the directory's time every few minutes
 _RECORDS = "container-engine/void"
 
@@ -60,7 +57,7 @@ class VoidStore:
             raise UserError(message, see="store-none")
         self.root = tempfile.mkdtemp(prefix=_PREFIX, dir=self._place)
         owner = lease.this_process("")._replace(pid=self._pid, start=start)
-        publish(os.path.join(self.root, _OWNER), to_json(owner))
+        lease.note_owner(self.root, owner)
         name = os.path.basename(self.root).removeprefix(_PREFIX)
         directory = records(self._env)
         with contextlib.suppress(OSError):  # the link only helps a later cleanup
@@ -142,16 +139,11 @@ def _is_dead(root: str) -> bool:
     if not os.path.basename(root).startswith(_PREFIX):
         return False
     try:
-        owner = lease.read(os.path.join(root, _OWNER))
-        age = now_at(os.path.dirname(root)) - os.stat(root).st_mtime
+        return lease.is_abandoned(root, _STALE_S)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    machine = lease.this_machine()
-    if owner is not None and owner.machine == machine:
-        return owner.is_dead(machine)
-    return age > _STALE_S
 
 
 def _remove(root: str, record: str) -> None:

@@ -18,7 +18,7 @@ from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store import inventory, lease, void_store
 from container_engine.images.store.inventory import NOTHING
-from container_engine.images.store.store import Store
+from container_engine.images.store.store import Store, Stores
 from container_engine.tools import store_check
 from tests.unit import squashfs
 
@@ -298,7 +298,7 @@ def test_a_huge_or_strange_file_beside_an_image_is_named_and_not_read(store: Sto
         file.truncate(5 << 30)
     assert [item.names for item in inventory.items(store.root)] == [()]
     assert problems(store)[f"images/{path.name}"] == "its configuration: larger than 4 MiB"
-    assert store.find(named("a:1")) is None
+    assert Stores(store, ()).find(named("a:1")) is None
 
 
 class Meanwhile:
