@@ -13,7 +13,7 @@ from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Path
 from container_engine.edf.checks import Report, describe, key_text, misplaced, scalar_text
 from container_engine.edf.document import KEYS
-from container_engine.edf.foreign_names import PYXIS, TILDE_HINT
+from container_engine.edf.names import PYXIS, TILDE_HINT
 
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-", "-----BEGIN")
 _MAX_VALUE = 1000

@@ -10,8 +10,8 @@ from container_engine.base.model import MisfitError
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Path, Positions
 from container_engine.edf.document import KEYS, PLAIN, Document
-from container_engine.edf.foreign_names import FOREIGN_KEYS, INSTEAD
 from container_engine.edf.model import Origin, Problem, Severity
+from container_engine.edf.names import FOREIGN_KEYS, INSTEAD
 
 MAX_PROBLEMS = 100
 _MAX_TEXT = 1000

@@ -10,7 +10,6 @@ from container_engine.base.errors import UserError
 from container_engine.base.mounts import excess, is_reserved
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.expand import Piece
-from container_engine.edf.foreign_names import FOREIGN_FLAGS, TILDE_HINT, WINDOWS, WINDOWS_HINT
 from container_engine.edf.model import (
     Device,
     Mount,
@@ -22,7 +21,13 @@ from container_engine.edf.model import (
     shown,
     spell,
 )
-from container_engine.edf.names import SQUASHFS_SUFFIXES
+from container_engine.edf.names import (
+    FOREIGN_FLAGS,
+    SQUASHFS_SUFFIXES,
+    TILDE_HINT,
+    WINDOWS,
+    WINDOWS_HINT,
+)
 
 _ACCESS = ("ro", "rw")
 _BINDS = ("bind", "rbind")

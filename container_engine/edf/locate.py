@@ -11,7 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import owner_name
 from container_engine.base.process import reason
 from container_engine.base.text_layout import nearest
-from container_engine.edf.foreign_names import TILDE_HINT
+from container_engine.edf.names import TILDE_HINT
 
 SITE_DIRECTORY = "/etc/edf"
 _MAX_LISTED = 2000

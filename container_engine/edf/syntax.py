@@ -11,8 +11,8 @@ from container_engine.base.secrecy import TOKENS, is_secret_name
 from container_engine.base.toml_positions import Positions, find_positions
 from container_engine.edf.checks import find_placeholder, key_text
 from container_engine.edf.document import KEYS
-from container_engine.edf.foreign_names import WINDOWS, WINDOWS_HINT
 from container_engine.edf.model import Problem
+from container_engine.edf.names import WINDOWS, WINDOWS_HINT
 
 if TYPE_CHECKING:
     import tomllib

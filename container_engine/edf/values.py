@@ -20,7 +20,6 @@ from container_engine.edf.checks import (
 from container_engine.edf.document import PLAIN, Document
 from container_engine.edf.entries import is_packed, packed_as_file, parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, names, pieces, scan
-from container_engine.edf.foreign_names import TILDE_HINT
 from container_engine.edf.layer import Base, Item, WithOrigin, add_mount, image_item
 from container_engine.edf.model import (
     Annotation,
@@ -31,6 +30,7 @@ from container_engine.edf.model import (
     Text,
     deferred_names,
 )
+from container_engine.edf.names import TILDE_HINT
 
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
-from container_engine.edf.history import Assignment, histories, quoted
 from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, alone, no_container
 from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Annotation, Edf, Loaded, Origin, Problem
 from container_engine.edf.names import looks_like_file
+from container_engine.edf.show import Assignment, histories, quoted
 from container_engine.images.lock_file import Declared, digest_of
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from container_engine.base.secrecy import Secrecy
-from container_engine.edf.history import displayed, quoted, values
 from container_engine.edf.model import Edf
+from container_engine.edf.show import displayed, quoted, values
 
 
 class Difference(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from container_engine.base.errors import UserError
 from container_engine.base.secrecy import Secrecy
-from container_engine.edf.history import displayed
 from container_engine.edf.model import EnvEntry, as_written, escape
+from container_engine.edf.show import displayed
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
 from container_engine.node.node_plan import NodePlan

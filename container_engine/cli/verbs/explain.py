@@ -11,7 +11,7 @@ from container_engine.base.text_layout import nearest
 from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
 from container_engine.edf.document import KEYS
 from container_engine.edf.entries import mount_text
-from container_engine.edf.history import (
+from container_engine.edf.show import (
     Assignment,
     History,
     displayed,

@@ -18,7 +18,7 @@ from container_engine.cli.command_line.container_options import add_container_op
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import EnvEntry, Origin, Problem, Text, Variable
-from container_engine.edf.render import to_toml, toml_string
+from container_engine.edf.show import to_toml, toml_string
 from container_engine.images import free_space
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context, site_config

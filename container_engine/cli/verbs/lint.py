@@ -7,8 +7,8 @@ import sys
 
 from container_engine.base.mounts import network_file_system
 from container_engine.base.text_layout import one_line
-from container_engine.edf.history import histories
 from container_engine.edf.model import Problem
+from container_engine.edf.show import histories
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import judged, load_with_origins

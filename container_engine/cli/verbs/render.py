@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from container_engine.edf.model import Edf
-from container_engine.edf.render import to_json, to_toml
+from container_engine.edf.show import to_json, to_toml
 from container_engine.images.reference import FileImage, parse
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context

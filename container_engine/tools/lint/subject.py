@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from container_engine.edf.expand import names, scan
-from container_engine.edf.history import History
 from container_engine.edf.model import Edf
+from container_engine.edf.show import History
 from container_engine.faults.hook_switches import turn_on
 from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import Offer

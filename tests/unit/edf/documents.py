@@ -7,10 +7,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from container_engine.base.secrecy import Secrecy
-from container_engine.edf.history import histories, quoted
 from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf
-from container_engine.edf.render import to_json, to_toml
+from container_engine.edf.show import histories, quoted, to_json, to_toml
 from container_engine.site.model import SiteConfig
 from container_engine.tools.difference import differences
 from container_engine.tools.lint.advise import advise

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.edf.model import Loaded
-from container_engine.edf.render import to_json, to_toml
+from container_engine.edf.show import to_json, to_toml
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_effective
 from tests.unit.edf.cases import CWD, DATA, ENV, write

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.edf.model import Edf, Origin
-from container_engine.edf.render import to_json
+from container_engine.edf.show import to_json
 from tests.unit.edf.cases import load_edf, seen, write
 
 

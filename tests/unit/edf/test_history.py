@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.edf.expand import Scope
-from container_engine.edf.history import History, histories, variables
 from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf
+from container_engine.edf.show import History, histories, variables
 from tests.unit.edf.cases import ENV, is_deferred
 
 FILES = 5

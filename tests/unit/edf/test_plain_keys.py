@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from container_engine.edf.document import KEYS, PLAIN, Document
-from container_engine.edf.history import histories
 from container_engine.edf.layer import Layer
 from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf
-from container_engine.edf.render import to_json, to_toml, toml_string
+from container_engine.edf.show import histories, to_json, to_toml, toml_string
 
 ROOT = Path(__file__).parents[3]
 ENGINE = ROOT / "container_engine"

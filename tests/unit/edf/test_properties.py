@@ -27,7 +27,7 @@ from container_engine.edf.model import (
     join,
     spell,
 )
-from container_engine.edf.render import to_json, to_toml
+from container_engine.edf.show import to_json, to_toml
 from container_engine.site.model import SiteConfig
 from tests.unit.edf.cases import ENV, is_deferred, load_edf
 from tests.unit.edf.watching import nothing_started

@@ -1,8 +1,12 @@
-"""Finds, for each value of an effective EDF, the line that sets it and those it overrides. Pure."""
+"""Shows the effective EDF: as text, and for each value the line that sets it and what that hides.
+
+As text it is merged, expanded and sorted, without its bases. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +16,7 @@ from container_engine.edf.document import PLAIN
 from container_engine.edf.entries import mount_text
 from container_engine.edf.expand import Expansion, Scope, scan
 from container_engine.edf.layer import Item, Layer, WithOrigin, image_item
-from container_engine.edf.model import shown
+from container_engine.edf.model import escape, shown, spell
 
 if TYPE_CHECKING:
     from container_engine.edf.load import EdfFile
@@ -22,6 +26,74 @@ if TYPE_CHECKING:
     Value = bool | Text
     # A name for users, the key in the files, the value and its origin.
     Found = tuple[str, Item, Value, Origin]
+
+_LAST_OF_FOUR_DIGITS = 0xFFFF
+# `false`, a string, an array or a table of strings.
+Rendered = bool | str | list[str] | dict[str, str]
+
+
+def to_json(edf: Edf) -> str:
+    """Return the values as the container gets them; those only the node knows stay `${NAME}`."""
+    return json.dumps(_rendered(edf, str), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def to_toml(edf: Edf) -> str:
+    """Return a valid EDF with the same meaning; rendering that again gives the same text."""
+    rendered = sorted(_rendered(edf, escape).items())
+    lines = [
+        f"{key} = {_toml_value(value)}"
+        for key, value in rendered
+        if not isinstance(value, dict) and value != []
+    ]
+    for key, value in rendered:
+        if isinstance(value, dict) and value:
+            pairs = (f"{_toml_key(name)} = {toml_string(value[name])}" for name in sorted(value))
+            lines += ["", f"[{key}]", *pairs]
+    return "\n".join(lines) + "\n"
+
+
+def _rendered(edf: Edf, literal: Callable[[str], str]) -> dict[str, Rendered]:
+    found: dict[str, Rendered] = {
+        "annotations": {entry.key: literal(entry.value) for entry in edf.annotations},
+        "devices": [spell(device.name, literal) for device in edf.devices],
+        "env": {entry.name: spell(entry.value, literal) for entry in edf.env},
+        "mounts": [mount_text(mount, literal) for mount in edf.mounts],
+        "startup": [spell(line, literal) for line, _ in edf.startup],
+    }
+    for key in PLAIN:
+        if (value := getattr(edf, key)) is not None:
+            found[key] = value if isinstance(value, bool) else spell(value, literal)
+    if edf.image is not None:
+        names = [literal(edf.image), *(literal(name) for name, _origin in edf.above)]
+        found["image"] = names if edf.above else names[0]
+    return found
+
+
+def _toml_value(value: bool | str | list[str]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return toml_string(value)
+    items = "".join(f"  {toml_string(item)},\n" for item in value)
+    return f"[\n{items}]"
+
+
+def _toml_key(key: str) -> str:
+    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if bare else toml_string(key)
+
+
+def toml_string(text: str) -> str:
+    """Return the string in quotes, with characters escaped that a terminal might interpret."""
+    # JSON escapes everything that TOML requires, except DEL
+    return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number <= _LAST_OF_FOUR_DIGITS else f"\\U{number:08x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +182,6 @@ def _meaning(
 
 def quoted(value: Value) -> str:
     """Return the value as TOML writes it, on one line, with deferred variables as `${NAME}`."""
-    import json
-
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(shown(value), ensure_ascii=False)
