@@ -48,3 +48,9 @@ char *ce_answer_request(const struct ce_query *request, size_t *size);
  * with its header, and that all witnesses are true. Return 0 with the result, or -1. */
 int ce_answer_check(const struct ce_query *request, const char *whole, size_t whole_size, size_t size,
 		    struct ce_answer *answer);
+
+/* The names of the user on this node, where others than /etc/passwd and /etc/group give them. */
+
+/* Return whether ce-user, installed below `prefix`, prints this text (programs/user.c) for the calling
+ * process's user; 0 if it fails. Waits for it as long as the node's sources of users take. */
+int ce_user_has_names(const char *prefix, const char *text, size_t size);

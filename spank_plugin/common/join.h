@@ -26,7 +26,7 @@ struct ce_container {
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *entrypoint_output; /* on the heap, owned; may be empty */
-	int is_kept;	/* whether other steps of the job may be in the container */
+	int is_of_job;	/* whether other steps of the job may be in the container */
 	int is_saved;	/* whether the launcher saves the container when the tasks have ended */
 	int may_gain;	/* whether execve may give new privileges after the join (no_new_privs=off) */
 };

@@ -71,8 +71,8 @@ enum ce_enter_arg {
 
 /* ---- the guard's reports ----------------------------------------------------------------------- */
 
-/* The descriptors of a container. Its guard hands them over at its door, after its own user namespace, and
- * another guard gets them as arguments of the operation `joined`. */
+/* The descriptors of a container. Its guard hands them over at its control socket, after its own user
+ * namespace, and another guard gets them as arguments of the operation `joined`. */
 enum ce_container_fd {
 	CE_AT_USER_NS,
 	CE_AT_MOUNT_NS,

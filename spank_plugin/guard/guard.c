@@ -1,6 +1,6 @@
 /*
  * The guard: process 1 of a PID namespace in which everything a container owns lives. One that gets a user
- * namespace joins another one's container (guard_kept.c).
+ * namespace joins another one's container (guard_job_container.c).
  *
  * Runs as the user, never with a privilege. The process that is started makes the namespaces; its child,
  * process 1, does the rest. Cleanup is a property, not a procedure: when process 1 ends, for whatever reason,
@@ -117,7 +117,7 @@ static int process_one(struct guard *guard, int specification)
 static void serve(struct guard *guard)
 {
 	if (wait_for_launcher(guard) == 0) {
-		guard_open_door(guard);
+		guard_open_control_socket(guard);
 		/* the memory of what was read for the start, for as long as the step runs */
 		(void)malloc_trim(0);
 		while (guard_events(guard, -1) == 0)

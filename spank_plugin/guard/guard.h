@@ -12,7 +12,7 @@
  * guard_fail.c     recording a failure
  * guard_report.c   reports to the launcher
  * guard_child.c    starting programs, and watching them and the processes for which the session exists
- * guard_door.c     handing a container that lives with its job over to later steps
+ * guard_control_socket.c handing a container that lives with its job over to later steps
  * guard_memory.c   the size of a tmpfs, within the memory limit of the job
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents, bind mounts with flags
@@ -24,7 +24,7 @@
  * guard_walk.c     paths inside the image's root, found or made
  * guard_inspect.c  operations: a program inspects the image and adds operations, or notes for the launcher
  * guard_container.c operations: the container's creation and its first process
- * guard_kept.c     operations: a container that lives with its job, and a step that joins it
+ * guard_job_container.c operations: a container that lives with its job, and a step that joins it
  * guard_tasks.c    operations: a container for each task, and the processes that keep them
  */
 #pragma once
@@ -36,15 +36,14 @@
 #include "common/io.h"
 #include "common/protocol.h"
 
-/* GUARD_MAX_STAMPS is in bytes: the stamps have a line for each kind of operation, far fewer than would
- * fit */
-enum { GUARD_MAX_CONTAINER = CE_AT_UNSHARED + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_STAMPS = 2048 };
+/* GUARD_MAX_TIMES is in bytes: there is a line for each kind of operation, far fewer than would fit */
+enum { GUARD_MAX_CONTAINER = CE_AT_UNSHARED + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_TIMES = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
 
 struct guard {
-	int control; /* socket to the launcher, or a keeper's to process 1, for reports; a byte comes back */
-	int watch;   /* pidfd of slurmstepd, `ce run` or a keeper's task; this process ends when it does */
+	int control; /* socket to the launcher (a task guard: to process 1), for reports; a byte comes back */
+	int watch;   /* pidfd of slurmstepd, `ce run` or the task; this process ends when it does */
 	/* socket to the plugin, or -1: its closing ends this process, and an early end is reported to it */
 	int life;
 	int signals;	   /* signalfd for SIGCHLD */
@@ -56,15 +55,15 @@ struct guard {
 	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
 	int fuse_device[GUARD_MAX_FUSE];  /* their FUSE devices, only for other steps of the job; else -1 */
 	size_t fuse_count;
-	struct guard_kept {
+	struct guard_job_container {
 		int lock;      /* the container's lock file, shared with other guards; -1: this step's own */
 		char *root;    /* where this guard has mounted the container's root, on the heap; else NULL */
-		char *door;    /* the path of the socket that other steps come to, on the heap */
+		char *control_socket; /* its path, on the heap; other steps come to it */
 		int listening; /* that socket, -1 until the container is ready */
 		int has_mounts; /* whether this guard has joined a container and made a mount namespace */
 		int container[GUARD_MAX_CONTAINER]; /* enum ce_container_fd */
 		size_t count; /* of these, 0 until they are known */
-	} kept;
+	} job_container;
 	struct guard_hold {
 		const char *holder; /* its socket's name, set before guard_live; NULL for none */
 		int host_ns;	    /* the user namespace in which this process was started */
@@ -80,19 +79,19 @@ struct guard {
 	} hold;
 	struct guard_tasks {
 		int socket; /* at which tasks ask for their containers; -1: one container for all */
-		int others; /* its other end, for the launcher, the tasks and the keepers */
+		int others; /* its other end, for the launcher, the tasks and their guards */
 		int first[CE_MAX_FDS]; /* descriptors of the first container's report; a task gets them */
-		int first_keeper;      /* socket to that container's keeper; -1 once a task has it */
+		int first_guard;      /* socket to that container's guard; -1 once a task has it */
 		char *size, *dir;      /* of each container's own tmpfs, on the heap */
 		char *rest;	       /* the operations that make a container, on the heap */
 		size_t rest_size;
 		/* answers a packet at the socket; -1 after guard_fail if a task's container has ended */
 		int (*answer)(struct guard *guard);
 	} tasks;
-	int is_keeper; /* whether this process keeps one task's container, and ends it with the task */
+	int is_task_guard; /* whether this process keeps one task's container, and ends it with the task */
 	const char *rest; /* the operations after the current one */
 	size_t rest_size;
-	/* guard_run_operations, for keepers, which is above what they call */
+	/* guard_run_operations, for task guards, which is above what they call */
 	int (*run)(struct guard *guard, const char *specification, size_t size);
 	int has_pids; /* whether tasks enter the container's PID namespace */
 	int in_more; /* the current operations were added by a program (guard_inspect.c) */
@@ -100,16 +99,17 @@ struct guard {
 	size_t more_size;
 	const char *stage;   /* the current operation, for the report */
 	int stage_errno;
-	char stamps[GUARD_MAX_STAMPS]; /* "R", then a line "OPERATION NANOSECONDS\n" for each beginning */
-	size_t stamps_size;
-	const char *last_stamp; /* the operation of the last line; a string literal */
+	char times[GUARD_MAX_TIMES]; /* "R", then a line "OPERATION NANOSECONDS\n" for each beginning */
+	size_t times_size;
+	const char *last_timed; /* the operation of the last line; a string literal */
 	struct ce_error err;
 };
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .reaper = -1, \
-	  .init = -1, .kept = { .lock = -1, .listening = -1 }, .hold = { .host_ns = -1, .ends = -1 }, \
-	  .tasks = { .socket = -1, .others = -1, .first_keeper = -1 }, .stage = "start",      \
+	  .init = -1, .job_container = { .lock = -1, .listening = -1 },                       \
+	  .hold = { .host_ns = -1, .ends = -1 },                                              \
+	  .tasks = { .socket = -1, .others = -1, .first_guard = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
 
 /* Be a guard: read the specification from a descriptor and do what it says, in the user namespace `user_ns`
@@ -132,10 +132,10 @@ int guard_image_gone(struct guard *guard, const char *image);
 
 /* Record when an operation begins, by CLOCK_MONOTONIC, and its name, a string literal. Consecutive operations
  * of one kind count as one. */
-void guard_stamp(struct guard *guard, const char *name);
+void guard_note_time(struct guard *guard, const char *name);
 
 /* Report that the container is ready whose first process has this /proc directory (enum ce_reported_fd), with
- * the stamps and the end of our children's output. Return 0, or -1 after guard_fail. */
+ * the times and the end of our children's output. Return 0, or -1 after guard_fail. */
 int guard_report_ready(struct guard *guard, int process_dir);
 
 /* Send the same report for a container of these descriptors (enum ce_container_fd), which remain the
@@ -147,10 +147,6 @@ int guard_report_container(struct guard *guard, const int container[], size_t co
 void guard_report_failure(struct guard *guard);
 
 /* ---- guard_child.c -------------------------------------------------------------------------- */
-
-/* Start a program with stdin from /dev/null and its output in the log. `keep` is a descriptor that the
- * program inherits (-1: none). Return its pid, or -1 after guard_fail. */
-pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep);
 
 /* Start the server of an image, which is mounted through `device` already. `mode` is "again" if another
  * server has answered requests through this connection before, "tell" if it is to write to `reads` what the
@@ -171,8 +167,10 @@ int guard_wait(struct guard *guard, pid_t pid, int *status);
  * session has died. End this process, and with it the session, when it is no longer needed. */
 int guard_events(struct guard *guard, int milliseconds);
 
-/* ---- guard_door.c: a container that lives with its job; other steps join it while it runs, or start
- * another one over its files ------------------------------------------------------------------ */
+/* ---- guard_control_socket.c ------------------------------------------------------------------ */
+
+/* A container that lives with its job: other steps join it while it runs, or start another one over its
+ * files. */
 
 /* Keep the container's descriptors (see guard_report_container) for steps that join it later; do nothing for
  * a container that ends with its step. Return 0, or -1 after guard_fail. */
@@ -182,16 +180,16 @@ int guard_keep_container(struct guard *guard, const int container[], size_t coun
  * nothing for a container that ends with its step. */
 void guard_keep_root(struct guard *guard, const char *path);
 
-/* Open the door of a kept container, and change its lock to a shared one, which shows others that it is
- * ready. If the door cannot be opened, the container serves its own step all the same. */
-void guard_open_door(struct guard *guard);
+/* Open the control socket of a job's container, and change its lock to a shared one, which shows others that
+ * it is ready. If the socket cannot be opened, the container serves its own step all the same. */
+void guard_open_control_socket(struct guard *guard);
 
 /* Return whether the other end of a socket is a process of this user and group. With another group, a process
  * of this user namespace gets no answers from FUSE. */
 int guard_is_own(int visitor);
 
-/* Answer a process of this user that has connected to the door. The first packet has the descriptors of the
- * guard's user namespace and of the container (enum ce_container_fd). Then one for each image has its path
- * and its server's FUSE device, and the one of "." a mount of the container's root, unless another guard has
- * mounted that. A packet of one NUL shows that nothing is missing. */
-void guard_answer_door(struct guard *guard);
+/* Answer a process of this user that has connected to the control socket. The first packet has the
+ * descriptors of the guard's user namespace and of the container (enum ce_container_fd). Then one for each
+ * image has its path and its server's FUSE device, and the one of "." a mount of the container's root,
+ * unless another guard has mounted that. A packet of one NUL shows that nothing is missing. */
+void guard_answer_control_socket(struct guard *guard);

@@ -57,7 +57,7 @@ static int open_records(void)
 
 	if (map == NULL || sscanf(map, "%u %u", &inside, &uid) != 2)
 		return -1;
-	return ce_own_answers(CE_VAR_TMP, uid, "reads", true);
+	return ce_user_answers(CE_VAR_TMP, uid, "reads", true);
 }
 
 /* Take the record: a checksum of what follows, the request with its NUL, the pieces. */

@@ -83,7 +83,7 @@ static int is_over(int fd)
  * leave the end to the watching thread, which waits for them. */
 static void end_session(const struct guard *guard)
 {
-	if (guard->is_keeper && guard->init >= 0)
+	if (guard->is_task_guard && guard->init >= 0)
 		ce_pidfd_kill(guard->init, SIGKILL);
 	if (atomic_load(&guard->reaper) < 0)
 		_exit(0);
@@ -96,11 +96,11 @@ static int poll_session(struct guard *guard, int milliseconds)
 	struct pollfd fds[] = {
 		{ .fd = guard->watch, .events = POLLIN },
 		{ .fd = guard->life, .events = POLLIN },
-		/* a keeper finishes a container even if the task that asked for it ends meanwhile */
-		{ .fd = guard->is_keeper ? -1 : guard->control, .events = POLLIN },
+		/* a task guard finishes a container even if the task that asked for it ends meanwhile */
+		{ .fd = guard->is_task_guard ? -1 : guard->control, .events = POLLIN },
 		{ .fd = guard->init, .events = POLLIN },
 		{ .fd = guard->signals, .events = POLLIN },
-		{ .fd = guard->kept.listening, .events = POLLIN },
+		{ .fd = guard->job_container.listening, .events = POLLIN },
 		{ .fd = guard->tasks.socket, .events = POLLIN },
 		{ .fd = guard->hold.ends, .events = POLLIN },
 	};
@@ -112,7 +112,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 	    (fds[2].revents != 0 && is_over(guard->control)))
 		end_session(guard);
 	if (fds[5].revents != 0)
-		(guard->hold.lend != NULL ? guard->hold.lend : guard_answer_door)(guard);
+		(guard->hold.lend != NULL ? guard->hold.lend : guard_answer_control_socket)(guard);
 	if (fds[6].revents != 0 && guard->tasks.answer(guard) < 0)
 		return -1;
 	if (fds[7].revents != 0)
@@ -180,11 +180,6 @@ static pid_t spawn(struct guard *guard, const char *const argv[], const char *co
 	return pid;
 }
 
-pid_t guard_spawn(struct guard *guard, const char *const argv[], int keep)
-{
-	return spawn(guard, argv, NULL, keep, guard->log);
-}
-
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
 		       const char *mode, int reads)
 {
@@ -198,7 +193,7 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 		return -1;
 	guard->fuse_image[guard->fuse_count] = strdup(image);
 	guard->fuse_device[guard->fuse_count] =
-		guard->kept.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
+		guard->job_container.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
 	guard->fuse[guard->fuse_count++] = pid;
 	return 0;
 }

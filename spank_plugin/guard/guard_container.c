@@ -128,7 +128,7 @@ static int wait_for_init(struct guard *guard, int process_dir, const char *name)
 static int check_workdir(struct guard *guard, int process_dir, const char *path)
 {
 	CE_AUTO_FD root = openat(process_dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	CE_AUTO_FD dir = root < 0 ? -1 : guard_open_in_root(root, path, O_PATH | O_DIRECTORY, 0);
+	CE_AUTO_FD dir = root < 0 ? -1 : guard_open_in_root(root, path, O_PATH | O_DIRECTORY);
 
 	if (root < 0 || dir >= 0 || (errno != ENOENT && errno != ENOTDIR))
 		return 0;

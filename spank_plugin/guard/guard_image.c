@@ -85,7 +85,7 @@ int guard_op_overlay(struct guard *guard, char **args)
 		return guard_fail(guard, "out of memory");
 	for (size_t i = 0; i < 3; i++) {
 		/* an earlier step of the job may have made it */
-		if (mkdir(args[i], 0755) < 0 && (errno != EEXIST || guard->kept.lock < 0))
+		if (mkdir(args[i], 0755) < 0 && (errno != EEXIST || guard->job_container.lock < 0))
 			return guard_fail(guard, "cannot make '%s'", args[i]);
 	}
 	/* nosuid and nodev: the image is the user's, so its setuid bits and devices have no meaning here */

@@ -99,7 +99,7 @@ int guard_run_operations(struct guard *guard, const char *specification, size_t 
 		if (args == NULL)
 			return guard_fail(guard, "specification cut short");
 		guard->stage = op->name;
-		guard_stamp(guard, op->name);
+		guard_note_time(guard, op->name);
 		guard->rest = fields.next;
 		guard->rest_size = (size_t)(fields.end - fields.next);
 		int rc = op->run(guard, args);

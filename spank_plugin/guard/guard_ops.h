@@ -80,8 +80,8 @@ guard_operation guard_op_root_copy;
 /* root-remove ROOT PATH: remove a file of the image. */
 guard_operation guard_op_root_remove;
 
-/* keep LOCK DOOR: let other steps of the job join this container, through a socket with the path DOOR. LOCK
- * is the descriptor of a locked file, whose lock this process holds from now on. */
+/* keep LOCK SOCKET: let other steps of the job join this container, through a control socket with the path
+ * SOCKET. LOCK is the descriptor of a locked file, whose lock this process holds from now on. */
 guard_operation guard_op_keep;
 
 /* fuse-again SERVER IMAGE DEVICE: serve an image through a connection that another guard has made, which may

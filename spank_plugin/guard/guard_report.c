@@ -50,22 +50,22 @@ void guard_report_failure(struct guard *guard)
 
 /* ---- ready ------------------------------------------------------------------------------------- */
 
-void guard_stamp(struct guard *guard, const char *name)
+void guard_note_time(struct guard *guard, const char *name)
 {
 	struct timespec now;
 
-	if (guard->stamps_size == 0)
-		guard->stamps[guard->stamps_size++] = CE_REPORT_OF_NODE;
-	if (guard->last_stamp != NULL && strcmp(guard->last_stamp, name) == 0)
+	if (guard->times_size == 0)
+		guard->times[guard->times_size++] = CE_REPORT_OF_NODE;
+	if (guard->last_timed != NULL && strcmp(guard->last_timed, name) == 0)
 		return;
-	size_t room = sizeof guard->stamps - guard->stamps_size;
+	size_t room = sizeof guard->times - guard->times_size;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	int n = snprintf(guard->stamps + guard->stamps_size, room, "%s %lld\n", name,
+	int n = snprintf(guard->times + guard->times_size, room, "%s %lld\n", name,
 			 (long long)now.tv_sec * 1000000000 + now.tv_nsec);
 	/* a line that does not fit is left out as a whole */
 	if (n > 0 && (size_t)n < room)
-		guard->stamps_size += (size_t)n;
-	guard->last_stamp = name;
+		guard->times_size += (size_t)n;
+	guard->last_timed = name;
 }
 
 static int open_in(struct guard *guard, int dir, const char *name)
@@ -88,22 +88,22 @@ static int copy_environment(struct guard *guard, int process_dir)
 	return copy >= 0 ? copy : guard_fail(guard, "cannot keep the container's environment");
 }
 
-/* Send the stamps and, after a NUL, the end of our children's output, which includes that of an image's
+/* Send the times and, after a NUL, the end of our children's output, which includes that of an image's
  * entrypoint if the launcher wants it. */
 static int send_ready(struct guard *guard, const int fds[], size_t count)
 {
 	size_t size = 0;
 	CE_AUTO_FREE char *log = ce_read_file_at(guard->log, MAX_LOG, &size);
 	size_t kept = log == NULL ? 0 : size > MAX_PRINTED ? MAX_PRINTED : size;
-	CE_AUTO_FREE char *report = malloc(guard->stamps_size + 1 + kept);
+	CE_AUTO_FREE char *report = malloc(guard->times_size + 1 + kept);
 
 	if (report == NULL)
 		return -1;
-	memcpy(report, guard->stamps, guard->stamps_size);
-	report[guard->stamps_size] = '\0';
+	memcpy(report, guard->times, guard->times_size);
+	report[guard->times_size] = '\0';
 	if (kept > 0)
-		memcpy(report + guard->stamps_size + 1, log + size - kept, kept);
-	return ce_send(guard->control, report, guard->stamps_size + 1 + kept, fds, count);
+		memcpy(report + guard->times_size + 1, log + size - kept, kept);
+	return ce_send(guard->control, report, guard->times_size + 1 + kept, fds, count);
 }
 
 /* Open the namespace of the container's first process unless it is the guard's, which is the node's. Return 1
@@ -182,7 +182,7 @@ int guard_report_container(struct guard *guard, const int container[], size_t co
 	memcpy(fds, container, before * sizeof *fds);
 	fds[CE_REPORTED_GUARD] = self;
 	memcpy(fds + before + 1, container + before, (count - before) * sizeof *fds);
-	guard_stamp(guard, "ready");
+	guard_note_time(guard, "ready");
 	if (send_ready(guard, fds, count + 1) < 0)
 		return guard_fail(guard, "cannot answer the launcher");
 	return guard_keep_container(guard, container, count);

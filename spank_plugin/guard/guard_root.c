@@ -59,7 +59,7 @@ int guard_op_root_place(struct guard *guard, char **args)
 static char *real_path(int root, const char *path)
 {
 	char name[32], base[PATH_MAX], real[PATH_MAX];
-	CE_AUTO_FD place = guard_open_in_root(root, path, O_PATH, 0);
+	CE_AUTO_FD place = guard_open_in_root(root, path, O_PATH);
 
 	snprintf(name, sizeof name, "/proc/self/fd/%d", root);
 	ssize_t length = readlink(name, base, sizeof base);
@@ -133,7 +133,7 @@ static int open_parent(int root, const char *path, struct guard_link *link)
 	if (parent == NULL)
 		return -1;
 	return link != NULL ? guard_make(root, parent, 1, link) :
-			      guard_open_in_root(root, parent, O_PATH | O_DIRECTORY, 0);
+			      guard_open_in_root(root, parent, O_PATH | O_DIRECTORY);
 }
 
 int guard_op_root_bind(struct guard *guard, char **args)
@@ -155,7 +155,7 @@ int guard_op_root_bind(struct guard *guard, char **args)
 	snprintf(target, sizeof target, "/proc/self/fd/%d", place);
 	if (mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return guard_fail(guard, "cannot put '%s' over '%s' of the image", source, path);
-	CE_AUTO_FD mounted = guard_open_in_root(root, path, O_PATH, 0);
+	CE_AUTO_FD mounted = guard_open_in_root(root, path, O_PATH);
 	if (mounted < 0 || syscall(SYS_mount_setattr, mounted, "", AT_EMPTY_PATH | AT_RECURSIVE,
 				   &change, sizeof change) < 0)
 		return guard_fail(guard, "cannot make '%s' of the image read-only", path);
@@ -182,7 +182,7 @@ static int open_regular(struct guard *guard, int root, const char *path, int fla
 	struct stat st;
 	CE_AUTO_FD made = root >= 0 ? guard_make(root, path, 0, &link) : -1;
 	/* opening a FIFO would block, and meanwhile this thread would not watch the session */
-	int file = made < 0 ? -1 : guard_open_in_root(root, path, O_RDWR | O_NONBLOCK | flags, 0);
+	int file = made < 0 ? -1 : guard_open_in_root(root, path, O_RDWR | O_NONBLOCK | flags);
 
 	if (file < 0 || fstat(file, &st) < 0) {
 		guard_fail_at(guard, "cannot open", path, &link);

@@ -1,6 +1,6 @@
 /*
  * A container for each task of the node. All of them share the session and one server per image. For each
- * task, a child of the guard (a keeper) makes a container by the rest of the specification, in a mount
+ * task, a child of the guard (a task guard) makes a container by the rest of the specification, in a mount
  * namespace of its own, and ends the container when its task ends. The first container is made for the
  * launcher, which needs the environment of a container's first process, and is given to the task that asks
  * first.
@@ -23,14 +23,14 @@
 #include "guard_ops.h"
 
 enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
-/* The packet of a keeper whose container has ended, with the cause. CE_ASK is also process 1's packet to the
- * first keeper, with the task's pidfd alone. */
+/* The packet of a task guard whose container has ended, with the cause. CE_ASK is also process 1's packet
+ * to the first task guard, with the task's pidfd alone. */
 #define ENDED "X"
 
-/* ---- a keeper ---------------------------------------------------------------------------------- */
+/* ---- a task guard ------------------------------------------------------------------------------ */
 
 /* Make a mount namespace and mount the container's own tmpfs in it. */
-static int make_own(struct guard *guard, const char *size, const char *dir)
+static int make_mounts(struct guard *guard, const char *size, const char *dir)
 {
 	CE_AUTO_FREE char *options = NULL, *share = NULL;
 	int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
@@ -45,22 +45,22 @@ static int make_own(struct guard *guard, const char *size, const char *dir)
 	return 0;
 }
 
-/* Turn this child into a keeper: close what belongs to process 1, except the socket at which the end of a
+/* Turn this child into a task guard: close what belongs to process 1, except the socket at which the end of a
  * container is reported, and make a log of its own. */
-static int begin_keeper(struct guard *guard, int control)
+static int begin_task_guard(struct guard *guard, int control)
 {
 	struct guard_tasks *tasks = &guard->tasks;
 
 	ce_close_fd(&tasks->socket);
 	ce_close_all(tasks->first);
-	ce_close_fd(&tasks->first_keeper);
+	ce_close_fd(&tasks->first_guard);
 	ce_close_fd(&guard->life);
 	ce_close_fd(&guard->watch);
 	ce_close_fd(&guard->control);
 	ce_close_fd(&guard->log);
 	ce_close_fd(&guard->hold.ends);
 	guard->control = control;
-	guard->is_keeper = 1;
+	guard->is_task_guard = 1;
 	guard->fuse_count = 0;
 	guard->log = ce_memory_file("ce-log", "", 0);
 	return guard->log >= 0 ? 0 : guard_fail(guard, "cannot set up");
@@ -92,7 +92,7 @@ static void keep(struct guard *guard, int control, int task)
 {
 	struct guard_tasks *tasks = &guard->tasks;
 
-	if (begin_keeper(guard, control) < 0 || make_own(guard, tasks->size, tasks->dir) < 0 ||
+	if (begin_task_guard(guard, control) < 0 || make_mounts(guard, tasks->size, tasks->dir) < 0 ||
 	    guard->run(guard, tasks->rest, tasks->rest_size) < 0) {
 		guard_report_failure(guard);
 		_exit(0);
@@ -109,7 +109,7 @@ static void keep(struct guard *guard, int control, int task)
 
 /* ---- process 1 --------------------------------------------------------------------------------- */
 
-static int start_keeper(struct guard *guard, int control, int task)
+static int start_task_guard(struct guard *guard, int control, int task)
 {
 	pid_t pid = fork();
 
@@ -118,8 +118,8 @@ static int start_keeper(struct guard *guard, int control, int task)
 	return pid > 0 ? 0 : guard_fail(guard, "cannot start the process that makes a task's container");
 }
 
-/* Pass the report of the first container on to the launcher, with our own pidfd in place of the keeper's and
- * the socket at which tasks ask for theirs. Return 0, or -1 after guard_fail. */
+/* Pass the report of the first container on to the launcher, with our own pidfd in place of the task
+ * guard's and the socket at which tasks ask for theirs. Return 0, or -1 after guard_fail. */
 static int report_first(struct guard *guard, char *text, size_t size, const int fds[CE_MAX_FDS])
 {
 	int all[CE_MAX_FDS + 1];
@@ -138,19 +138,19 @@ static int report_first(struct guard *guard, char *text, size_t size, const int 
 	return 0;
 }
 
-/* Pass the first keeper's packets on to the launcher, up to its report. Return 0, or -1 after guard_fail; end
- * this process if the keeper reports a failure. */
+/* Pass the first task guard's packets on to the launcher, up to its report. Return 0, or -1 after
+ * guard_fail; end this process if the task guard reports a failure. */
 static int await_first(struct guard *guard)
 {
 	static char text[MAX_PACKET + 1];
-	int keeper = guard->tasks.first_keeper, fds[CE_MAX_FDS];
+	int first = guard->tasks.first_guard, fds[CE_MAX_FDS];
 
 	for (;;) {
-		while (!ce_wait_readable(keeper, ce_now_ms() + LOOK_MS)) {
+		while (!ce_wait_readable(first, ce_now_ms() + LOOK_MS)) {
 			if (guard_events(guard, 0) < 0)
 				return -1;
 		}
-		ssize_t n = ce_receive(keeper, 0, text, MAX_PACKET, fds);
+		ssize_t n = ce_receive(first, 0, text, MAX_PACKET, fds);
 		if (n <= 0)
 			return guard_fail(guard, "the process that makes a task's container ended");
 		if (text[0] == CE_REPORT_OF_NODE)
@@ -170,7 +170,7 @@ static char *copy(const char *text, size_t size)
 	return made != NULL ? memcpy(made, text, size) : NULL;
 }
 
-/* Give the first container to the task that has asked first, and the task's pidfd to its keeper. */
+/* Give the first container to the task that has asked first, and the task's pidfd to its task guard. */
 static void give_first(struct guard *guard, int visitor, int task)
 {
 	struct guard_tasks *tasks = &guard->tasks;
@@ -178,9 +178,9 @@ static void give_first(struct guard *guard, int visitor, int task)
 	const char report = CE_REPORT_OF_NODE;
 
 	(void)ce_send(visitor, &report, 1, tasks->first, ce_count_fds(tasks->first));
-	(void)ce_send(tasks->first_keeper, CE_ASK, 1, &task, 1);
+	(void)ce_send(tasks->first_guard, CE_ASK, 1, &task, 1);
 	ce_close_all(tasks->first);
-	ce_close_fd(&tasks->first_keeper);
+	ce_close_fd(&tasks->first_guard);
 }
 
 static int answer_task(struct guard *guard)
@@ -196,10 +196,10 @@ static int answer_task(struct guard *guard)
 		errno = 0;
 		rc = guard_fail(guard, "of a task's container: %s", text + 1);
 	} else if (text[0] == CE_ASK[0] && fds[CE_ASKED_COUNT - 1] >= 0) {
-		if (guard->tasks.first_keeper >= 0)
+		if (guard->tasks.first_guard >= 0)
 			give_first(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
 		else
-			rc = start_keeper(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
+			rc = start_task_guard(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
 	}
 	ce_close_all(fds);
 	return rc;
@@ -225,8 +225,8 @@ int guard_op_each(struct guard *guard, char **args)
 	tasks->answer = answer_task;
 	tasks->socket = ends[0];
 	tasks->others = ends[1];
-	tasks->first_keeper = control[0];
-	int rc = start_keeper(guard, control[1], -1);
+	tasks->first_guard = control[0];
+	int rc = start_task_guard(guard, control[1], -1);
 	close(control[1]);
 	if (rc == 0)
 		rc = await_first(guard);

@@ -29,10 +29,9 @@ struct walk {
 	struct guard_link *link;
 };
 
-static int open_by(uint64_t resolve, int root, const char *path, int flags, mode_t mode)
+static int open_by(uint64_t resolve, int root, const char *path, int flags)
 {
 	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC,
-				.mode = (flags & O_CREAT) != 0 ? mode : 0,
 				.resolve = resolve | RESOLVE_NO_MAGICLINKS };
 
 	/* While anything on the machine is renamed or mounted, the kernel cannot guarantee that a `..` stays
@@ -44,14 +43,14 @@ static int open_by(uint64_t resolve, int root, const char *path, int flags, mode
 	}
 }
 
-int guard_open_in_root(int root, const char *path, int flags, mode_t mode)
+int guard_open_in_root(int root, const char *path, int flags)
 {
-	return open_by(RESOLVE_IN_ROOT, root, path, flags, mode);
+	return open_by(RESOLVE_IN_ROOT, root, path, flags);
 }
 
 int guard_open_beneath(int root, const char *path, int flags)
 {
-	return open_by(RESOLVE_BENEATH, root, path, flags, 0);
+	return open_by(RESOLVE_BENEATH, root, path, flags);
 }
 
 /* Copy a text into a path's buffer. Return -1 with errno if it is too long. */
@@ -94,12 +93,12 @@ static int enter(struct walk *walk, const char *name, int is_dir)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	CE_AUTO_FD above = guard_open_in_root(walk->root, walk->at, O_PATH | O_DIRECTORY, 0);
+	CE_AUTO_FD above = guard_open_in_root(walk->root, walk->at, O_PATH | O_DIRECTORY);
 	if (above < 0)
 		return -1;
 	walk->at[length] = '/';
 	strcpy(walk->at + length + 1, name);
-	int found = guard_open_in_root(walk->root, walk->at, O_PATH | O_NOFOLLOW, 0);
+	int found = guard_open_in_root(walk->root, walk->at, O_PATH | O_NOFOLLOW);
 	if (found >= 0 || errno != ENOENT)
 		return found;
 	if (walk->stays && !is_on(above, walk->root)) {
@@ -109,7 +108,7 @@ static int enter(struct walk *walk, const char *name, int is_dir)
 	int rc = is_dir ? mkdirat(above, name, 0755) : mknodat(above, name, S_IFREG | 0644, 0);
 	if (rc < 0 && errno != EEXIST)
 		return -1;
-	return guard_open_in_root(walk->root, walk->at, O_PATH | O_NOFOLLOW, 0);
+	return guard_open_in_root(walk->root, walk->at, O_PATH | O_NOFOLLOW);
 }
 
 /* Continue with the target of the symlink at which the walk is. */
@@ -182,7 +181,7 @@ static int run_walk(int root, const char *path, int is_dir, int stays, struct gu
 	for (;;) {
 		int length = take(&walk, name);
 		if (length == 0)
-			return guard_open_in_root(root, walk.at, O_PATH | O_NOFOLLOW, 0);
+			return guard_open_in_root(root, walk.at, O_PATH | O_NOFOLLOW);
 		if (length < 0 || step(&walk, name, is_dir) < 0)
 			return -1;
 	}
@@ -200,7 +199,7 @@ int guard_make_here(int root, const char *path, struct guard_link *link)
 
 int guard_make(int root, const char *path, int is_dir, struct guard_link *link)
 {
-	int found = guard_open_in_root(root, path, O_PATH, 0);
+	int found = guard_open_in_root(root, path, O_PATH);
 
 	link->path[0] = link->target[0] = '\0';
 	return found >= 0 ? found : guard_walk(root, path, is_dir, link);

@@ -13,7 +13,7 @@ struct guard_link {
 
 /* Open `path` as a process whose root is `root` would: symlinks of the image, even absolute ones and those
  * with too many `..`, stay inside. Return -1 with errno. */
-int guard_open_in_root(int root, const char *path, int flags, mode_t mode);
+int guard_open_in_root(int root, const char *path, int flags);
 
 /* Open `path`, which is relative, as any process would. Return -1 with EXDEV if symlinks or `..` lead out of
  * `root`. */

@@ -4,8 +4,8 @@
  * answer (common/answers.h) that is still right, it answers the plugin itself, in two cases:
  *
  *  - A step joins a running container of its job (step_answers.h). What only this step and this moment can
- * tell is checked here: the owner of the container's directory, its lock, its door, its images, the site's
- * rules.
+ * tell is checked here: the owner of the container's directory, its lock, its control socket, its images,
+ * the site's rules.
  *  - A step starts a container of its own (step_answers.h). The guard makes its namespaces meanwhile, also
  * where Python starts.
  *
@@ -195,13 +195,13 @@ static int has_name(const struct start *start)
 	return start->node != NULL && *start->node != '\0' && strchr(start->node, '/') == NULL;
 }
 
-/* Return 0 if an earlier step has left an answer with which this one can join the container that `kept`
+/* Return 0 if an earlier step has left an answer with which this one can join the container that `fact`
  * names, and the site has no rule that only Python judges; else -1. */
-static int prepare(struct start *start, const char *kept)
+static int prepare(struct start *start, const char *fact)
 {
 	struct ce_wanted wanted;
 
-	if (!has_name(start) || ce_join_wanted(kept, &wanted) < 0 || find_directory(start, &wanted) < 0 ||
+	if (!has_name(start) || ce_join_wanted(fact, &wanted) < 0 || find_directory(start, &wanted) < 0 ||
 	    read_plan(start) < 0)
 		return -1;
 	return find_join(start) == 0 && !ce_site_may_rule(start->prefix) ? 0 : -1;
@@ -227,7 +227,7 @@ static int take_over_container(struct start *start)
 	snprintf(path, sizeof path, "%s/lock", start->directory);
 	start->lock = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (start->lock < 0 || flock(start->lock, LOCK_SH | LOCK_NB) < 0 ||
-	    ce_door_visit(start->directory, &start->visit) < 0)
+	    ce_visit_guard(start->directory, &start->visit) < 0)
 		return -1;
 	for (size_t i = 0; i < start->visit.image_count; i++) {
 		if (!ce_join_knows(&start->joining, start->visit.images[i]))
@@ -237,17 +237,17 @@ static int take_over_container(struct start *start)
 	return has_environment(environment, start->joining.block, start->joining.block_size) ? 0 : -1;
 }
 
-/* Write the path of this step's own door, for later steps. Return 0, or -1 on failure. */
-static int name_door(const struct start *start, char door[CE_DOOR_PATH])
+/* Write the path of this step's own control socket, for later steps. Return 0, or -1 on failure. */
+static int name_control_socket(const struct start *start, char path[CE_SOCKET_PATH])
 {
 	unsigned char chance[3];
 	const char *step = ce_step_variable(&start->env, "SLURM_STEP_ID");
 
 	if (!ce_is_number(step) || getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance)
 		return -1;
-	int length = snprintf(door, CE_DOOR_PATH, "%s/door.%s.%02x%02x%02x", start->directory, step,
+	int length = snprintf(path, CE_SOCKET_PATH, "%s/door.%s.%02x%02x%02x", start->directory, step,
 			      chance[0], chance[1], chance[2]);
-	return length > 0 && length < CE_DOOR_PATH ? 0 : -1;
+	return length > 0 && length < CE_SOCKET_PATH ? 0 : -1;
 }
 
 static void print_word(FILE *stream, const char *word)
@@ -273,12 +273,12 @@ static const char *home(const struct start *start)
 }
 
 /* Write what the guard is to do, in the format of guard/guard_ops.h. */
-static void print_specification(const struct start *start, FILE *stream, const char *door)
+static void print_specification(const struct start *start, FILE *stream, const char *control_socket)
 {
 	const struct ce_visit *visit = &start->visit;
 
 	fprintf(stream, "keep%c2%c%d%c", 0, 0, start->lock, 0);
-	print_word(stream, door);
+	print_word(stream, control_socket);
 	for (size_t i = 0; i < visit->image_count; i++) {
 		fprintf(stream, "fuse-again%c3%c%s/libexec/container-engine/ce-image%c", 0, 0, start->prefix,
 			0);
@@ -298,14 +298,14 @@ static void print_specification(const struct start *start, FILE *stream, const c
 
 static int specification(const struct start *start)
 {
-	char door[CE_DOOR_PATH];
+	char path[CE_SOCKET_PATH];
 	char *text = NULL;
 	size_t size = 0;
-	FILE *stream = name_door(start, door) == 0 ? open_memstream(&text, &size) : NULL;
+	FILE *stream = name_control_socket(start, path) == 0 ? open_memstream(&text, &size) : NULL;
 
 	if (stream == NULL)
 		return -1;
-	print_specification(start, stream, door);
+	print_specification(start, stream, path);
 	int file = fclose(stream) == 0 ? ce_memory_file("ce-specification", text, size) : -1;
 	free(text);
 	return file;
@@ -434,11 +434,11 @@ static int answer(struct start *start, struct ce_report *report, const struct ce
 	return rc;
 }
 
-static int join(struct start *start, const char *kept)
+static int join(struct start *start, const char *fact)
 {
 	const struct ce_join_answer *joining = &start->joining;
 
-	if (prepare(start, kept) < 0 || take_over_container(start) < 0 ||
+	if (prepare(start, fact) < 0 || take_over_container(start) < 0 ||
 	    ce_step_trace_open(&start->trace, &joining->trace, &start->env, start->node) < 0)
 		return -1;
 	start->moments.namespaces = ce_now_ns();
@@ -453,7 +453,7 @@ static int join(struct start *start, const char *kept)
 /* Find the answer that an earlier step has left for a start by this plan. Return as find_answer does. */
 static int find_own(struct start *start)
 {
-	CE_AUTO_FD directory = ce_own_answers(CE_VAR_TMP, geteuid(), "starts", false);
+	CE_AUTO_FD directory = ce_user_answers(CE_VAR_TMP, geteuid(), "starts", false);
 
 	if (find_answer(start, directory, start->plan) < 0 ||
 	    ce_start_read(&start->answer, &start->own) < 0)
@@ -517,9 +517,9 @@ static int start_without_python(struct start *start)
 {
 	if (read_environment(start) < 0)
 		return -1;
-	const char *kept = ce_step_variable(&start->env, CE_CARRY_KEPT);
-	if (kept != NULL)
-		return join(start, kept);
+	const char *fact = ce_step_variable(&start->env, CE_CARRY_JOB_CONTAINER);
+	if (fact != NULL)
+		return join(start, fact);
 	start_early(start);
 	return start_again(start);
 }
@@ -528,7 +528,7 @@ static int start_without_python(struct start *start)
 static void undo(struct start *start)
 {
 	leave(start);
-	ce_door_close(&start->visit);
+	ce_visit_close(&start->visit);
 	ce_close_fd(&start->lock);
 }
 

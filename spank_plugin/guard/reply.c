@@ -35,7 +35,7 @@ static int write_text(char text[MAX_ANSWER], const struct ce_report *report, con
 {
 	const char *const texts[CE_TEXT_COUNT] = {
 		[CE_TEXT_WORKDIR] = ready->workdir,
-		[CE_TEXT_KEPT] = ready->is_kept ? "kept" : NULL,
+		[CE_TEXT_KEPT] = ready->is_of_job ? "kept" : NULL,
 		[CE_TEXT_TASKS] = report->is_of_tasks ? "tasks" : NULL,
 	};
 	int size = 0;

@@ -21,7 +21,7 @@ struct ce_report {
 struct ce_ready {
 	const char *workdir, *records;
 	size_t records_size;
-	int is_kept;
+	int is_of_job;
 	int trace_file, trace_directory; /* both -1 for none */
 };
 

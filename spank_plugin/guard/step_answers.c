@@ -20,11 +20,11 @@ enum { DIGITS = 12, MOST_DIGITS = 15, LONGEST_MS = 24 * 60 * 60 * 1000, OTHERS =
 
 int ce_join_wanted(const char *fact, struct ce_wanted *wanted)
 {
-	if (strspn(fact, "0123456789abcdef") != CE_KEPT_KEY || fact[CE_KEPT_KEY] != '/')
+	if (strspn(fact, "0123456789abcdef") != CE_JOB_CONTAINER_KEY || fact[CE_JOB_CONTAINER_KEY] != '/')
 		return -1;
-	memcpy(wanted->key, fact, CE_KEPT_KEY);
-	wanted->key[CE_KEPT_KEY] = '\0';
-	wanted->directory = fact + CE_KEPT_KEY;
+	memcpy(wanted->key, fact, CE_JOB_CONTAINER_KEY);
+	wanted->key[CE_JOB_CONTAINER_KEY] = '\0';
+	wanted->directory = fact + CE_JOB_CONTAINER_KEY;
 	return 0;
 }
 
@@ -51,7 +51,7 @@ int ce_join_knows(const struct ce_join_answer *join, const char *image)
 
 /* ---- its directory and its fields -------------------------------------------------------------- */
 
-int ce_own_answers(const char *temporary, uid_t uid, const char *kind, bool is_made)
+int ce_user_answers(const char *temporary, uid_t uid, const char *kind, bool is_made)
 {
 	char path[PATH_MAX];
 	int length = snprintf(path, sizeof path, "%s/ce-answers-%u", temporary, (unsigned)uid);

@@ -39,7 +39,7 @@ struct ce_start_answer {
 /* Open the directory of the user's answers of a kind below `temporary`, which is CE_VAR_TMP outside tests;
  * make it if `is_made`. `uid` is the user's outside of the session's user namespace. Return -1 unless each
  * directory that the engine has made for them is this user's alone, and not a symlink. */
-int ce_own_answers(const char *temporary, uid_t uid, const char *kind, bool is_made);
+int ce_user_answers(const char *temporary, uid_t uid, const char *kind, bool is_made);
 
 /* Read the result of an answer, into whose text *start then points. Return 0, or -1 if it has another form or
  * anything in it is doubtful. */
@@ -63,11 +63,11 @@ int ce_start_note_images(const struct ce_start_answer *start, const struct ce_st
  * environment, working directory, and the fields of step_trace.h.
  */
 
-enum { CE_KEPT_KEY = 16 };
+enum { CE_JOB_CONTAINER_KEY = 16 };
 
 /* The container that a plan asks to join. */
 struct ce_wanted {
-	char key[CE_KEPT_KEY + 1];
+	char key[CE_JOB_CONTAINER_KEY + 1];
 	const char *directory; /* on the node, below which it is kept; in the parsed text */
 };
 
@@ -81,8 +81,8 @@ struct ce_join_answer {
 	struct ce_trace_parts trace;
 };
 
-/* Parse the value of CE_CARRY_KEPT, into which wanted->directory then points. Return 0, or -1 if it has
- * another form. */
+/* Parse the value of CE_CARRY_JOB_CONTAINER, into which wanted->directory then points. Return 0, or -1 if
+ * it has another form. */
 int ce_join_wanted(const char *fact, struct ce_wanted *wanted);
 
 /* Read the result of an answer, into which *join then points. Return 0, or -1 if it has another form. */

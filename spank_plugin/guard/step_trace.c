@@ -192,21 +192,21 @@ static const char *phase_of(const char *operation, size_t length)
 	return NULL;
 }
 
-/* Add the phases of the guard's stamps, lines of an operation and its time on the monotonic clock. Return
+/* Add the phases of the guard's times, lines of an operation and its time on the monotonic clock. Return
  * their number. */
-static int add_phases_of_guard(struct begin begins[], int most, const char *stamps)
+static int add_phases_of_guard(struct begin begins[], int most, const char *times)
 {
 	int64_t offset = ce_now_ns() - ce_clock_ns(CLOCK_MONOTONIC);
 	int count = 0;
 
-	while (stamps != NULL && *stamps != '\0' && count < most) {
-		size_t length = strcspn(stamps, " \n");
-		const char *phase = phase_of(stamps, length);
+	while (times != NULL && *times != '\0' && count < most) {
+		size_t length = strcspn(times, " \n");
+		const char *phase = phase_of(times, length);
 		if (phase != NULL)
 			begins[count++] =
-				(struct begin){ phase, strtoll(stamps + length, NULL, 10) + offset };
-		stamps += strcspn(stamps, "\n");
-		stamps += *stamps == '\n';
+				(struct begin){ phase, strtoll(times + length, NULL, 10) + offset };
+		times += strcspn(times, "\n");
+		times += *times == '\n';
 	}
 	return count;
 }

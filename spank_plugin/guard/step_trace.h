@@ -20,7 +20,7 @@ struct ce_trace_parts {
 struct ce_moments {
 	int64_t launch, prepare, namespaces, environment, answer, end;
 	int64_t startup; /* 0 without start-up steps */
-	const char *guard; /* its stamps: a line "OPERATION NANOSECONDS" each; NULL if it has only joined */
+	const char *guard; /* its times: a line "OPERATION NANOSECONDS" each; NULL if it has only joined */
 };
 
 /* The trace of this step; both descriptors are -1 if traces are not kept. */

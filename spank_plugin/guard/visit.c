@@ -13,15 +13,15 @@
 
 #include "common/io.h"
 
-#define DOOR "door."
+#define NAME_BEGINS "door."
 enum { VISIT_S = 2, MAX_PATH_TEXT = 4096 };
 
-static int is_door(const struct dirent *entry)
+static int is_control_socket(const struct dirent *entry)
 {
-	return strncmp(entry->d_name, DOOR, strlen(DOOR)) == 0;
+	return strncmp(entry->d_name, NAME_BEGINS, strlen(NAME_BEGINS)) == 0;
 }
 
-void ce_door_close(struct ce_visit *visit)
+void ce_visit_close(struct ce_visit *visit)
 {
 	ce_close_fd(&visit->guards_ns);
 	for (size_t i = 0; i < visit->count; i++)
@@ -49,7 +49,7 @@ static int take_image(struct ce_visit *visit, const char *path, size_t size, int
 	char *copy = strndup(path, size);
 
 	if (copy == NULL || strlen(copy) != size || fds[0] < 0 || fds[1] >= 0 ||
-	    visit->image_count == CE_DOOR_IMAGES || strcmp(copy, ".") == 0) {
+	    visit->image_count == CE_VISIT_IMAGES || strcmp(copy, ".") == 0) {
 		int is_root = copy != NULL && strcmp(copy, ".") == 0 && fds[0] >= 0 && fds[1] < 0;
 		free(copy);
 		ce_close_all(fds);
@@ -60,7 +60,7 @@ static int take_image(struct ce_visit *visit, const char *path, size_t size, int
 	return 0;
 }
 
-int ce_door_read(int visitor, struct ce_visit *visit)
+int ce_visit_read(int visitor, struct ce_visit *visit)
 {
 	char text[MAX_PATH_TEXT];
 	int fds[CE_MAX_FDS];
@@ -85,13 +85,13 @@ int ce_door_read(int visitor, struct ce_visit *visit)
 	}
 }
 
-/* Return 0 for an answer, 1 if the guard of this door has ended, -1 if anything is doubtful. */
-static int ask(const char *directory, const char *door, struct ce_visit *visit)
+/* Return 0 for an answer, 1 if the guard of this socket has ended, -1 if anything is doubtful. */
+static int ask(const char *directory, const char *name, struct ce_visit *visit)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const struct timeval limit = { .tv_sec = VISIT_S };
 	CE_AUTO_FD visitor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory, door);
+	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory, name);
 
 	if (visitor < 0 || length < 0 || (size_t)length >= sizeof address.sun_path ||
 	    setsockopt(visitor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
@@ -99,23 +99,23 @@ static int ask(const char *directory, const char *door, struct ce_visit *visit)
 		return -1;
 	if (connect(visitor, (struct sockaddr *)&address, sizeof address) < 0)
 		return errno == ECONNREFUSED ? 1 : -1;
-	if (ce_door_read(visitor, visit) == 0)
+	if (ce_visit_read(visitor, visit) == 0)
 		return 0;
-	ce_door_close(visit);
+	ce_visit_close(visit);
 	return -1;
 }
 
-int ce_door_visit(const char *directory, struct ce_visit *visit)
+int ce_visit_guard(const char *directory, struct ce_visit *visit)
 {
-	struct dirent **doors = NULL;
-	int count = scandir(directory, &doors, is_door, alphasort), rc = 1;
+	struct dirent **names = NULL;
+	int count = scandir(directory, &names, is_control_socket, alphasort), rc = 1;
 
 	*visit = (struct ce_visit){ .guards_ns = -1 };
 	for (int i = 0; i < count; i++) {
 		if (rc == 1)
-			rc = ask(directory, doors[i]->d_name, visit);
-		free(doors[i]);
+			rc = ask(directory, names[i]->d_name, visit);
+		free(names[i]);
 	}
-	free(doors);
+	free(names);
 	return rc == 0 ? 0 : -1;
 }

@@ -41,7 +41,7 @@ void ce_carry_forget(void)
 {
 	unsetenv(CE_CARRY_COUNT);
 	unsetenv(CE_CARRY_IMAGE);
-	unsetenv(CE_CARRY_KEPT);
+	unsetenv(CE_CARRY_JOB_CONTAINER);
 }
 
 const char *ce_variable(char **environment, const char *name)

@@ -62,7 +62,7 @@ static int ready(const char *answer, size_t size, int fds[CE_MAX_FDS],
 	container->workdir = strdup(find_text(first, end, CE_TEXT_WORKDIR));
 	container->notices = strdup(find_text(first, end, CE_TEXT_NOTICES));
 	container->entrypoint_output = strdup(find_text(first, end, CE_TEXT_OUTPUT));
-	container->is_kept = *find_text(first, end, CE_TEXT_KEPT) != '\0';
+	container->is_of_job = *find_text(first, end, CE_TEXT_KEPT) != '\0';
 	container->is_saved = *find_text(first, end, CE_TEXT_SAVED) != '\0';
 	if (last < 0 || container->workdir == NULL || container->notices == NULL ||
 	    container->entrypoint_output == NULL)

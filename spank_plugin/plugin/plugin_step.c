@@ -65,7 +65,8 @@ static void forget_carried(spank_t spank, size_t size)
 /* Remove the facts that come with a plan for the launcher, which no task must see. */
 static void forget_facts(spank_t spank)
 {
-	static const char *const names[] = { CE_CARRY_TIMES, CE_CARRY_IMAGE, CE_CARRY_KEPT, CE_CARRY_MPI };
+	static const char *const names[] = { CE_CARRY_TIMES, CE_CARRY_IMAGE, CE_CARRY_JOB_CONTAINER,
+					     CE_CARRY_MPI };
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		spank_unsetenv(spank, names[i]);
@@ -176,7 +177,7 @@ static int site_has_prolog(void)
 /* Restore the user's own task prolog in the step's environment (plugin_user/submit.c). */
 static void unmark_prolog(spank_t spank, char **environment)
 {
-	const char *own = ce_variable(environment, CE_CARRY_OWN_PROLOG);
+	const char *own = ce_variable(environment, CE_CARRY_USER_PROLOG);
 	const char *named = ce_variable(environment, CE_TASK_PROLOG);
 	const char *name = named != NULL ? strrchr(named, '/') : NULL;
 
@@ -186,7 +187,7 @@ static void unmark_prolog(spank_t spank, char **environment)
 		(void)spank_setenv(spank, CE_TASK_PROLOG, own, 1);
 	else
 		(void)spank_unsetenv(spank, CE_TASK_PROLOG);
-	(void)spank_unsetenv(spank, CE_CARRY_OWN_PROLOG);
+	(void)spank_unsetenv(spank, CE_CARRY_USER_PROLOG);
 }
 
 /* Prepare the step for its plan, or leave it on the host. Return 0, or -1 with the step's error. */

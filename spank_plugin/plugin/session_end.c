@@ -163,7 +163,7 @@ static void end_session(const void *context)
 			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 		}
 		/* in a container that other steps may be in, Slurm kills what belongs to this step */
-		if (!container.is_kept)
+		if (!container.is_of_job)
 			(void)(container.tasks >= 0 ? ce_kill_session(container.user_ns)
 						    : ce_kill_container(container.mount_ns));
 		ce_shared_write(launcher->shared, container.trace);
@@ -217,7 +217,7 @@ static void be_child(int gate, const struct errand *errand)
 	/* signals meant for slurmstepd, and its handlers, must not affect this process */
 	ce_default_signals();
 	if (keep_only(gate, errand->launcher) < 0 || read(CHILD_GATE, &word, 1) != 1 ||
-	    ce_become_user(errand->uid, errand->gid, NULL, 0) != NULL)
+	    ce_become_user(errand->uid, errand->gid) != NULL)
 		_exit(1);
 	errand->work(errand->context);
 	/* done; the parent closes its ends of the session's sockets before it closes the gate */

@@ -57,9 +57,9 @@ static int spawn_planner(const struct ce_config *config, const char *const *argv
 void ce_planned_clear(struct ce_planned *planned)
 {
 	free(planned->text);
-	free(planned->void_store);
+	free(planned->ephemeral_store);
 	free(planned->image);
-	free(planned->kept);
+	free(planned->job_container);
 	*planned = (struct ce_planned){ 0 };
 }
 
@@ -85,11 +85,11 @@ static int take_fact(const char *line, size_t length, struct ce_planned *planned
 		return 0;
 	}
 	if (begins_with(line, length, CE_LINE_STORE))
-		return keep(&planned->void_store, line, length, CE_LINE_STORE);
+		return keep(&planned->ephemeral_store, line, length, CE_LINE_STORE);
 	if (begins_with(line, length, CE_LINE_IMAGE))
 		return keep(&planned->image, line, length, CE_LINE_IMAGE);
-	if (begins_with(line, length, CE_LINE_KEPT))
-		return keep(&planned->kept, line, length, CE_LINE_KEPT);
+	if (begins_with(line, length, CE_LINE_JOB_CONTAINER))
+		return keep(&planned->job_container, line, length, CE_LINE_JOB_CONTAINER);
 	return -1;
 }
 
@@ -107,7 +107,7 @@ int ce_planned_read(const char *output, struct ce_planned *planned)
 		output = end + 1;
 	}
 	/* srun removes the store, so its path must be absolute */
-	if (planned->void_store == NULL || planned->void_store[0] == '/')
+	if (planned->ephemeral_store == NULL || planned->ephemeral_store[0] == '/')
 		planned->text = strdup(output);
 	if (planned->text == NULL)
 		ce_planned_clear(planned);
@@ -171,7 +171,7 @@ int ce_planner_run(const struct ce_config *config, const char *caller, const cha
 	return 0;
 }
 
-void ce_remove_void_store(const char *directory)
+void ce_remove_ephemeral_store(const char *directory)
 {
 	const char *const argv[] = { "rm", "-rf", "--", directory, NULL };
 	char *const none[] = { NULL };

@@ -6,9 +6,10 @@
 /* The planner's output. */
 struct ce_planned {
 	char *text; /* the keyword, and the plan after it, for ce_carry_put; on the heap */
-	char *void_store; /* the image store of this step alone (EDF_IMAGESTORE=void), on the heap; or NULL */
+	/* the image store of this step alone (EDF_IMAGESTORE=void), on the heap; or NULL */
+	char *ephemeral_store;
 	char *image; /* its digest or its path, for the audit, NULL for none; on the heap */
-	char *kept;  /* the value of CE_CARRY_KEPT, NULL for none; on the heap */
+	char *job_container; /* the value of CE_CARRY_JOB_CONTAINER, NULL for none; on the heap */
 	int script_inside; /* the site runs batch scripts in the container */
 };
 
@@ -27,4 +28,4 @@ void ce_planned_clear(struct ce_planned *planned);
 
 /* Remove an image store of one step, before srun ends: in a batch script, Slurm kills the remaining processes
  * when the script ends, and ce-reaper is one of them. */
-void ce_remove_void_store(const char *directory);
+void ce_remove_ephemeral_store(const char *directory);

@@ -26,7 +26,7 @@
 #include "submit_options.h"
 
 /* In srun: the image store that was made for this step alone, NULL for none. */
-static char *void_store;
+static char *ephemeral_store;
 
 /* In srun: whether the step runs in containers. */
 static int carried;
@@ -55,11 +55,11 @@ static void mark_prolog(const char *prolog)
 {
 	const char *own = getenv(CE_TASK_PROLOG);
 
-	unsetenv(CE_CARRY_OWN_PROLOG);
+	unsetenv(CE_CARRY_USER_PROLOG);
 	if (!ce_srun_may_hide_command() || !may_ask())
 		return;
 	if (own != NULL && strcmp(own, prolog) != 0)
-		(void)setenv(CE_CARRY_OWN_PROLOG, own, 1);
+		(void)setenv(CE_CARRY_USER_PROLOG, own, 1);
 	(void)setenv(CE_TASK_PROLOG, prolog, 1);
 }
 
@@ -123,17 +123,17 @@ static int carry(struct ce_planned *planned, int is_srun, int is_salloc, int64_t
 			announce(is_salloc, ce_options_shown());
 		return 0;
 	}
-	free(void_store); /* of an earlier component; ce-reaper removes the directory */
-	void_store = is_srun ? planned->void_store : NULL;
+	free(ephemeral_store); /* of an earlier component; ce-reaper removes the directory */
+	ephemeral_store = is_srun ? planned->ephemeral_store : NULL;
 	if (is_srun)
-		planned->void_store = NULL;
+		planned->ephemeral_store = NULL;
 	carried = is_srun && has_plan;
 	if (!has_plan)
 		ce_submit_leave_container(0); /* image = "": on the host, as the user wants */
 	if (planned->image != NULL)
 		(void)setenv(CE_CARRY_IMAGE, planned->image, 1);
-	if (planned->kept != NULL)
-		(void)setenv(CE_CARRY_KEPT, planned->kept, 1);
+	if (planned->job_container != NULL)
+		(void)setenv(CE_CARRY_JOB_CONTAINER, planned->job_container, 1);
 	ce_srun_note_options();
 	return ce_carry_put(planned->text, begun, err);
 }
@@ -155,7 +155,7 @@ static int check_async(const struct ce_planned *planned, struct ce_error *err)
 {
 	if (strcmp(planned->text, CE_WORD_HOST) == 0 || !ce_srun_has_option("--async"))
 		return 0;
-	if (planned->void_store != NULL)
+	if (planned->ephemeral_store != NULL)
 		return ce_fail_below(err, CE_HELP_STEP_ASYNC,
 				     "srun --async: srun ends before the step starts, and the image of "
 				     "EDF_IMAGESTORE=void with it");
@@ -278,10 +278,10 @@ int ce_submit_mark(spank_t spank, const struct ce_config *config, struct ce_erro
 void ce_submit_end(void)
 {
 	carried = 0;
-	if (void_store != NULL)
-		ce_remove_void_store(void_store);
-	free(void_store);
-	void_store = NULL;
+	if (ephemeral_store != NULL)
+		ce_remove_ephemeral_store(ephemeral_store);
+	free(ephemeral_store);
+	ephemeral_store = NULL;
 	unknown = 0;
 	ce_options_forget_components();
 	ce_forget_path();

@@ -17,7 +17,7 @@
 enum { MAX_REPORT = 64 * 1024 };
 
 /* Put the namespaces of the report in place of the container's. The report's other descriptors are not
- * needed: the environment, the keeper's pidfd, the mounts. Return 0, or -1 with the error. */
+ * needed: the environment, the task guard's pidfd, the mounts. Return 0, or -1 with the error. */
 static int take(int fds[CE_MAX_FDS], struct ce_container *container, struct ce_error *err)
 {
 	if (fds[CE_REPORTED_UNSHARED - 1] < 0 || fds[CE_REPORTED_UNSHARED + CE_MAX_UNSHARED] >= 0) {

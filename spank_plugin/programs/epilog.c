@@ -298,7 +298,7 @@ static void be_child(const struct job *job, void (*work)(const struct job *job))
 			_exit(1);
 	}
 	if (close_range(3, ~0U, 0) < 0 || chdir("/") < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    ce_become_user(job->uid, job->gid, NULL, 0) != NULL)
+	    ce_become_user(job->uid, job->gid) != NULL)
 		_exit(1);
 	work(job);
 	_exit(0);

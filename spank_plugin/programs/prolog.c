@@ -45,7 +45,7 @@ static void refuse(void)
 int main(int argc, char **argv)
 {
 	ce_open_standard_streams();
-	const char *own = getenv(CE_CARRY_OWN_PROLOG), *named = getenv("SLURM_TASK_PROLOG");
+	const char *own = getenv(CE_CARRY_USER_PROLOG), *named = getenv("SLURM_TASK_PROLOG");
 
 	if (has_plan())
 		refuse();

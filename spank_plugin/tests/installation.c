@@ -18,7 +18,7 @@ void install(const char *planner)
 	(void)mkdir(libexec, 0755);
 	CHECK(asprintf(&script, "#!/bin/sh\n%s\n", planner) > 0);
 	test_file(libexec, "plan", script, 0755);
-	test_copy(test_built("fake_node"), libexec, "ce-guard");
+	test_copy(test_built("fake_launcher"), libexec, "ce-guard");
 	test_copy(test_built("ce-advise"), libexec, "ce-advise");
 	free(script);
 }

@@ -232,8 +232,8 @@ static void read_result(const struct ce_answer *answer, const struct ce_step_env
 }
 
 /* Read a recorded answer, whose result is a plan, or that for joining or starting a container. Before what
- * follows the request the input has the value of CE_CARRY_KEPT and an environment, each up to a form feed.
- * The checksum is right: it must not be what protects the reader. */
+ * follows the request the input has the value of CE_CARRY_JOB_CONTAINER and an environment, each up to a
+ * form feed. The checksum is right: it must not be what protects the reader. */
 static void read_recorded(char *text, size_t size)
 {
 	struct ce_wanted wanted;
@@ -254,9 +254,9 @@ static void read_recorded(char *text, size_t size)
 	free(answer.text);
 }
 
-/* Read packets of a guard at its door. Each begins with a letter for the number of its descriptors, and ends
- * with a form feed. */
-static void read_door(char *text, size_t size)
+/* Read packets of a guard at its control socket. Each begins with a letter for the number of its
+ * descriptors, and ends with a form feed. */
+static void read_visit(char *text, size_t size)
 {
 	struct ce_visit visit = { .guards_ns = -1 };
 	int ends[2], fds[CE_MAX_FDS];
@@ -273,9 +273,9 @@ static void read_door(char *text, size_t size)
 			break;
 	}
 	close(ends[1]);
-	if (ce_door_read(ends[0], &visit) == 0 && visit.count < CE_AT_UNSHARED)
+	if (ce_visit_read(ends[0], &visit) == 0 && visit.count < CE_AT_UNSHARED)
 		abort();
-	ce_door_close(&visit);
+	ce_visit_close(&visit);
 	close(ends[0]);
 }
 
@@ -284,7 +284,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static void (*const readers[])(char *, size_t) = { read_operations, read_services,
 							   read_records, read_carried,
 							   read_answer, read_image, read_recorded,
-							   read_door };
+							   read_visit };
 
 	unsigned which = size > 0 ? (unsigned)(data[0] - '0') : UINT_MAX;
 	if (which >= sizeof readers / sizeof readers[0])

@@ -1,7 +1,7 @@
 /* Asking ce-user who the user is; tests/unit/node/test_recorded_start.py has it with a node's real
  * sources. */
 #define _GNU_SOURCE
-#include "common/user_names.h"
+#include "common/answers.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -180,7 +180,7 @@ TEST("each task gets a container of its own, which ends with it")
 	other = start_task();
 	ino_t of_one = ask(tasks, one), of_other = ask(tasks, other);
 	CHECK(of_one != of_other);
-	/* the first process, and the keeper */
+	/* the first process, and the task guard */
 	CHECK_INT(count_in(of_one), 2);
 	CHECK_INT(count_in(of_other), 2);
 	end_task(one, of_one);

@@ -222,7 +222,7 @@ TEST("the use of an image that is not in a store is not recorded here")
 /* Return whether the directory of this user's answers is accepted. */
 static int finds(const char *temporary)
 {
-	CE_AUTO_FD fd = ce_own_answers(temporary, geteuid(), "starts", false);
+	CE_AUTO_FD fd = ce_user_answers(temporary, geteuid(), "starts", false);
 
 	return fd >= 0;
 }

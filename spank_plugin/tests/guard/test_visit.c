@@ -1,4 +1,4 @@
-/* The answers of a guard at the door of a running container that a step accepts. */
+/* The answers of a guard at the control socket of a running container that a step accepts. */
 #define _GNU_SOURCE
 #include "guard/visit.h"
 
@@ -13,7 +13,7 @@ struct packet {
 	size_t size, fds;
 };
 
-/* Return the result of ce_door_read for these packets. */
+/* Return the result of ce_visit_read for these packets. */
 static int answer(const struct packet *packets, size_t count)
 {
 	static const int given[CE_MAX_FDS] = { 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -24,9 +24,9 @@ static int answer(const struct packet *packets, size_t count)
 	for (size_t i = 0; i < count; i++)
 		CHECK_INT(ce_send(ends[1], packets[i].text, packets[i].size, given, packets[i].fds), 0);
 	close(ends[1]);
-	int rc = ce_door_read(ends[0], &visit);
+	int rc = ce_visit_read(ends[0], &visit);
 	close(ends[0]);
-	ce_door_close(&visit);
+	ce_visit_close(&visit);
 	CHECK_INT(test_open_fds(), before);
 	return rc;
 }
@@ -60,13 +60,13 @@ TEST("an answer of another form is refused, and none of its descriptors stays op
 
 TEST("an answer with more images than a container can have is refused")
 {
-	struct packet packets[CE_DOOR_IMAGES + 3] = { { "C", 1, 5 } };
+	struct packet packets[CE_VISIT_IMAGES + 3] = { { "C", 1, 5 } };
 
-	for (size_t i = 1; i <= CE_DOOR_IMAGES + 1; i++)
+	for (size_t i = 1; i <= CE_VISIT_IMAGES + 1; i++)
 		packets[i] = (struct packet){ "/i.sqsh", 7, 1 };
-	packets[CE_DOOR_IMAGES + 1] = (struct packet)LAST;
-	CHECK_INT(answer(packets, CE_DOOR_IMAGES + 2), 0);
-	packets[CE_DOOR_IMAGES + 1] = packets[1];
-	packets[CE_DOOR_IMAGES + 2] = (struct packet)LAST;
-	CHECK_INT(answer(packets, CE_DOOR_IMAGES + 3), -1);
+	packets[CE_VISIT_IMAGES + 1] = (struct packet)LAST;
+	CHECK_INT(answer(packets, CE_VISIT_IMAGES + 2), 0);
+	packets[CE_VISIT_IMAGES + 1] = packets[1];
+	packets[CE_VISIT_IMAGES + 2] = (struct packet)LAST;
+	CHECK_INT(answer(packets, CE_VISIT_IMAGES + 3), -1);
 }

@@ -9,7 +9,7 @@
 
 #include "common/inherit.h"
 #include "common/io.h"
-#include "fake_node.h"
+#include "fake_launcher.h"
 #include "fake_spank.h"
 #include "generated/help.h"
 #include "harness.h"
@@ -225,12 +225,12 @@ static void keep_own(void)
 	BECOME("\0--en\0x\0--bcast");
 	setenv(TASK_PROLOG, "/mine", 1);
 	submit_with_good_option();
-	CHECK_TEXT(getenv(CE_CARRY_OWN_PROLOG), "/mine");
+	CHECK_TEXT(getenv(CE_CARRY_USER_PROLOG), "/mine");
 	CHECK(getenv(CE_CARRY_PROLOG) != NULL);
 	/* an srun in a task of that step, on a host without the plugin, has passed it on */
 	slurm_spank_exit(fake_spank(), 0, NULL);
 	submit_with_good_option();
-	CHECK(getenv(CE_CARRY_OWN_PROLOG) == NULL);
+	CHECK(getenv(CE_CARRY_USER_PROLOG) == NULL);
 }
 
 TEST("the user's own task prolog runs after the check")

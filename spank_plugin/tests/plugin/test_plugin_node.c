@@ -1,5 +1,5 @@
 /* The plugin's callbacks in slurmstepd and in the tasks, with a launcher whose behaviour the plan selects
- * (fake_node.c). */
+ * (fake_launcher.c). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ static void begin_step_carrying(const char *text)
 	if (checked != NULL)
 		fake_setenv("SLURM_TASK_PROLOG", prolog);
 	if (checked != NULL && checked[0] != '\0')
-		fake_setenv(CE_CARRY_OWN_PROLOG, checked);
+		fake_setenv(CE_CARRY_USER_PROLOG, checked);
 	if (text != NULL) {
 		fake_setenv(CE_CARRY_COUNT, "1");
 		fake_setenv(CE_CARRY_PART "0", text);
@@ -209,7 +209,7 @@ TEST("a step whose number cannot be learnt is not taken for a batch script")
 TEST("the keyword for no container runs the command on the host, and no task sees it")
 {
 	static const char *const facts[] = { CE_CARRY_PROLOG, CE_CARRY_CHDIR, CE_CARRY_TIMES,
-					     CE_CARRY_IMAGE,  CE_CARRY_KEPT,  CE_CARRY_MPI };
+					     CE_CARRY_IMAGE,  CE_CARRY_JOB_CONTAINER,  CE_CARRY_MPI };
 
 	for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
 		carried = facts[i];
@@ -613,7 +613,7 @@ TEST("no task sees the check of a step whose command cannot be marked; the user'
 	checked = "/mine";
 	begin_step("ready");
 	CHECK_TEXT(fake_getenv("SLURM_TASK_PROLOG"), "/mine");
-	CHECK(fake_getenv(CE_CARRY_OWN_PROLOG) == NULL);
+	CHECK(fake_getenv(CE_CARRY_USER_PROLOG) == NULL);
 	end_step();
 	checked = "";
 	begin_step("ready");

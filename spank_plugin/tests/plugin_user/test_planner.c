@@ -179,7 +179,7 @@ static void check_refused(const char *output)
 
 	CHECK_INT(ce_planned_read(output, &planned), -1);
 	CHECK(planned.text == NULL);
-	CHECK(planned.void_store == NULL);
+	CHECK(planned.ephemeral_store == NULL);
 	CHECK_INT(planned.script_inside, 0);
 }
 
@@ -192,13 +192,13 @@ TEST("what the planner says beside the plan is read, and not carried")
 				  &planned),
 		  0);
 	CHECK_TEXT(planned.image, "sha256:1");
-	CHECK_TEXT(planned.kept, "7/k=");
-	CHECK_TEXT(planned.void_store, "/s/a \"b\"\\c");
+	CHECK_TEXT(planned.job_container, "7/k=");
+	CHECK_TEXT(planned.ephemeral_store, "/s/a \"b\"\\c");
 	CHECK_INT(planned.script_inside, 1);
 	CHECK_TEXT(planned.text, "plan\n{}\n");
 	ce_planned_clear(&planned);
 	CHECK_INT(ce_planned_read("plan\n{\"a\":\"void_store=/etc\"}\nvoid_store=/etc\n", &planned), 0);
-	CHECK(planned.void_store == NULL);
+	CHECK(planned.ephemeral_store == NULL);
 	CHECK_INT(planned.script_inside, 0);
 	ce_planned_clear(&planned);
 }

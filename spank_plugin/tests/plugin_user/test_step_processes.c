@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "fake_node.h"
+#include "fake_launcher.h"
 #include "generated/help.h"
 #include "harness.h"
 
@@ -29,7 +29,7 @@ static char *const facts[] = { fact, NULL };
 
 static void prepare(const char *plan)
 {
-	config.guard = (char *)fake_node();
+	config.guard = (char *)fake_launcher();
 	CHECK_INT(ce_launcher_prepare(&launcher, plan, job, facts, getuid(), getgid(), &err), 0);
 }
 

@@ -18,7 +18,7 @@ from container_engine.base.answers import SLOTS, Variables, without_record
 from tests.c_header import SPANK_PLUGIN, constants
 
 _RESULT = b"re\0sult"
-_READER = ("answers", "fields", "user_names", "io")
+_READER = ("answers", "fields", "io")
 
 
 @pytest.fixture(autouse=True)

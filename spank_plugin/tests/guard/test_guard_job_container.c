@@ -18,26 +18,26 @@
 
 enum { OTHER = 61001, LONG = 8000 };
 
-static const char *door, *lock;
+static const char *control_socket, *lock;
 
-/* Set up a guard with a container of two descriptors and one image, and open its door. */
-static void open_door(void)
+/* Set up a guard with a container of two descriptors and one image, and open its control socket. */
+static void open_control_socket(void)
 {
 	const char *directory = test_directory();
 	int fds[2];
 
 	lock = test_file(directory, "lock", "", 0666);
-	door = test_path(directory, "door");
-	guard.kept.lock = open(lock, O_RDWR | O_CLOEXEC);
-	guard.kept.door = strdup(door);
+	control_socket = test_path(directory, "door");
+	guard.job_container.lock = open(lock, O_RDWR | O_CLOEXEC);
+	guard.job_container.control_socket = strdup(control_socket);
 	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
 	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
 	guard.fuse_image[0] = strdup("/image.sqsh");
 	guard.fuse_device[0] = dup(fds[0]);
 	guard.fuse_count = 1;
-	guard_open_door(&guard);
-	CHECK(guard.kept.listening >= 0);
-	CHECK_INT(chmod(door, 0666), 0);
+	guard_open_control_socket(&guard);
+	CHECK(guard.job_container.listening >= 0);
+	CHECK_INT(chmod(control_socket, 0666), 0);
 }
 
 static int visit(void)
@@ -45,7 +45,7 @@ static int visit(void)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int visitor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	snprintf(address.sun_path, sizeof address.sun_path, "%s", door);
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", control_socket);
 	CHECK_INT(connect(visitor, (struct sockaddr *)&address, sizeof address), 0);
 	return visitor;
 }
@@ -63,7 +63,7 @@ static ssize_t next(int visitor, char *text, int *count)
 static void clear(void)
 {
 	free(guard.fuse_image[0]);
-	free(guard.kept.door);
+	free(guard.job_container.control_socket);
 }
 
 TEST("a visitor of the guard's own user gets the container, its images, and a last packet")
@@ -71,9 +71,9 @@ TEST("a visitor of the guard's own user gets the container, its images, and a la
 	char text[64] = "";
 	int count;
 
-	open_door();
+	open_control_socket();
 	CE_AUTO_FD visitor = visit();
-	guard_answer_door(&guard);
+	guard_answer_control_socket(&guard);
 	CHECK_INT(next(visitor, text, &count), 1);
 	CHECK_INT(count, 3); /* two, and the guard's user namespace */
 	CHECK_INT(next(visitor, text, &count), sizeof "/image.sqsh" - 1);
@@ -99,14 +99,14 @@ TEST("a visitor of another user gets nothing")
 	int status;
 
 	test_needs_root();
-	open_door();
+	open_control_socket();
 	pid_t pid = fork();
 	if (pid == 0) {
 		visit_as_another();
 		_exit(0);
 	}
 	while (waitpid(pid, &status, WNOHANG) == 0)
-		guard_answer_door(&guard);
+		guard_answer_control_socket(&guard);
 	CHECK_INT(status, 0);
 	clear();
 }
@@ -115,19 +115,19 @@ TEST("a visitor who reads nothing does not hold up the guard, however much there
 {
 	static char image[LONG + 1];
 
-	open_door();
+	open_control_socket();
 	clear();
-	guard.kept.door = NULL;
+	guard.job_container.control_socket = NULL;
 	memset(image, 'i', LONG);
 	for (guard.fuse_count = 0; guard.fuse_count < GUARD_MAX_FUSE; guard.fuse_count++) {
 		guard.fuse_image[guard.fuse_count] = strdup(image);
-		guard.fuse_device[guard.fuse_count] = guard.kept.lock;
+		guard.fuse_device[guard.fuse_count] = guard.job_container.lock;
 	}
 	CE_AUTO_FD silent = visit();
 	CE_AUTO_FD gone = visit();
 	ce_close_fd(&gone);
 	for (int i = 0; i < 3; i++)
-		guard_answer_door(&guard);
+		guard_answer_control_socket(&guard);
 	while (guard.fuse_count > 0)
 		free(guard.fuse_image[--guard.fuse_count]);
 }
@@ -137,51 +137,51 @@ TEST("if the connection of an image is lost, a visitor notices that something is
 	char text[64];
 	int count;
 
-	open_door();
+	open_control_socket();
 	ce_close_fd(&guard.fuse_device[0]);
 	CE_AUTO_FD visitor = visit();
-	guard_answer_door(&guard);
+	guard_answer_control_socket(&guard);
 	CHECK_INT(next(visitor, text, &count), 1);
 	CHECK_INT(next(visitor, text, &count), 0);
 	clear();
 }
 
-TEST("an open door is known by the lock, which others can only share")
+TEST("an open control socket is known by the lock, which others can only share")
 {
-	open_door();
+	open_control_socket();
 	CE_AUTO_FD other = open(lock, O_RDWR | O_CLOEXEC);
 	CHECK(flock(other, LOCK_EX | LOCK_NB) < 0);
 	CHECK_INT(flock(other, LOCK_SH | LOCK_NB), 0);
 	clear();
 }
 
-TEST("a container that ends with its step has no door")
+TEST("a container that ends with its step has no control socket")
 {
 	int fds[2];
 
 	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
 	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
-	CHECK_INT(guard.kept.count, 0);
-	guard_open_door(&guard);
-	CHECK_INT(guard.kept.listening, -1);
+	CHECK_INT(guard.job_container.count, 0);
+	guard_open_control_socket(&guard);
+	CHECK_INT(guard.job_container.listening, -1);
 }
 
-TEST("if the door cannot be made, the container stays locked, like one that starts")
+TEST("if the control socket cannot be made, the container stays locked, like one that starts")
 {
 	const char *directory = test_directory();
 	int fds[2];
 
 	lock = test_file(directory, "lock", "", 0666);
-	guard.kept.lock = open(lock, O_RDWR | O_CLOEXEC);
-	guard.kept.door = strdup(test_file(directory, "door", "mine", 0666));
-	CHECK_INT(flock(guard.kept.lock, LOCK_EX), 0);
+	guard.job_container.lock = open(lock, O_RDWR | O_CLOEXEC);
+	guard.job_container.control_socket = strdup(test_file(directory, "door", "mine", 0666));
+	CHECK_INT(flock(guard.job_container.lock, LOCK_EX), 0);
 	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
 	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
-	guard_open_door(&guard);
-	CHECK_INT(guard.kept.listening, -1);
+	guard_open_control_socket(&guard);
+	CHECK_INT(guard.job_container.listening, -1);
 	CE_AUTO_FD other = open(lock, O_RDWR | O_CLOEXEC);
 	CHECK(flock(other, LOCK_SH | LOCK_NB) < 0);
-	free(guard.kept.door);
+	free(guard.job_container.control_socket);
 }
 
 TEST("descriptors that are missing, and connections that are none, end the guard's start")

@@ -2,7 +2,7 @@
  * A container that lives with its job is kept by the guards of all steps in it. The first guard makes it;
  * each later one enters the same user namespace and serves the images through the same FUSE connections, so
  * that any one of them suffices when the others have ended with their steps. What they share is in a
- * directory of the user's: a lock, held shared by every guard whose container is ready, and a socket (a door)
+ * directory of the user's: a lock, held shared by every guard whose container is ready, and a control socket
  * for each of them.
  */
 #define _GNU_SOURCE
@@ -32,9 +32,9 @@
 
 int guard_op_keep(struct guard *guard, char **args)
 {
-	guard->kept.lock = ce_descriptor(args[0]);
-	guard->kept.door = strdup(args[1]);
-	if (guard->kept.lock < 0 || guard->kept.door == NULL)
+	guard->job_container.lock = ce_descriptor(args[0]);
+	guard->job_container.control_socket = strdup(args[1]);
+	if (guard->job_container.lock < 0 || guard->job_container.control_socket == NULL)
 		return guard_fail(guard, "cannot keep the container for the job");
 	return 0;
 }
@@ -92,9 +92,9 @@ int guard_op_bind_inside(struct guard *guard, char **args)
 {
 	int mount_ns = (int)strtol(args[0], NULL, 10), status = 0;
 
-	if (!guard->kept.has_mounts && unshare(CLONE_NEWNS) < 0)
+	if (!guard->job_container.has_mounts && unshare(CLONE_NEWNS) < 0)
 		return guard_fail(guard, "cannot make a mount namespace");
-	guard->kept.has_mounts = 1;
+	guard->job_container.has_mounts = 1;
 	pid_t pid = fork();
 	if (pid == 0)
 		_exit(bind_inside(mount_ns, args[1]));
@@ -127,7 +127,7 @@ static void look_inside(int mount_ns, char **args, struct inside *found)
 		snprintf(found->path, sizeof found->path, "%s", *path);
 		return;
 	}
-	CE_AUTO_FD dir = root < 0 ? -1 : guard_open_in_root(root, args[0], O_PATH | O_DIRECTORY, 0);
+	CE_AUTO_FD dir = root < 0 ? -1 : guard_open_in_root(root, args[0], O_PATH | O_DIRECTORY);
 	/* the tasks find out whatever else may be wrong with it */
 	if (root >= 0 && dir < 0 && (errno == ENOENT || errno == ENOTDIR))
 		found->error = errno;

@@ -1,4 +1,4 @@
-/* Hands a container over to later steps of its job, through a socket (a door). */
+/* Hands a container over to later steps of its job, through its control socket. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -18,11 +18,11 @@ enum { BACKLOG = 64 };
 
 int guard_keep_container(struct guard *guard, const int container[], size_t count)
 {
-	struct guard_kept *kept = &guard->kept;
+	struct guard_job_container *shared = &guard->job_container;
 
-	for (; kept->count < count && kept->lock >= 0; kept->count++) {
-		kept->container[kept->count] = fcntl(container[kept->count], F_DUPFD_CLOEXEC, 3);
-		if (kept->container[kept->count] < 0)
+	for (; shared->count < count && shared->lock >= 0; shared->count++) {
+		shared->container[shared->count] = fcntl(container[shared->count], F_DUPFD_CLOEXEC, 3);
+		if (shared->container[shared->count] < 0)
 			return guard_fail(guard, "cannot keep the container for the job");
 	}
 	return 0;
@@ -30,28 +30,28 @@ int guard_keep_container(struct guard *guard, const int container[], size_t coun
 
 void guard_keep_root(struct guard *guard, const char *path)
 {
-	if (guard->kept.lock >= 0)
-		guard->kept.root = strdup(path);
+	if (guard->job_container.lock >= 0)
+		guard->job_container.root = strdup(path);
 }
 
-/* ---- the door ---------------------------------------------------------------------------------- */
+/* ---- the control socket ------------------------------------------------------------------------ */
 
-void guard_open_door(struct guard *guard)
+void guard_open_control_socket(struct guard *guard)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct guard_kept *kept = &guard->kept;
+	struct guard_job_container *shared = &guard->job_container;
 
-	if (kept->lock < 0 || kept->count == 0)
+	if (shared->lock < 0 || shared->count == 0)
 		return;
-	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", kept->door);
+	int length = snprintf(address.sun_path, sizeof address.sun_path, "%s", shared->control_socket);
 	CE_AUTO_FD listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listening < 0 || (size_t)length >= sizeof address.sun_path ||
 	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 ||
 	    listen(listening, BACKLOG) < 0)
 		return; /* the lock stays: another step reports that it cannot join */
-	kept->listening = listening;
+	shared->listening = listening;
 	listening = -1;
-	(void)flock(kept->lock, LOCK_SH);
+	(void)flock(shared->lock, LOCK_SH);
 }
 
 int guard_is_own(int visitor)
@@ -63,23 +63,23 @@ int guard_is_own(int visitor)
 	       who.gid == getegid();
 }
 
-void guard_answer_door(struct guard *guard)
+void guard_answer_control_socket(struct guard *guard)
 {
-	const struct guard_kept *kept = &guard->kept;
-	CE_AUTO_FD visitor = accept4(kept->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	const struct guard_job_container *shared = &guard->job_container;
+	CE_AUTO_FD visitor = accept4(shared->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	CE_AUTO_FD own_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
 
 	if (visitor < 0 || own_ns < 0 || !guard_is_own(visitor))
 		return;
 	int all[GUARD_MAX_CONTAINER + 1] = { own_ns };
-	memcpy(all + 1, kept->container, kept->count * sizeof *all);
-	int rc = ce_send(visitor, "C", 1, all, kept->count + 1);
+	memcpy(all + 1, shared->container, shared->count * sizeof *all);
+	int rc = ce_send(visitor, "C", 1, all, shared->count + 1);
 	for (size_t i = 0; i < guard->fuse_count && rc == 0; i++) {
 		const char *image = guard->fuse_image[i];
 		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
 	}
-	if (rc == 0 && kept->root != NULL) {
-		CE_AUTO_FD root = (int)syscall(SYS_open_tree, AT_FDCWD, kept->root,
+	if (rc == 0 && shared->root != NULL) {
+		CE_AUTO_FD root = (int)syscall(SYS_open_tree, AT_FDCWD, shared->root,
 					       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 		rc = root < 0 ? 0 : ce_send(visitor, ".", 1, &root, 1);
 	}
