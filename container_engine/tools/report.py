@@ -22,12 +22,12 @@ from container_engine.printing.messages import log_directory
 from container_engine.printing.plan import show
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context, with_faults
+from container_engine.tools import step_traces
 from container_engine.tools.doctor import cluster
 from container_engine.tools.doctor.all_checks import look
 from container_engine.tools.doctor.finding import Finding
 from container_engine.tools.running_steps import trace_directory
-from container_engine.tools.trace import printed, reader
-from container_engine.tools.trace.reader import Trace
+from container_engine.tools.step_traces import Trace
 
 JOB = re.compile(r"\d+(_\d+)?(\.\d+)?")
 _TIMEOUT_S = 30
@@ -73,11 +73,11 @@ def subject(job: str | None, context: Context) -> Subject:
     directory, traces = "", {}
     try:
         directory = trace_directory(context)
-        known = reader.steps(directory, context.uid) if job and directory else []
-        wanted = reader.of_job(directory, known, job or "")[:_MOST_STEPS]
+        known = step_traces.steps(directory, context.uid) if job and directory else []
+        wanted = step_traces.of_job(directory, known, job or "")[:_MOST_STEPS]
         if wanted and job and "_" in job:
             job = wanted[0].partition(".")[0]  # srun --jobid takes plain numbers only
-        found = {step: reader.read(directory, step) for step in wanted}
+        found = {step: step_traces.read(directory, step) for step in wanted}
         traces = {step: nodes for step, nodes in found.items() if nodes}
     except (CeError, OSError):
         pass  # the part with the traces reports it
@@ -171,11 +171,11 @@ def _traces(subject: Subject) -> str:
 
 def _step(step: str, subject: Subject) -> Iterator[str]:
     traces = subject.traces[step]
-    yield from printed.lines(step, traces)
-    slow = {trace.node for trace in printed.stragglers(traces)}
+    yield from step_traces.lines(step, traces)
+    slow = {trace.node for trace in step_traces.stragglers(traces)}
     worst = sorted(traces, key=lambda t: (not t.facts["error"], t.node not in slow))
     for trace in worst[:_MOST_NODES]:
-        yield f"\n{trace.node}: {reader.content(_beside(subject, step, trace.node, 'json'))}"
+        yield f"\n{trace.node}: {step_traces.content(_beside(subject, step, trace.node, 'json'))}"
     if len(worst) > _MOST_NODES:
         yield f"\n{len(worst) - _MOST_NODES} more nodes are only in the table above"
     yield ""
@@ -197,7 +197,7 @@ def _logs_of_nodes(subject: Subject) -> Iterator[tuple[str, str]]:
         for name in sorted(os.listdir(f"{subject.directory}/{step}"))
         if name.endswith(".log")
     ]
-    yield from ((path, reader.content(path)) for path in paths[:_MOST_NODES])
+    yield from ((path, step_traces.content(path)) for path in paths[:_MOST_NODES])
 
 
 def _logs_of_submit_host(subject: Subject) -> Iterator[tuple[str, str]]:
@@ -213,7 +213,7 @@ def _logs_of_submit_host(subject: Subject) -> Iterator[tuple[str, str]]:
         end = max(trace.end or trace.began + trace.start_took for trace in traces) + _BEFORE_S
         names = [n for n in names if begin <= int(n.partition("-")[0]) / _SECOND <= end]
     for name in sorted(names, key=lambda n: int(n.partition("-")[0]))[-_MOST_LOGS:]:
-        yield f"{directory}/{name}", reader.content(f"{directory}/{name}")
+        yield f"{directory}/{name}", step_traces.content(f"{directory}/{name}")
 
 
 def _plan(path: str, subject: Subject) -> str:

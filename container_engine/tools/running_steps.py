@@ -11,7 +11,7 @@ from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
 from container_engine.submit.context import Context, places
-from container_engine.tools.trace import reader
+from container_engine.tools import step_traces
 
 # also of an array, 7_3.0, or of a component of a heterogeneous job
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
@@ -39,7 +39,7 @@ def running(context: Context) -> list[Step]:
     """Return the user's running steps in Slurm's order, without those of batch scripts."""
     argv = ["squeue", "--noheader", "--steps", f"--user={context.uid}", "--format=%i|%N|%M|%j"]
     directory = trace_directory(context)
-    known = reader.steps(directory, context.uid) if directory else []
+    known = step_traces.steps(directory, context.uid) if directory else []
     listed = []
     for line in slurm.answer(argv, context.env).split("\n"):
         identity, *facts = line.split("|", 3)
@@ -51,7 +51,7 @@ def running(context: Context) -> list[Step]:
     found = []
     for match, (nodes, elapsed, name) in listed:
         plain = f"{numbers.get(match[1], match[1])}.{match[2]}"
-        trace = reader.first(directory, plain) if plain in known else None
+        trace = step_traces.first(directory, plain) if plain in known else None
         container = str(trace.facts.get("container", "")) if trace is not None else ""
         found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain, container))
     return found
@@ -64,7 +64,7 @@ def _numbers(context: Context) -> dict[str, str]:
     return dict(line.split("|", 1) for line in listing.split() if "|" in line)
 
 
-def _traced(trace: reader.Trace | None) -> tuple[str, str, bool]:
+def _traced(trace: step_traces.Trace | None) -> tuple[str, str, bool]:
     if trace is None:
         return "", "", False
     image = trace.facts["image"]

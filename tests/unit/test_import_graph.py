@@ -48,7 +48,8 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
             *("running_steps", "variable_sources", "help_pages", "difference"),
             *("image_details", "podman_storage", "show_hook", "store_check"),
         ),
-        ("doctor", "lint", "trace", "cdi"),
+        ("doctor", "lint", "step_traces", "cdi"),
+        ("nvidia_driver",),
     ),
     "container_engine.node": (
         ("start",),

@@ -191,12 +191,11 @@ def _hooks(context: Context) -> list[str]:
 
 
 def _steps(kind: str, context: Context) -> Iterable[str]:
-    from container_engine.tools import running_steps
-    from container_engine.tools.trace import reader
+    from container_engine.tools import running_steps, step_traces
 
     if kind == "step":
         return [step.id for step in running_steps.running(context)]
-    return reader.steps(running_steps.trace_directory(context), context.uid)
+    return step_traces.steps(running_steps.trace_directory(context), context.uid)
 
 
 def _podmans(context: Context) -> list[str]:

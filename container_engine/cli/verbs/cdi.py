@@ -14,8 +14,7 @@ from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import offer_here
-from container_engine.tools.cdi.check import differences
-from container_engine.tools.cdi.generate import MAKERS, Made
+from container_engine.tools.cdi import MAKERS, Made, differences
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,9 +16,9 @@ from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.submit.refused import RefusedError
 from container_engine.tools import report as report_parts
+from container_engine.tools import step_traces
 from container_engine.tools.report import Part, Subject
 from container_engine.tools.running_steps import trace_directory
-from container_engine.tools.trace import reader
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     job: str | None = arguments.job
     if job == "last":
-        job = reader.choose(trace_directory(context), job, context.uid)
+        job = step_traces.choose(trace_directory(context), job, context.uid)
     if job is not None and not report_parts.JOB.fullmatch(job):
         raise UserError(
             "not a JOB, JOB.STEP or last", "ce trace lists steps, squeue jobs", name=job

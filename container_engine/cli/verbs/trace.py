@@ -15,8 +15,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.printing import output
 from container_engine.submit.context import Context, places
-from container_engine.tools import running_steps
-from container_engine.tools.trace import printed, reader
+from container_engine.tools import running_steps, step_traces
 
 _LISTED = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -50,18 +49,18 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         return _list(arguments, directory, context)
     if arguments.all or arguments.since:
         raise UserError("trace: --all and --since list steps: name no step with them")
-    step = reader.choose(directory, arguments.step, context.uid)
-    traces = reader.read(directory, step)
+    step = step_traces.choose(directory, arguments.step, context.uid)
+    traces = step_traces.read(directory, step)
     if not traces:
         raise UserError("its traces are not complete", "the step may still be starting", where=step)
     if arguments.perfetto:
-        _write(arguments.perfetto, printed.for_perfetto(step, traces))
+        _write(arguments.perfetto, step_traces.for_perfetto(step, traces))
     if arguments.json:
         nodes = [_for_programs(trace) for trace in traces]
         output.document({"step": step, "nodes": nodes})
     elif not arguments.perfetto:
-        for line in printed.lines(step, traces, output.columns()):
-            output.folded(line, printed.LABEL_WIDTH)
+        for line in step_traces.lines(step, traces, output.columns()):
+            output.folded(line, step_traces.LABEL_WIDTH)
     return 0
 
 
@@ -77,7 +76,7 @@ class _Listed(NamedTuple):
 
     step: str
     user: str
-    traces: Sequence[reader.Trace]
+    traces: Sequence[step_traces.Trace]
 
     @property
     def began(self) -> float:
@@ -87,9 +86,9 @@ class _Listed(NamedTuple):
         return (
             self.step,
             time.strftime("%d %b %H:%M:%S", time.localtime(self.began)),
-            printed.share(self.traces),
+            step_traces.share(self.traces),
             f"{1000 * self._took():.0f} ms",
-            printed.state(self.traces),
+            step_traces.state(self.traces),
             str(self.traces[0].facts["environment"]),
         )
 
@@ -102,7 +101,7 @@ class _Listed(NamedTuple):
             "environment": facts["environment"],
             "image": facts["image"],
             "nodes": [trace.node for trace in self.traces],
-            "missing": reader.missing(self.traces),
+            "missing": step_traces.missing(self.traces),
             "start_took": self._took(),
             "ended": all(trace.end is not None for trace in self.traces),
             "failed": {t.node: t.facts["error"] for t in self.traces if t.facts["error"]},
@@ -119,7 +118,7 @@ def _list(arguments: argparse.Namespace, directory: str, context: Context) -> in
             "trace_dir of the site's configuration: one directory for all users",
         )
     since = None if arguments.since is None else moment(arguments.since, time.time())
-    known = reader.steps(directory, 0 if arguments.all else context.uid, since or 0)
+    known = step_traces.steps(directory, 0 if arguments.all else context.uid, since or 0)
     found = _read(directory, known if since is not None else known[:_LISTED], since or 0)
     if arguments.json:
         output.document({"steps": [one.as_json() for one in found]})
@@ -143,7 +142,7 @@ def _read(directory: str, steps: Sequence[str], since: float) -> list[_Listed]:
     found = []
     for step in steps:
         try:
-            traces = reader.read(directory, step)
+            traces = step_traces.read(directory, step)
             owner = os.stat(f"{directory}/{step}", follow_symlinks=False).st_uid
         except (OSError, UserError):
             continue  # another user's, or removed meanwhile
@@ -173,7 +172,7 @@ def moment(text: str, now: float) -> float:
         ) from None
 
 
-def _for_programs(trace: reader.Trace) -> dict[str, object]:
+def _for_programs(trace: step_traces.Trace) -> dict[str, object]:
     phases = [phase._asdict() for phase in trace.phases]
     return {
         **trace.facts,

@@ -22,7 +22,7 @@ LAUNCHING = ("node", "submit", "images", "build", "site", "plan", "base/process.
 # Only `ce SOMETHING` raises the errors of these files.
 OF_VERBS = {
     *("build/container_archive.py", "build/save_named.py"),
-    *("build/inputs.py", "tools/cdi/generate.py"),
+    *("build/inputs.py", "tools/cdi.py"),
     *("node/inside/tasks.py", "node/start/without_slurm.py"),
 }
 

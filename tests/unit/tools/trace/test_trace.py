@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from container_engine.base.errors import UserError
 from container_engine.cli.main import main
 from container_engine.cli.verbs.trace import moment
-from container_engine.tools.trace import printed, reader
+from container_engine.tools import step_traces
 
 SECOND = 1_000_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -68,12 +68,12 @@ def step(tmp_path: Path) -> Path:
 
 
 def test_nodes_are_in_the_order_of_their_numbers(step: Path) -> None:
-    names = [trace.node for trace in reader.read(str(step), "7.0")]
+    names = [trace.node for trace in step_traces.read(str(step), "7.0")]
     assert names == [f"n{number}" for number in range(1, 11)]
 
 
 def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
-    first = reader.read(str(step), "7.0")[0]
+    first = step_traces.read(str(step), "7.0")[0]
     assert first.start_took == pytest.approx(0.072, abs=1e-6)
     assert (first.joined, first.end) == (2, 1_700_000_002.0)
 
@@ -81,8 +81,8 @@ def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
 def test_nodes_without_a_trace_are_named(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-3]"), ended(101, 102))
     write(tmp_path, "7.0", "n3", facts(50, nodes="n[1-3]"), ended(101, 102))
-    traces = reader.read(str(tmp_path), "7.0")
-    lines = list(printed.lines("7.0", traces))
+    traces = step_traces.read(str(tmp_path), "7.0")
+    lines = list(step_traces.lines("7.0", traces))
     assert lines[0] == "step 7.0: 2 of 3 nodes, 4 tasks"
     assert lines[-1] == "no trace of n2: still starting, interrupted, or not kept here"
 
@@ -92,19 +92,19 @@ def test_no_trace_is_reported_missing_if_all_are_there_or_the_nodes_are_unknown(
     step: Path, nodes: str
 ) -> None:
     write(step, "7.0", "n1", facts(50, nodes=nodes), ended(101, 102))
-    lines = list(printed.lines("7.0", reader.read(str(step), "7.0")))
+    lines = list(step_traces.lines("7.0", step_traces.read(str(step), "7.0")))
     assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
     assert "no trace" not in lines[-1]
 
 
 def test_only_some_of_many_missing_nodes_are_named(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-20]"), ended(101, 102))
-    last = list(printed.lines("7.0", reader.read(str(tmp_path), "7.0")))[-1]
+    last = list(step_traces.lines("7.0", step_traces.read(str(tmp_path), "7.0")))[-1]
     assert last.startswith("no trace of n2, n3, n4, n5, n6, n7, n8, n9 and 11 more: ")
 
 
 def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
-    lines = list(printed.lines("7.0", reader.read(str(step), "7.0")))
+    lines = list(step_traces.lines("7.0", step_traces.read(str(step), "7.0")))
     assert lines[0] == "step 7.0: 10 nodes, 20 tasks"
     began = time.strftime("%d %b %Y %H:%M:%S", time.localtime(BEGIN / SECOND))
     assert lines[1] == f"started      {began}"
@@ -118,12 +118,14 @@ def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
 
 def test_tasks_of_a_running_step_are_not_counted(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50))
-    assert next(printed.lines("7.0", reader.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
+    assert (
+        next(step_traces.lines("7.0", step_traces.read(str(tmp_path), "7.0"))) == "step 7.0: 1 node"
+    )
 
 
 def test_a_node_that_failed_is_listed_with_its_cause(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(5, error="mount source '/x': does not exist"))
-    lines = list(printed.lines("7.0", reader.read(str(tmp_path), "7.0")))
+    lines = list(step_traces.lines("7.0", step_traces.read(str(tmp_path), "7.0")))
     assert lines[:2] == [
         "step 7.0: 1 node, 0 tasks",
         "failed: n1: mount source '/x': does not exist",
@@ -133,10 +135,10 @@ def test_a_node_that_failed_is_listed_with_its_cause(tmp_path: Path) -> None:
 def test_tasks_that_did_not_start_are_counted_and_their_node_marked(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50, tasks="4"), ended(101, 102))
     write(tmp_path, "7.0", "n2", facts(5, tasks="4", error="no <mount>"))
-    traces = reader.read(str(tmp_path), "7.0")
-    lines = list(printed.lines("7.0", traces))
+    traces = step_traces.read(str(tmp_path), "7.0")
+    lines = list(step_traces.lines("7.0", traces))
     assert lines[:2] == ["step 7.0: 2 nodes, 2 of 4 tasks", "failed: n2: no <mount>"]
-    assert printed.state(traces) == "failed on n2"
+    assert step_traces.state(traces) == "failed on n2"
 
 
 @pytest.mark.parametrize(
@@ -150,12 +152,12 @@ def test_tasks_that_did_not_start_are_counted_and_their_node_marked(tmp_path: Pa
 def test_what_no_launch_writes_is_not_read(tmp_path: Path, wrong: dict[str, object]) -> None:
     write(tmp_path, "7.0", "n1", {**facts(5), **wrong})
     write(tmp_path, "7.0", "n2", facts(5), {**ended(51, 52), "joined": "2"})
-    assert reader.read(str(tmp_path), "7.0") == []
+    assert step_traces.read(str(tmp_path), "7.0") == []
 
 
 def test_every_phase_is_explained() -> None:
     guide = (Path(__file__).parents[4] / "docs/guide/troubleshooting.md").read_text()
-    assert [phase for phase in printed.PHASES if f"| `{phase}` |" not in guide] == []
+    assert [phase for phase in step_traces.PHASES if f"| `{phase}` |" not in guide] == []
 
 
 def site(tmp_path: Path, trace_dir: str) -> str:
@@ -199,7 +201,7 @@ def test_a_list_of_all_users_needs_one_directory_and_a_time_that_is_one(
 
 def test_the_end_may_be_noted_before_the_launcher_has_written(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", ended(51, 52), facts(5), ended(51, 52))
-    (first,) = reader.read(str(tmp_path), "7.0")
+    (first,) = step_traces.read(str(tmp_path), "7.0")
     assert (first.joined, first.end) == (2, 1_700_000_002.0)
 
 
@@ -207,27 +209,27 @@ def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -
     write(step, "7.1", "n1", facts(5))
     for when, name in enumerate(("7.0", "7.1")):
         os.utime(step / name, (when, when))
-    assert reader.choose(str(step), "7", os.geteuid()) == "7.1"
-    assert reader.choose(str(step), "7.0", os.geteuid()) == "7.0"
+    assert step_traces.choose(str(step), "7", os.geteuid()) == "7.1"
+    assert step_traces.choose(str(step), "7.0", os.geteuid()) == "7.0"
     os.utime(step / "7.0", (2, 2))
-    assert reader.choose(str(step), "last", os.geteuid()) == "7.0"
+    assert step_traces.choose(str(step), "last", os.geteuid()) == "7.0"
     with pytest.raises(UserError, match=r"^8: no trace in "):
-        reader.choose(str(step), "8", os.geteuid())
+        step_traces.choose(str(step), "8", os.geteuid())
 
 
 def test_a_task_of_a_job_array_is_found_by_the_name_that_slurm_shows(step: Path) -> None:
     write(step, "9.0", "n1", facts(100, array="8_3"))
     write(step, "9.1", "n1", facts(100, array="8_3"))
     os.utime(step / "9.0", (1, 1))
-    assert reader.choose(str(step), "8_3", os.geteuid()) == "9.1"
-    assert reader.choose(str(step), "8_3.0", os.geteuid()) == "9.0"
+    assert step_traces.choose(str(step), "8_3", os.geteuid()) == "9.1"
+    assert step_traces.choose(str(step), "8_3.0", os.geteuid()) == "9.0"
     with pytest.raises(UserError, match=r"^8_4: no trace in "):
-        reader.choose(str(step), "8_4", os.geteuid())
+        step_traces.choose(str(step), "8_4", os.geteuid())
 
 
 def test_root_is_shown_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
     with pytest.raises(UserError) as caught:
-        reader.choose(str(step), "8", 0)
+        step_traces.choose(str(step), "8", 0)
     assert "as the job's user: su USER -c 'ce trace 8'" in (caught.value.hint or "")
 
 
@@ -246,7 +248,7 @@ def test_root_is_shown_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
 def test_a_trace_that_is_not_whole_is_left_out(tmp_path: Path, text: str) -> None:
     write(tmp_path, "7.0", "n1", facts(5))
     (tmp_path / "7.0/n2.json").write_text(text)
-    assert [trace.node for trace in reader.read(str(tmp_path), "7.0")] == ["n1"]
+    assert [trace.node for trace in step_traces.read(str(tmp_path), "7.0")] == ["n1"]
 
 
 def _link(path: Path) -> None:
@@ -273,11 +275,13 @@ def test_what_no_node_has_written_is_neither_waited_for_nor_read(
 ) -> None:
     write(tmp_path, "7.0", "n1", facts(5))
     put(tmp_path / "7.0/n2.json")
-    assert [trace.node for trace in reader.read(str(tmp_path), "7.0")] == ["n1"]
+    assert [trace.node for trace in step_traces.read(str(tmp_path), "7.0")] == ["n1"]
 
 
 def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> None:
-    events = json.loads(printed.for_perfetto("7.0", reader.read(str(step), "7.0")))["traceEvents"]
+    events = json.loads(step_traces.for_perfetto("7.0", step_traces.read(str(step), "7.0")))[
+        "traceEvents"
+    ]
     create = [e for e in events if e["name"] == "create" and e["pid"] == 10]
     assert [(e["ph"], e["dur"]) for e in create] == [("X", 400_000)]
     assert [e["pid"] for e in events if e["name"] == "plan"] == [0]
@@ -286,25 +290,25 @@ def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> Non
 def test_links_and_other_users_traces_are_not_listed(step: Path) -> None:
     (step / "8.0").symlink_to(step / "7.0")
     other = os.geteuid() + 1
-    assert reader.steps(str(step), os.geteuid()) == ["7.0"]
-    assert reader.steps(str(step), other) == []
-    assert reader.steps(str(step), 0) == ["7.0"]
+    assert step_traces.steps(str(step), os.geteuid()) == ["7.0"]
+    assert step_traces.steps(str(step), other) == []
+    assert step_traces.steps(str(step), 0) == ["7.0"]
 
 
 def test_the_first_trace_is_had_without_reading_the_others(tmp_path: Path) -> None:
     write(tmp_path, "8.0", "n1", {"version": 0})
     write(tmp_path, "8.0", "n2", facts(50))
     (tmp_path / "8.0/n10.json").mkdir()
-    first = reader.first(str(tmp_path), "8.0")
+    first = step_traces.first(str(tmp_path), "8.0")
     assert first is not None
     assert first.node == "n2"
     with pytest.raises(UserError, match=r"n10\.json: is a directory"):
-        reader.read(str(tmp_path), "8.0")
+        step_traces.read(str(tmp_path), "8.0")
 
 
 def test_a_step_without_a_readable_trace_has_no_first(tmp_path: Path) -> None:
     write(tmp_path, "8.0", "n1", {"version": 0})
-    assert reader.first(str(tmp_path), "8.0") is None
+    assert step_traces.first(str(tmp_path), "8.0") is None
 
 
 def test_a_step_that_is_removed_while_steps_are_listed_is_left_out(
@@ -315,7 +319,7 @@ def test_a_step_that_is_removed_while_steps_are_listed_is_left_out(
     shutil.rmtree(tmp_path / "6.0")
     there = [*os.scandir(tmp_path), _Gone("6.0")]
     monkeypatch.setattr(os, "scandir", lambda _path: iter(there))
-    assert reader.steps(str(tmp_path), os.getuid()) == ["7.0"]
+    assert step_traces.steps(str(tmp_path), os.getuid()) == ["7.0"]
 
 
 class _Gone:
@@ -329,14 +333,14 @@ class _Gone:
 
 
 def test_a_removed_step_has_no_trace(tmp_path: Path) -> None:
-    assert reader.read(str(tmp_path), "7.0") == []
+    assert step_traces.read(str(tmp_path), "7.0") == []
     (tmp_path / "7.0").mkdir()
     (tmp_path / "7.0/n1.json").symlink_to("gone")
-    assert reader.read(str(tmp_path), "7.0") == []
-    assert reader.content(str(tmp_path / "7.0/n2.json")) == ""
+    assert step_traces.read(str(tmp_path), "7.0") == []
+    assert step_traces.content(str(tmp_path / "7.0/n2.json")) == ""
 
 
 def test_a_file_that_is_nested_without_end_is_no_trace(tmp_path: Path) -> None:
     (tmp_path / "7.0").mkdir()
     (tmp_path / "7.0/n1.json").write_text("[" * 200_000)
-    assert reader.read(str(tmp_path), "7.0") == []
+    assert step_traces.read(str(tmp_path), "7.0") == []

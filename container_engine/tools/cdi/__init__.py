@@ -1,1 +1,0 @@
-"""Generation of CDI files for the devices of a node, and their comparison with it."""

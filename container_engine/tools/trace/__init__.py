@@ -1,1 +1,0 @@
-"""Reads and shows the traces that launches write (container_engine.node.report.trace)."""
