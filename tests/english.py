@@ -51,6 +51,9 @@ OF_MESSAGES = {
     re.compile(r"\bspeaks? (PMI|of)"): "write 'supports' or 'is for'",
     re.compile(r"\bbelongs? into\b"): "write 'belongs in'",
     re.compile(r"\b(so|So) (do|does|is|are) (they|it)\b"): "name what it does",
+    re.compile(
+        r"\b(is|are) the (image|job|node|site|step|user)'s[.,;)]"
+    ): "write 'comes from' or 'belongs to'",
     re.compile(r"\bwhoever\b", re.IGNORECASE): "name the user, the caller or the process",
     re.compile(
         r"\bof (root|the user)'s(?=[.,;)]| (and|or|that|in|by|to|alone|if)\b)"

@@ -81,6 +81,8 @@ def test_a_long_sentence_of_a_message_is_found() -> None:
         ("ce config show says what counts", [2]),
         ("it counts as started", []),
         ("no hook brings it", [2]),
+        ("the port is the node's; choose another", [2]),
+        ("it is the node's port", []),
         ("the image is made for another processor", [2]),
     ],
 )
