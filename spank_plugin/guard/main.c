@@ -53,7 +53,6 @@ enum { MAX_TEXT = 64 * 1024 * 1024, OTHERS = 077, REPORT_MS = 5000 };
 
 struct start {
 	int given[CE_ARG_FDS];
-	int64_t begun;
 	const char *prefix, *node;
 	struct ce_step_env env;
 	char directory[PATH_MAX]; /* of the container */
@@ -63,7 +62,7 @@ struct start {
 	struct ce_start_answer own;    /* its result, for a container of the step's own */
 	struct ce_visit visit;
 	struct ce_step_trace trace;
-	struct ce_moments moments;
+	struct ce_phases phases;
 	int lock, control;
 	struct {
 		pid_t pid; /* of the process that starts the guard; 0 or -1 for none */
@@ -414,7 +413,8 @@ static struct ce_report *await(struct start *start, long long timeout_ms)
 
 	if (ce_report_await(start->control, timeout_ms, &report) < 0)
 		return NULL;
-	start->moments.environment = ce_now_ns();
+	ce_phases_of_guard(&start->phases, report.text + 1);
+	ce_phase_begin(&start->phases, "environment", ce_now_ns());
 	return &report;
 }
 
@@ -422,13 +422,12 @@ static struct ce_report *await(struct start *start, long long timeout_ms)
  * complete, 1 if the plugin does not take the answer, -1 if anything fails before that. */
 static int answer(struct start *start, struct ce_report *report, const struct ce_ready *ready)
 {
-	start->moments.answer = ce_now_ns();
+	ce_phase_begin(&start->phases, "answer", ce_now_ns());
 	int rc = ce_reply_ready(start->given[CE_ARG_REPLY], &start->given[CE_ARG_LIFE], report, ready);
 	if (rc == 0) {
 		/* if the guard has ended, the plugin has noticed */
 		(void)ce_send(start->control, CE_GO_ON, 1, NULL, 0);
-		start->moments.end = ce_now_ns();
-		ce_step_trace_write(&start->trace, &start->env, &start->moments);
+		ce_step_trace_write(&start->trace, &start->env, &start->phases);
 	}
 	ce_close_all(report->fds);
 	return rc;
@@ -441,7 +440,7 @@ static int join(struct start *start, const char *fact)
 	if (prepare(start, fact) < 0 || take_over_container(start) < 0 ||
 	    ce_step_trace_open(&start->trace, &joining->trace, &start->env, start->node) < 0)
 		return -1;
-	start->moments.namespaces = ce_now_ns();
+	ce_phase_begin(&start->phases, "namespaces", ce_now_ns());
 	const struct ce_ready ready = { joining->workdir, joining->records, joining->records_size, 1,
 					start->trace.file, start->trace.directory };
 	struct ce_report *report = start_joining(start) < 0 ? NULL : await(start, REPORT_MS);
@@ -495,7 +494,7 @@ static int start_again(struct start *start)
 
 	if (start->early.pid <= 0 || prepare_own(start) < 0)
 		return -1;
-	start->moments.namespaces = ce_now_ns();
+	ce_phase_begin(&start->phases, "namespaces", ce_now_ns());
 	if (specify(start) < 0 || ce_start_note_images(own, &start->env) < 0)
 		return -1;
 	struct ce_ready ready = { own->workdir, own->records, own->records_size, 0, start->trace.file,
@@ -503,8 +502,8 @@ static int start_again(struct start *start)
 	struct ce_report *report = await(start, own->timeout_ms);
 	if (report == NULL)
 		return -1;
-	start->moments.guard = report->text + 1;
-	start->moments.startup = own->startup.count > 0 ? ce_now_ns() : 0;
+	if (own->startup.count > 0)
+		ce_phase_begin(&start->phases, "startup", ce_now_ns());
 	if (has_environment(report->fds[CE_REPORTED_ENVIRONMENT], own->block, own->block_size) &&
 	    ce_startup_run(&own->startup, &start->env, report, own->timeout_ms, start->prefix, &ready) == 0)
 		return answer(start, report, &ready);
@@ -534,8 +533,8 @@ static void undo(struct start *start)
 
 static int start_step(char **argv)
 {
-	struct start start = { .moments.prepare = ce_now_ns(),
-			       .visit.guards_ns = -1,
+	int64_t now = ce_now_ns();
+	struct start start = { .visit.guards_ns = -1,
 			       .trace = { -1, -1, NULL },
 			       .lock = -1,
 			       .control = -1,
@@ -550,7 +549,8 @@ static int start_step(char **argv)
 	}
 	start.prefix = ce_find_prefix();
 	const char *begun = argv[1 + CE_ARG_BEGUN];
-	start.moments.launch = ce_is_number(begun) ? atoll(begun) : 0;
+	ce_phase_begin(&start.phases, "launch", ce_is_number(begun) ? atoll(begun) : 0);
+	ce_phase_begin(&start.phases, "prepare", now);
 	if (start.prefix == NULL)
 		return fail(start.given[CE_ARG_REPLY], argv[0]);
 	int rc = start_without_python(&start);

@@ -165,12 +165,6 @@ int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_trace_parts 
 	return trace->line != NULL ? open_file(trace, path, node) : -1;
 }
 
-/* A moment at which a phase begins and the one before it ends. */
-struct begin {
-	const char *name;
-	int64_t when;
-};
-
 static void print_phase(FILE *stream, const char *name, int64_t begin, int64_t end, const char *comma)
 {
 	fprintf(stream, "{\"name\":\"%s\",\"begin\":%lld,\"end\":%lld}%s", name, (long long)begin,
@@ -192,41 +186,26 @@ static const char *phase_of(const char *operation, size_t length)
 	return NULL;
 }
 
-/* Add the phases of the guard's times, lines of an operation and its time on the monotonic clock. Return
- * their number. */
-static int add_phases_of_guard(struct begin begins[], int most, const char *times)
+void ce_phase_begin(struct ce_phases *phases, const char *name, int64_t when)
+{
+	if (phases->count == CE_MOST_PHASES)
+		return;
+	phases->all[phases->count].name = name;
+	phases->all[phases->count++].begin = when;
+}
+
+void ce_phases_of_guard(struct ce_phases *phases, const char *times)
 {
 	int64_t offset = ce_now_ns() - ce_clock_ns(CLOCK_MONOTONIC);
-	int count = 0;
 
-	while (times != NULL && *times != '\0' && count < most) {
+	while (*times != '\0') {
 		size_t length = strcspn(times, " \n");
 		const char *phase = phase_of(times, length);
 		if (phase != NULL)
-			begins[count++] =
-				(struct begin){ phase, strtoll(times + length, NULL, 10) + offset };
+			ce_phase_begin(phases, phase, strtoll(times + length, NULL, 10) + offset);
 		times += strcspn(times, "\n");
 		times += *times == '\n';
 	}
-	return count;
-}
-
-static void print_phases(FILE *stream, const struct ce_moments *moments)
-{
-	enum { OF_GUARD = 3 };
-	struct begin begins[OF_GUARD + 7] = { { "launch", moments->launch },
-					      { "prepare", moments->prepare },
-					      { "namespaces", moments->namespaces } };
-	int count = 3;
-
-	count += add_phases_of_guard(begins + count, OF_GUARD, moments->guard);
-	begins[count++] = (struct begin){ "environment", moments->environment };
-	if (moments->startup != 0)
-		begins[count++] = (struct begin){ "startup", moments->startup };
-	begins[count++] = (struct begin){ "answer", moments->answer };
-	for (int i = 0; i < count; i++)
-		print_phase(stream, begins[i].name, begins[i].when,
-			    i + 1 < count ? begins[i + 1].when : moments->end, i + 1 < count ? "," : "");
 }
 
 /* Print the phase in which srun planned; the variable has the times of its beginning and end. */
@@ -242,8 +221,9 @@ static void print_plan(FILE *stream, const struct ce_step_env *env)
 }
 
 void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,
-			 const struct ce_moments *moments)
+			 const struct ce_phases *phases)
 {
+	int64_t end = ce_now_ns();
 	char *text = NULL;
 	size_t size = 0;
 	FILE *stream = trace->file >= 0 ? open_memstream(&text, &size) : NULL;
@@ -252,7 +232,11 @@ void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step
 		return;
 	fprintf(stream, "%s\"phases\":[", trace->line);
 	print_plan(stream, env);
-	print_phases(stream, moments);
+	for (int i = 0; i < phases->count; i++) {
+		int is_last = i + 1 == phases->count;
+		print_phase(stream, phases->all[i].name, phases->all[i].begin,
+			    is_last ? end : phases->all[i + 1].begin, is_last ? "" : ",");
+	}
 	fprintf(stream, "],\"error\":\"\"}\n");
 	/* in one piece: the plugin appends to the same file */
 	if (fclose(stream) == 0 && write(trace->file, text, size) < 0)

@@ -16,11 +16,16 @@ struct ce_trace_parts {
 	struct ce_fields stems; /* number, then parts of secret variables' names, in capital letters */
 };
 
-/* Moments of a start, in nanoseconds since 1970. */
-struct ce_moments {
-	int64_t launch, prepare, namespaces, environment, answer, end;
-	int64_t startup; /* 0 without start-up steps */
-	const char *guard; /* its times: a line "OPERATION NANOSECONDS" each; NULL if it has only joined */
+enum { CE_MOST_PHASES = 12 };
+
+/* The phases of a start. Each begins at a moment, in nanoseconds since 1970, and ends where the next one
+ * begins. */
+struct ce_phases {
+	struct {
+		const char *name; /* a string literal */
+		int64_t begin;
+	} all[CE_MOST_PHASES];
+	int count;
 };
 
 /* The trace of this step; both descriptors are -1 if traces are not kept. */
@@ -38,9 +43,16 @@ void ce_trace_read(struct ce_fields *fields, struct ce_trace_parts *parts);
 int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_trace_parts *parts,
 		       const struct ce_step_env *env, const char *node);
 
-/* Append the line. A full disk loses the trace, not the step. */
+/* Add a phase. */
+void ce_phase_begin(struct ce_phases *phases, const char *name, int64_t when);
+
+/* Add the phases of a guard, whose times are lines "OPERATION NANOSECONDS" of the monotonic clock. */
+void ce_phases_of_guard(struct ce_phases *phases, const char *times);
+
+/* Append the line, with the current time as the end of the last phase. A full disk loses the trace, not the
+ * step. */
 void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,
-			 const struct ce_moments *moments);
+			 const struct ce_phases *phases);
 
 /* Close the descriptors and free the line. */
 void ce_step_trace_close(struct ce_step_trace *trace);

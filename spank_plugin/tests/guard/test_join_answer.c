@@ -141,20 +141,25 @@ TEST("the trace of a step that joins is one line")
 	static const char entries[] =
 		"SLURM_JOB_ID=7\0SLURM_STEP_ID=2\0SLURM_NODEID=0\0SLURM_CE_PLANNED=5 6\0";
 	const struct ce_step_env env = { entries, sizeof entries };
-	const struct ce_moments moments = { 10, 20, 30, 40, 50, 45, 0, NULL };
+	struct ce_phases phases = { .count = 0 };
 
 	CHECK_INT(reads(fields, sizeof fields, &join), 0);
 	join.trace.directory = test_directory();
 	CHECK_INT(ce_step_trace_open(&trace, &join.trace, &env, "n1"), 0);
-	ce_step_trace_write(&trace, &env, &moments);
+	ce_phase_begin(&phases, "launch", 10);
+	ce_phases_of_guard(&phases, "keep 1\njoined 2\nready 3\n");
+	ce_phase_begin(&phases, "answer", 20);
+	ce_step_trace_write(&trace, &env, &phases);
 	ce_step_trace_close(&trace);
 	FILE *file = fopen(test_path(join.trace.directory, "7.2/n1.json"), "re");
 	CHECK(file != NULL && fgets(text, sizeof text, file) != NULL);
 	fclose(file);
 	CHECK_CONTAINS(text, "{\"version\":1,\"job\":\"7\",\"step\":\"2\",\"array\":\"\",\"host\":");
 	CHECK_CONTAINS(text, "\"environment\":\"e\",\"variables\":{},"
-			     "\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},");
-	CHECK_CONTAINS(text, "{\"name\":\"answer\",\"begin\":50,\"end\":50}],\"error\":\"\"}\n");
+			     "\"phases\":[{\"name\":\"plan\",\"begin\":5,\"end\":6},"
+			     "{\"name\":\"launch\",\"begin\":10,\"end\":20},"
+			     "{\"name\":\"answer\",\"begin\":20,\"end\":");
+	CHECK_CONTAINS(text, "}],\"error\":\"\"}\n");
 	/* the trace of an earlier step with this number, which only the launcher removes */
 	CHECK_INT(ce_step_trace_open(&trace, &join.trace, &env, "n1"), -1);
 	ce_step_trace_close(&trace);
