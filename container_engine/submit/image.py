@@ -347,7 +347,7 @@ def environment_of(text: str, context: Context, settings: SiteConfig) -> Edf | N
         return None
     edf = load_with_origins(text, context).edf
     if not edf.image:
-        raise UserError("this environment has no image", name=text)
+        raise UserError("this environment has no image", see="image-not-named", name=text)
     return edf
 
 
