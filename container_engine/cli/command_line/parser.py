@@ -234,7 +234,7 @@ def build(chosen: Iterable[str] = ()) -> argparse.ArgumentParser:
         verb = VERBS[name] if name in VERBS else verbs()[name]
         description = f"{verb.help[0].upper()}{verb.help[1:]}."
         own = below.add_parser(name, help=verb.help, description=description)
-        module = verb.load()
-        own.set_defaults(execute=module.execute, failure=PROBLEM)
-        module.configure(own)
+        configure, execute = verb.load()
+        own.set_defaults(execute=execute, failure=PROBLEM)
+        configure(own)
     return parser

@@ -17,26 +17,29 @@ class Verb(NamedTuple):
     """A module of `cli.verbs`, or of a hook's `package` in a directory, imported when it is used.
 
     It offers configure(parser), which may set the default `failure` (the exit code of a CeError,
-    else 1), and execute(arguments, context), which returns the exit code or raises CeError.
+    else 1), and execute(arguments, context), which returns the exit code or raises CeError. For the
+    second verb of a module both names have an `ending`.
     """
 
     module: str
     help: str
     package: tuple[str, str] = ("", "")
     examples: tuple[str, ...] = ()
+    ending: str = ""
 
-    def load(self) -> Any:  # noqa: ANN401 - a module with the functions above
-        """Import the module."""
+    def load(self) -> tuple[Any, Any]:
+        """Import the module, and return its two functions for the verb."""
         directory, package = self.package
         if directory and directory not in sys.path:
             sys.path.append(directory)
-        return importlib.import_module(f"{package or _OWN}.{self.module}")
+        module = importlib.import_module(f"{package or _OWN}.{self.module}")
+        return getattr(module, f"configure{self.ending}"), getattr(module, f"execute{self.ending}")
 
 
 _PURPOSES = {
     "Start": {
         "run": Verb("run", "run a command in a container on this host"),
-        "shell": Verb("shell", "open a shell in a container on this host"),
+        "shell": Verb("run", "open a shell in a container on this host", ending="_shell"),
         "list": Verb("list_", "list the environments that can be used by name"),
     },
     "Write an environment": {
@@ -54,7 +57,7 @@ _PURPOSES = {
         "build": Verb("build", "build an image from a Dockerfile"),
         "pack": Verb("pack", "create a SquashFS file from a directory, for a mount"),
         "login": Verb("login", "log in to a registry"),
-        "logout": Verb("logout", "log out from a registry"),
+        "logout": Verb("login", "log out from a registry", ending="_logout"),
     },
     "Manage images": {
         "images": Verb("images", "list the images in the stores"),

@@ -13,7 +13,7 @@ from container_engine.base.errors import SiteError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import with_origins
 from container_engine.base.toml_positions import Fault
-from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
+from container_engine.cli.command_line.options import add_show_secrets, secrecy
 from container_engine.images.scanning import check_program
 from container_engine.plan.site_context import sitewide
 from container_engine.printing import output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
+from container_engine.cli.command_line.options import add_show_secrets, secrecy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_with_origins

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from container_engine.base.errors import EXIT_ENGINE
 from container_engine.base.files import with_given_umask
-from container_engine.cli.command_line.shared_options import SHELL, has_terminal
+from container_engine.cli.command_line.options import SHELL, has_terminal
 from container_engine.submit.context import Context
 from container_engine.tools import running_steps
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from container_engine.base.errors import UserError
 from container_engine.base.secrecy import Secrecy
 from container_engine.base.text_layout import nearest
-from container_engine.cli.command_line.shared_options import add_show_secrets, secrecy
+from container_engine.cli.command_line.options import add_show_secrets, secrecy
 from container_engine.edf.document import KEYS
 from container_engine.edf.entries import mount_text
 from container_engine.edf.show import (

@@ -14,7 +14,7 @@ from typing import TextIO
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import warning_text
-from container_engine.cli.command_line.container_options import add_container_options
+from container_engine.cli.command_line.options import add_container_options
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import EnvEntry, Origin, Problem, Text, Variable

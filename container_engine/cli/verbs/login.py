@@ -15,7 +15,7 @@ from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
 from container_engine.images.fetch.refusal import skopeos_words, trust_hint, unreached
 from container_engine.images.free_space import refuse_full, unusable
-from container_engine.printing import messages
+from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 
 _LIMIT_S = 60
@@ -54,6 +54,17 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     except process.CommandError as error:
         raise _refusal(arguments.registry, error, context.env) from None
     messages.say_progress(f"the login is saved in {path}, for this host and the nodes")
+    return 0
+
+
+def configure_logout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("registry", metavar="REGISTRY", help="for example nvcr.io")
+
+
+def execute_logout(arguments: argparse.Namespace, context: Context) -> int:
+    if not _log_out(arguments.registry, context.env):
+        raise UserError("you are not logged in there", name=arguments.registry)
+    output.line(f"logged out from {arguments.registry}")
     return 0
 
 
@@ -105,7 +116,7 @@ def all_state_files(env: Mapping[str, str]) -> tuple[str, ...]:
     return (state_file(env), *others)
 
 
-def log_out(registry: str, env: Mapping[str, str]) -> bool:
+def _log_out(registry: str, env: Mapping[str, str]) -> bool:
     """Log out of the registry; return whether there was a login."""
     found = False
     for path in all_state_files(env):

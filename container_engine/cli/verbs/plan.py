@@ -7,11 +7,13 @@ import os
 import sys
 
 from container_engine.base.errors import UserError
-from container_engine.cli.command_line.container_options import (
+from container_engine.cli.command_line.options import (
     add_container_options,
+    add_pull,
+    add_show_secrets,
     refuse_nothing,
+    secrecy,
 )
-from container_engine.cli.command_line.shared_options import add_pull, add_show_secrets, secrecy
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from container_engine.base.errors import UserError
-from container_engine.cli.command_line.shared_options import add_pull
+from container_engine.cli.command_line.options import add_pull
 from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
 from container_engine.images.resolve import Stored, refuse_bare_file
 from container_engine.printing import messages, output

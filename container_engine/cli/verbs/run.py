@@ -1,4 +1,4 @@
-"""`ce run NAME [--] COMMAND…`: run one command, or a shell, in the container, without Slurm."""
+"""`ce run NAME [--] COMMAND…` and `ce shell NAME`: run a command or a shell, without Slurm."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
 from container_engine.base.text_layout import warning_text
-from container_engine.cli.command_line.container_options import (
+from container_engine.cli.command_line.options import (
+    SHELL,
     add_container_options,
+    add_pull,
+    has_terminal,
     names_image,
 )
-from container_engine.cli.command_line.shared_options import SHELL, add_pull, has_terminal
 from container_engine.compat.foreign import add_foreign, refuse_foreign
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.node.node_plan import NodePlan, read_plan
@@ -43,7 +45,7 @@ _JOB = re.compile(r"\d+(?:_\d+)?(?:\.\d+)?")  # or one of its steps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_options(parser)
+    _add_options(parser)
     parser.add_argument(
         "--environment",
         metavar="NAME",
@@ -64,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(failure=EXIT_ENGINE)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `ce run` and `ce shell` share."""
     add_pull(parser)
     parser.add_argument(
@@ -88,10 +90,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if _has_late_option(arguments):
         message = f"run: '{arguments.command[0]}': options go before the name"
         return refuse(message, "ce run [OPTION ...] NAME -- COMMAND")
-    return start(name, command, arguments, context)
+    return _start(name, command, arguments, context)
 
 
-def start(
+def _start(
     name: str | None, command: list[str], arguments: argparse.Namespace, context: Context
 ) -> int:
     """Run the command, or a shell if it is empty, in the environment `name`, else in the image.
@@ -274,3 +276,23 @@ def _run_on_host(command: list[str]) -> int:
     except OSError as error:
         messages.say(messages.of_error(UserError(reason(error), where=command[0])))
         return EXIT_NOT_EXECUTABLE
+
+
+def configure_shell(parser: argparse.ArgumentParser) -> None:
+    _add_options(parser)
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="an environment: a name or the path of a file"
+    )
+    parser.set_defaults(failure=EXIT_ENGINE)
+
+
+def execute_shell(arguments: argparse.Namespace, context: Context) -> int:
+    """Run bash if the image has it, else sh; return its exit code."""
+    rest = [] if arguments.name is None else [arguments.name]
+    if (refused := refuse_foreign(arguments, rest)) != 0:
+        return refused
+    has_image = arguments.image is not None or names_image(arguments)
+    if (arguments.name is None) != has_image:
+        message = "shell: expected either an environment or --image REF"
+        return messages.refuse(message, "ce shell NAME; ce list shows the environments")
+    return _start(arguments.name, [], arguments, context)

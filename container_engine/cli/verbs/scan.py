@@ -6,7 +6,7 @@ import argparse
 import time
 
 from container_engine.base.errors import SiteError
-from container_engine.cli.command_line.shared_options import add_pull
+from container_engine.cli.command_line.options import add_pull
 from container_engine.images.scanning import Scanner, Verdict, cache_directory
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig

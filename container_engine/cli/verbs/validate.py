@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from container_engine.base.text_layout import one_line
-from container_engine.cli.command_line.container_options import (
+from container_engine.cli.command_line.options import (
     add_container_options,
     refuse_nothing,
 )

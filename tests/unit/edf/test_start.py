@@ -70,7 +70,7 @@ def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_sl
     assert not loaded & {"container_engine.submit.prepare", "pydantic", "subprocess", "json"}
 
 
-@pytest.mark.parametrize("verb", ["run", "shell", "plan"])
+@pytest.mark.parametrize("verb", ["run", "plan"])
 def test_a_verb_that_may_have_a_remembered_plan_imports_no_models(verb: str) -> None:
     assert "pydantic" not in imported_by(f"container_engine.cli.verbs.{verb}")
 

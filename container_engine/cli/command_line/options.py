@@ -1,4 +1,4 @@
-"""The options of pyxis, which `ce run`, `plan`, `validate` and others take as srun does.
+"""Options that several verbs have: those of pyxis, --pull and --show-secrets, and the shell.
 
 Imports no models: `ce run` must start quickly.
 """
@@ -6,11 +6,21 @@ Imports no models: `ce run` must start quickly.
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from container_engine.cli.command_line.verb_table import hint_without_name
 from container_engine.compat.pyxis_names import OPTIONS, VARIABLES_COUNT
+from container_engine.images.reference import Pull
 from container_engine.printing import messages
+
+if TYPE_CHECKING:
+    from container_engine.base.secrecy import Secrecy
+    from container_engine.submit.context import Context
+
+# bash if the image has it
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -i; exec sh -i")
 
 
 def add_container_options(parser: argparse.ArgumentParser, *, of_plugin: bool = False) -> None:
@@ -63,3 +73,35 @@ class _Collected(argparse.Action):
         name = self.option_strings[0]
         word = name if option is None or self.nargs == 0 else f"{name}={values}"
         namespace.container_options = (*namespace.container_options, word)
+
+
+def add_pull(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    parser.add_argument(
+        "--pull",
+        metavar="WHEN",
+        choices=[*map(str, Pull)],
+        default=default,
+        help="ask the registry: always, if the image is missing, never, or by age of the last "
+        f"answer ({default or 'age, if CE_PULL does not say otherwise'})",
+    )
+
+
+def add_show_secrets(parser: argparse.ArgumentParser) -> None:
+    """Add the option of all verbs that print variables, whose secrets are hidden by default."""
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="also values of variables whose names say that they are secret",
+    )
+
+
+def secrecy(arguments: argparse.Namespace, context: Context, words: Sequence[str]) -> Secrecy:
+    """Return what to hide; `words` are the site's patterns for secret names."""
+    from container_engine.base.secrecy import Secrecy  # `ce run` prints no variables
+
+    usual = Secrecy(tuple(words), shows=arguments.show_secrets)
+    return usual.knowing(context.env.items())
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
