@@ -367,4 +367,4 @@ def check_single(edf: Edf) -> None:
     """Raise UserError for an environment with several images, of which one must be named."""
     if edf.above:
         known = ", ".join(name for name, _origin in edf.images)
-        raise UserError("has several images", f"name one of them: {known}", name=edf.name)
+        raise UserError("has several images", f"name one of them: {known}", see="", name=edf.name)
