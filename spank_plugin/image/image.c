@@ -89,6 +89,36 @@ static void reply_error(fuse_req_t req, int error)
 	fuse_reply_err(req, error);
 }
 
+/* Tell the guard. A pipe that is full is not waited for. */
+static void tell(const struct ce_read *what)
+{
+	if (told >= 0 && write(told, what, sizeof *what) < 0 && errno == EPIPE)
+		told = -1;
+}
+
+/* Tell what a name stands for, before the kernel knows it: so a directory is told before what is in it. */
+static void tell_name(fuse_ino_t parent, const char *name, uint64_t found)
+{
+	struct ce_read what = { .node = parent, .found = found };
+	size_t length = strlen(name);
+
+	if (length >= sizeof what.name)
+		return;
+	memcpy(what.name, name, length);
+	tell(&what);
+}
+
+/* Tell what is read, but for small pieces here and there, around which the next mount needs nothing. */
+static void tell_pieces(fuse_ino_t node, uint64_t offset, size_t size)
+{
+	uint64_t piece = offset / CE_READ_PIECE, end = (offset + size + CE_READ_PIECE - 1) / CE_READ_PIECE;
+
+	if (offset != 0 && size < LEAST_TOLD)
+		return;
+	for (; piece < end && piece <= UINT32_MAX; piece++)
+		tell(&(struct ce_read){ .node = node, .piece = (uint32_t)piece });
+}
+
 static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct squash *image = image_of(req);
@@ -101,7 +131,7 @@ static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	int rc = 0;
 
 	if (is_told)
-		inode = strtoull(name + prefix, NULL, 16);
+		inode = inode_of(image, strtoull(name + prefix, NULL, 16));
 	else
 		rc = squash_lookup(image, inode_of(image, parent), name, &inode);
 	if (rc == 0)
@@ -110,6 +140,8 @@ static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		rc = -ENOENT;
 	if (rc == 0)
 		describe(image, inode, &st, &entry);
+	if (!is_told && (rc == 0 || rc == -ENOENT))
+		tell_name(parent, name, entry.ino);
 	if (rc < 0 && rc != -ENOENT)
 		reply_error(req, -rc);
 	else
@@ -150,21 +182,6 @@ static void image_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *i
 	fuse_reply_err(req, ENOSYS);
 }
 
-/* Write what is read, but for small pieces here and there, around which the next mount needs nothing. A pipe
- * that is full is not waited for. */
-static void tell(uint64_t inode, uint64_t offset, size_t size)
-{
-	uint64_t piece = offset / CE_READ_PIECE, end = (offset + size + CE_READ_PIECE - 1) / CE_READ_PIECE;
-
-	if (offset != 0 && size < LEAST_TOLD)
-		return;
-	for (; told >= 0 && piece < end && piece < CE_READ_MOST; piece++) {
-		uint64_t word = inode << CE_READ_BITS | piece;
-		if (write(told, &word, sizeof word) < 0 && errno == EPIPE)
-			told = -1;
-	}
-}
-
 static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		       struct fuse_file_info *info)
 {
@@ -179,7 +196,7 @@ static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offse
 	}
 	fuse_reply_iov(req, piece.parts, piece.count);
 	squash_release(image, &piece);
-	tell(inode_of(image, node), (uint64_t)offset, size);
+	tell_pieces(node, (uint64_t)offset, size);
 }
 
 /* ---- directories ------------------------------------------------------------------------------- */
@@ -187,6 +204,7 @@ static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offse
 struct listed {
 	fuse_req_t req;
 	struct squash *image;
+	fuse_ino_t node;
 	char *buffer;
 	size_t size, used;
 	int plus;   /* whether each entry has the attributes that its lookup would return */
@@ -221,7 +239,12 @@ static int put_found(void *context, const struct squash_entry *found)
 
 	if (found->st)
 		describe(listed->image, found->inode, found->st, &entry);
-	return put(listed, found->name, &entry);
+	if (put(listed, found->name, &entry) != 0)
+		return 1;
+	/* the kernel knows it from now on, and looks up what is in it */
+	if (found->st && S_ISDIR(found->st->st_mode))
+		tell_name(listed->node, found->name, entry.ino);
+	return 0;
 }
 
 static int put_dots(struct listed *listed, off_t from)
@@ -238,7 +261,9 @@ static int put_dots(struct listed *listed, off_t from)
 
 static void list(fuse_req_t req, fuse_ino_t node, size_t size, off_t from, int plus)
 {
-	struct listed listed = { .req = req, .image = image_of(req), .size = size, .plus = plus };
+	struct listed listed = {
+		.req = req, .image = image_of(req), .node = node, .size = size, .plus = plus
+	};
 	size_t first = from > 2 ? (size_t)from - 2 : 0;
 	int rc = 0;
 
@@ -253,6 +278,8 @@ static void list(fuse_req_t req, fuse_ino_t node, size_t size, off_t from, int p
 		reply_error(req, -rc);
 	else
 		fuse_reply_buf(req, listed.buffer, listed.used);
+	if (from == 0 && rc >= 0)
+		tell_pieces(node, 0, 1);
 	free(listed.buffer);
 }
 

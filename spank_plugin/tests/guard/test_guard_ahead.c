@@ -19,7 +19,7 @@
 enum { FILES = 100 };
 
 static const char *image, *place;
-static uint64_t pieces[FILES];
+static struct ce_read pieces[FILES];
 
 static void set_up(void)
 {
@@ -36,8 +36,8 @@ static void set_up(void)
 	CE_AUTO_FD directory = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(directory >= 0);
 	for (uint64_t i = 0; i < FILES; i++) {
-		pieces[i] = (i + 1) << CE_READ_BITS;
-		snprintf(name, sizeof name, CE_READ_NAME "%llx", (unsigned long long)i + 1);
+		pieces[i] = (struct ce_read){ .node = CE_READ_ROOT + 1 + i };
+		snprintf(name, sizeof name, CE_READ_NAME "%llx", (unsigned long long)pieces[i].node);
 		CE_AUTO_FD file = openat(directory, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 		CHECK(file >= 0);
 	}
@@ -112,6 +112,65 @@ TEST("a program that reads little has nothing read ahead, and takes nothing from
 	CHECK_INT(test_in_child(read_little), 0);
 }
 
+/* Tell `reads`, have them read ahead at the next mount, and return how often something in the directory
+ * `watched` was opened. */
+static size_t opened_in(const char *watched, const struct ce_read *reads, size_t count)
+{
+	char events[64 * 1024] __attribute__((aligned(8)));
+	size_t opens = 0;
+
+	for (int i = 0; i < 2; i++) {
+		CE_AUTO_FD watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+		unsigned long threads = count_threads();
+		int told = guard_read_ahead(image, place);
+		CHECK(watch >= 0 && inotify_add_watch(watch, watched, IN_OPEN) >= 0);
+		(void)ce_write_all(told, reads, i == 0 ? count * sizeof *reads : 0);
+		(void)ce_write_all(told, pieces, sizeof pieces);
+		close(told);
+		while (count_threads() > threads)
+			usleep(1000);
+		opens = 0;
+		ssize_t size = read(watch, events, sizeof events);
+		for (ssize_t at = 0; at < size; opens++)
+			at += (ssize_t)(sizeof(struct inotify_event) +
+					((const struct inotify_event *)(const void *)(events + at))->len);
+	}
+	return opens;
+}
+
+static void find_names(void)
+{
+	enum { DIRECTORY = 1000, FILE_IN_IT, OUTSIDE };
+	const struct ce_read reads[] = {
+		{ .node = CE_READ_ROOT, .found = DIRECTORY, .name = "directory" },
+		{ .node = DIRECTORY },
+		{ .node = DIRECTORY, .name = "none" },
+		{ .node = DIRECTORY, .found = FILE_IN_IT, .name = "file" },
+		{ .node = FILE_IN_IT, .piece = 1 },
+	};
+	const struct ce_read outwards[] = {
+		{ .node = DIRECTORY, .found = OUTSIDE, .name = ".." },
+		{ .node = OUTSIDE, .found = DIRECTORY, .name = "../outside" },
+		{ .node = DIRECTORY, .found = DIRECTORY, .name = "directory" },
+		{ .node = DIRECTORY },
+	};
+
+	set_up();
+	const char *outside = strdup(test_path(test_directory(), "outside"));
+	CHECK_INT(chdir(place), 0);
+	CHECK_INT(system("mkdir directory ../outside && echo 1 > directory/file"), 0);
+	/* the directory is listed, the file is read: a lookup opens nothing */
+	CHECK_INT(opened_in("directory", reads, sizeof reads / sizeof reads[0]), 2);
+	CHECK_INT(opened_in(outside, outwards, sizeof outwards / sizeof outwards[0]), 0);
+	_exit(0);
+}
+
+TEST("files and directories are found again by their names, and none outside of the image")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(find_names), 0);
+}
+
 static void change_image(void)
 {
 	set_up();
@@ -147,7 +206,7 @@ static void damage(void)
 	CHECK_INT(chdir("/var/tmp"), 0);
 	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, "record", 0, 1 << 20, &size);
 	CHECK(text != NULL);
-	for (size_t i = 0; i < size; i += 7) {
+	for (size_t i = 0; i < size; i += 67) {
 		text[i] ^= 1;
 		put(text, size);
 		CHECK_INT(opened(FILES), 0);
