@@ -25,7 +25,7 @@ from container_engine.plan.model import (
     StartupLine,
 )
 from container_engine.plan.overrides import SETTINGS, Chosen, choose, read_name
-from container_engine.plan.site_context import Offer, add
+from container_engine.plan.site_context import SiteContext, add
 
 PREFIX = "image:"
 _DIGEST = "digest"
@@ -51,22 +51,22 @@ def missing_image(file: str, problems: Sequence[Problem] = ()) -> Problem:
 
 
 def build(
-    edf: Edf, image: Image | None, offer: Offer, engine: str
+    edf: Edf, image: Image | None, site_context: SiteContext, engine: str
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
     """Return the plan of a launch of `edf` and the problems found on the way (see plan/checks.py).
 
     `image` is the image of the EDF, which must name one, or None if nothing is known of it. If a
     problem is an error, the plan must not be used.
     """
-    edf = add(edf, offer.wide)
+    edf = add(edf, site_context.wide)
     known = image is not None
     image = image or Image(path="/", name=edf.image or "", env={})
-    settings = {name: choose(name, edf, offer) for name in SETTINGS}
+    settings = {name: choose(name, edf, site_context) for name in SETTINGS}
     texts = Resolver(image if known else None)
     workdir, workdir_from = _workdir(edf, image, texts)
-    entrypoint, entrypoint_from = _entrypoint(edf, image, offer)
-    used = use(edf, offer.hooks, offer.machine, offer.entries)
-    kept = _kept(edf, image, settings["scope"].value, offer.site.kept_dir)
+    entrypoint, entrypoint_from = _entrypoint(edf, image, site_context)
+    used = use(edf, site_context.hooks, site_context.machine, site_context.entries)
+    kept = _kept(edf, image, settings["scope"].value, site_context.site.kept_dir)
     saved = any(entry.key == CONTAINER_SAVE for entry in edf.annotations)
     plan = LaunchPlan(
         version=EXTENDED
@@ -90,7 +90,7 @@ def build(
         startup=_startup(edf, texts),
         hooks=used.hooks,
         kept=kept,
-        settings=_settings(offer, settings, kept),
+        settings=_settings(site_context, settings, kept),
         settings_from={name: chosen.origin for name, chosen in settings.items()},
     )
     return plan, (*texts.problems, *used.problems)
@@ -118,11 +118,11 @@ def _workdir(edf: Edf, image: Image, texts: Resolver) -> tuple[Text, str]:
     return "/", "default"
 
 
-def _entrypoint(edf: Edf, image: Image, offer: Offer) -> tuple[tuple[str, ...], str]:
+def _entrypoint(edf: Edf, image: Image, site_context: SiteContext) -> tuple[tuple[str, ...], str]:
     if edf.entrypoint is not None:
         wanted, origin = edf.entrypoint, _where(edf.entrypoint_origin)
     else:
-        wanted, origin = offer.site.entrypoint, offer.config.origin("entrypoint")
+        wanted, origin = site_context.site.entrypoint, site_context.config.origin("entrypoint")
     return (image.entrypoint if wanted else ()), origin
 
 
@@ -182,10 +182,12 @@ def _kept(edf: Edf, image: Image, scope: str, directory: str) -> KeptContainer |
     return KeptContainer(name=name, key=key, mode=cast("_Mode", mode), directory=directory)
 
 
-def _settings(offer: Offer, chosen: Mapping[str, Chosen], kept: KeptContainer | None) -> Settings:
-    site = offer.site
+def _settings(
+    site_context: SiteContext, chosen: Mapping[str, Chosen], kept: KeptContainer | None
+) -> Settings:
+    site = site_context.site
     # devices that the site adds to every container need no further permission
-    given = [device.name for device in offer.wide.devices if isinstance(device.name, str)]
+    given = [device.name for device in site_context.wide.devices if isinstance(device.name, str)]
     return Settings(
         start_timeout_s=chosen["start_timeout_s"].value,
         tmpfs_size=chosen["tmpfs_size"].value,

@@ -16,7 +16,7 @@ from container_engine.plan.build import Built, build
 from container_engine.plan.hooks import with_added
 from container_engine.plan.model import Image, LaunchPlan
 from container_engine.plan.overrides import PREFIX
-from container_engine.plan.site_context import Offer, add
+from container_engine.plan.site_context import SiteContext, add
 
 _HOOKS, _SARUS = "com.hooks.", "com.sarus."
 # users expect hooks of these names from other engines
@@ -32,22 +32,22 @@ _WITH_TASKS = f'not with a container for each task ({_SCOPE} = "task")'
 _SITES = "remove the line; 'ce config show' says what the site has set"
 
 
-def check(edf: Edf, image: Image | None, offer: Offer, engine: str) -> Built:
+def check(edf: Edf, image: Image | None, site_context: SiteContext, engine: str) -> Built:
     """Return the plan of a launch, or None, with every problem of the whole environment.
 
     If `image` is None, nothing is known of it: there is no plan, and problems that depend on the
     image are left out. `engine` is the version of the container engine.
     """
-    plan, problems = build(edf, image, offer, engine)
-    plan, of_hooks = with_added(plan, edf, offer.adding)
+    plan, problems = build(edf, image, site_context, engine)
+    plan, of_hooks = with_added(plan, edf, site_context.adding)
     found = (
         *problems,
         *_entrypoint(edf, image),
-        *_without_effect(edf, offer),
-        *_devices(edf, offer),
-        *_sizes(edf, offer, plan),
-        *_mounts(edf, offer),
-        *_of_tasks(edf, offer, plan),
+        *_without_effect(edf, site_context),
+        *_devices(edf, site_context),
+        *_sizes(edf, site_context, plan),
+        *_mounts(edf, site_context),
+        *_of_tasks(edf, site_context, plan),
         *of_hooks,
     )
     refused = image is None or any(problem.severity == "error" for problem in found)
@@ -70,35 +70,35 @@ def _entrypoint(edf: Edf, image: Image | None) -> Iterator[Problem]:
         yield origin.warning("entrypoint", message)
 
 
-def _sizes(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
+def _sizes(edf: Edf, site_context: SiteContext, plan: LaunchPlan) -> Iterator[Problem]:
     """Yield variables that are too large now that the image's are filled in.
 
     The node checks deferred ones.
     """
-    for entry, planned in zip(add(edf, offer.wide).env, plan.env, strict=True):
+    for entry, planned in zip(add(edf, site_context.wide).env, plan.env, strict=True):
         if excess := variable_excess(entry.name, planned.value):
             yield entry.origin.error(f"env.{entry.name}", excess, see="variable-too-large")
 
 
-def _devices(edf: Edf, offer: Offer) -> Iterator[Problem]:
+def _devices(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
     """Yield devices that the site does not offer; the node checks those with deferred names."""
-    given = {device.name for device in offer.wide.devices}
+    given = {device.name for device in site_context.wide.devices}
     for device in edf.devices:
         name = device.name
-        if isinstance(name, str) and name not in given and not offer.site.offers(name):
+        if isinstance(name, str) and name not in given and not site_context.site.offers(name):
             message = f"'{name}': this site does not offer it"
-            hint = f"it offers {', '.join(offer.site.allowed_devices) or 'none'}"
+            hint = f"it offers {', '.join(site_context.site.allowed_devices) or 'none'}"
             yield device.origin.error("devices", message, hint, "device-not-offered")
 
 
-def _mounts(edf: Edf, offer: Offer) -> Iterator[Problem]:
+def _mounts(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
     """Yield the mounts, also of the site, that its policy refuses; the node checks them again."""
-    for mount in (*offer.wide.mounts, *edf.mounts):
-        if refusal := offer.refused(mount):
+    for mount in (*site_context.wide.mounts, *edf.mounts):
+        if refusal := site_context.refused(mount):
             yield mount.origin.error("mounts", refusal, see="mount-policy")
 
 
-def _of_tasks(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
+def _of_tasks(edf: Edf, site_context: SiteContext, plan: LaunchPlan) -> Iterator[Problem]:
     """Yield settings that need one container for all tasks of a node, if each task has its own.
 
     Automatic hooks are checked on the node.
@@ -122,7 +122,7 @@ def _of_tasks(edf: Edf, offer: Offer, plan: LaunchPlan) -> Iterator[Problem]:
         message = 'Podman makes one container for a node: "task" needs start = "crun"'
         yield _once(edf, origin, f"annotations.{_SCOPE}", message)
     for hook in plan.hooks:
-        serves = hook.services or offer.hooks[hook.name].data.serves
+        serves = hook.services or site_context.hooks[hook.name].data.serves
         if hook.automatic_when is None and serves:
             message = (
                 f"hook '{hook.name}' starts a service for one container on a node: {_WITH_TASKS}"
@@ -135,28 +135,33 @@ def _once(edf: Edf, origin: Origin | None, key: str, message: str) -> Problem:
     return (origin or edf.place).error(key, message, hint, "scope-task")
 
 
-def _without_effect(edf: Edf, offer: Offer) -> Iterator[Problem]:
+def _without_effect(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
     """Yield annotations of other engines, and of hooks that this installation does not have."""
     hooks: dict[str, Annotation] = {}
     for entry in edf.annotations:
-        if entry.key.startswith(_SARUS) and not offer.asked(entry.key):
+        if entry.key.startswith(_SARUS) and not site_context.asked(entry.key):
             hint = _INSTEAD.get(entry.key.removeprefix(_SARUS), _SITES)
             message = "has no effect: it is a setting of another engine"
             yield entry.origin.warning(entry.key, message, hint)
-        elif entry.key.startswith(_HOOKS) and not _is_known(entry.key, offer):
+        elif entry.key.startswith(_HOOKS) and not _is_known(entry.key, site_context):
             name = entry.key.removeprefix(_HOOKS).partition(".")[0]
             if name not in hooks or entry.key.endswith(".enabled"):
                 hooks[name] = entry
     for name, entry in hooks.items():
         is_off = entry.key.endswith(".enabled") and entry.value != "true"
         # the loader has already warned of a name that is nearly right
-        if not is_off and not nearest(name, offer.hooks) and not offer.asked(entry.key):
+        if (
+            not is_off
+            and not nearest(name, site_context.hooks)
+            and not site_context.asked(entry.key)
+        ):
             hint = _GPUS if name in _GPU_HOOKS else "ce hooks list shows the hooks of this site"
             message = "has no effect: this installation has no such hook"
             yield entry.origin.warning(entry.key, message, hint)
 
 
-def _is_known(key: str, offer: Offer) -> bool:
+def _is_known(key: str, site_context: SiteContext) -> bool:
     return any(
-        key == hook.switch or key.startswith(f"{hook.annotation}.") for hook in offer.hooks.values()
+        key == hook.switch or key.startswith(f"{hook.annotation}.")
+        for hook in site_context.hooks.values()
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.model import Annotation, Edf, Origin, Problem
 from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SIZE, Namespace
 
 PREFIX = "com.ce."
@@ -81,26 +81,26 @@ class Chosen(NamedTuple):
     origin: str
 
 
-def choose(name: str, edf: Edf, offer: Offer) -> Chosen:
+def choose(name: str, edf: Edf, site_context: SiteContext) -> Chosen:
     """Return the value of the setting `name` from the EDF's annotation, else from the site."""
     for entry in edf.annotations:
         if entry.key == PREFIX + name:
             return Chosen(SETTINGS[name].read(entry.value), str(entry.origin))
-    return Chosen(getattr(offer.site, name), offer.config.origin(name))
+    return Chosen(getattr(site_context.site, name), site_context.config.origin(name))
 
 
-def problems(edf: Edf, offer: Offer) -> list[Problem]:
+def problems(edf: Edf, site_context: SiteContext) -> list[Problem]:
     """Return invalid values, unknown names, and overrides that the site refuses, by line."""
-    found = [*of_annotations(edf.annotations, offer), *_refused(edf, offer)]
+    found = [*of_annotations(edf.annotations, site_context), *_refused(edf, site_context)]
     return sorted(found, key=lambda problem: problem.line)
 
 
-def of_annotations(entries: Iterable[Annotation], offer: Offer) -> list[Problem]:
+def of_annotations(entries: Iterable[Annotation], site_context: SiteContext) -> list[Problem]:
     """Return the problems of settings in annotations. The EDF may have other errors."""
-    return [problem for entry in entries for problem in _annotation(entry, offer)]
+    return [problem for entry in entries for problem in _annotation(entry, site_context)]
 
 
-def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
+def _annotation(entry: Annotation, site_context: SiteContext) -> Iterator[Problem]:
     if not entry.key.startswith(PREFIX):
         return
     name = entry.key.removeprefix(PREFIX)
@@ -116,32 +116,32 @@ def _annotation(entry: Annotation, offer: Offer) -> Iterator[Problem]:
         yield entry.origin.error(key, message, _REMEDY, "edf-annotation")
     elif (
         own is None
-        and setting.read(entry.value) != getattr(offer.site, name)
-        and not offer.lets(name)
+        and setting.read(entry.value) != getattr(site_context.site, name)
+        and not site_context.lets(name)
     ):
-        yield _refusal(key, entry.origin, name, offer)
+        yield _refusal(key, entry.origin, name, site_context)
 
 
-def _refused(edf: Edf, offer: Offer) -> Iterator[Problem]:
+def _refused(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
     origin = edf.entrypoint_origin
-    differs = edf.entrypoint is not None and edf.entrypoint != offer.site.entrypoint
-    if differs and origin is not None and not offer.lets("entrypoint"):
-        yield _refusal("entrypoint", origin, "entrypoint", offer)
-    if not offer.lets("mounts"):
-        kept = [str(mount.target) for mount in offer.wide.mounts]
+    differs = edf.entrypoint is not None and edf.entrypoint != site_context.site.entrypoint
+    if differs and origin is not None and not site_context.lets("entrypoint"):
+        yield _refusal("entrypoint", origin, "entrypoint", site_context)
+    if not site_context.lets("mounts"):
+        kept = [str(mount.target) for mount in site_context.wide.mounts]
         for mount in edf.mounts:
             above = f"{mount.target}/"
             if any(f"{target}/".startswith(above) for target in kept):
-                yield _refusal("mounts", mount.origin, "mounts", offer)
-    if not offer.lets("env"):
-        fixed = {entry.name: entry.value for entry in offer.wide.env}
+                yield _refusal("mounts", mount.origin, "mounts", site_context)
+    if not site_context.lets("env"):
+        fixed = {entry.name: entry.value for entry in site_context.wide.env}
         for entry in edf.env:
             if entry.name in fixed and entry.value != fixed[entry.name]:
-                yield _refusal(f"env.{entry.name}", entry.origin, "env", offer)
+                yield _refusal(f"env.{entry.name}", entry.origin, "env", site_context)
 
 
-def _refusal(key: str, origin: Origin, name: str, offer: Offer) -> Problem:
-    place = offer.config.place("edf_may_override")
+def _refusal(key: str, origin: Origin, name: str, site_context: SiteContext) -> Problem:
+    place = site_context.config.place("edf_may_override")
     message = f"the site decides this: '{name}' is not in edf_may_override ({place})"
     written = "line" if origin.line else "option"
     hint = f"remove the {written}; 'ce config show' prints the values in effect"

@@ -116,8 +116,8 @@ class _Reader:
         self.faults += [Fault(origin.file, *fault, origin.key) for fault in faults]
 
 
-class Offer(NamedTuple):
-    """The site's offer: its settings, its hooks, and the nodes' machine (uname -m).
+class SiteContext(NamedTuple):
+    """The site's settings, its hooks, and the nodes' machine (uname -m).
 
     `entries` lists a directory of the submit host, `adding` has, by the name of a hook, what asks
     its code for further parameters, and `asked` checks whether an OCI hook of the site runs for an

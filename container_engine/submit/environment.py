@@ -24,7 +24,7 @@ from container_engine.plan.build import missing_image
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.model import HookUse
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
 from container_engine.submit.image_names import with_image_hint
@@ -35,7 +35,7 @@ from container_engine.submit.known_image import (
     unusable_image,
 )
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site_offer import site_offer
+from container_engine.submit.site_context import read_site
 
 
 class WithOrigins(NamedTuple):
@@ -46,31 +46,34 @@ class WithOrigins(NamedTuple):
 
     edf: Edf
     files: tuple[EdfFile, ...]
-    offer: Offer
+    site_context: SiteContext
     problems: tuple[Problem, ...]
     hooks: tuple[HookUse, ...]
 
     @property
     def site(self) -> SiteConfig:
-        return self.offer.site
+        return self.site_context.site
 
 
 def load_effective(
-    name: str | None, context: Context, offer: Offer | None = None, options: Options = NONE_GIVEN
+    name: str | None,
+    context: Context,
+    site_context: SiteContext | None = None,
+    options: Options = NONE_GIVEN,
 ) -> Loaded:
     """Load the environment `name`; an invalid image reference is one of its problems.
 
-    `offer` is what the site offers, if the caller has it already. `options` are over the
+    `site_context` is given if the caller has it already. `options` are over the
     environment, or over nothing if `name` is None.
     """
-    return _read_files_and_options(name, context, offer or offer_here(context), options)[0]
+    return _read_files_and_options(name, context, site_context or site_here(context), options)[0]
 
 
 def load_to_launch(
-    name: str | None, context: Context, offer: Offer, options: Options = NONE_GIVEN
+    name: str | None, context: Context, site_context: SiteContext, options: Options = NONE_GIVEN
 ) -> Loaded:
     """Load as `load_effective` does, and add an error if no file or option names an image."""
-    loaded, files, layers = _read_files_and_options(name, context, offer, options)
+    loaded, files, layers = _read_files_and_options(name, context, site_context, options)
     lacks = files and _lacks_image(loaded, layers)
     return _with(loaded, [missing_image(files[-1].path, loaded.problems)]) if lacks else loaded
 
@@ -85,15 +88,15 @@ def image_alone(image: str) -> Edf:
 
 def load_with_origins(name: str, context: Context) -> WithOrigins:
     """Return the environment `name` with its history. Raise RefusedError if it is not valid."""
-    offer = offer_here(context)
-    loaded, files, _layers = _read_files_and_options(name, context, offer)
+    site_context = site_here(context)
+    loaded, files, _layers = _read_files_and_options(name, context, site_context)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
-    used = use(loaded.edf, offer.hooks, offer.machine, offer.entries)
-    return WithOrigins(loaded.edf, files, offer, loaded.problems, used.hooks)
+    used = use(loaded.edf, site_context.hooks, site_context.machine, site_context.entries)
+    return WithOrigins(loaded.edf, files, site_context, loaded.problems, used.hooks)
 
 
-def judged(edf: Edf, context: Context, offer: Offer) -> list[Problem]:
+def judged(edf: Edf, context: Context, site_context: SiteContext) -> list[Problem]:
     """Return the further problems of a launch of `edf`, as far as this host knows its image.
 
     The list is empty for an EDF without an image, which is a base of others.
@@ -102,9 +105,9 @@ def judged(edf: Edf, context: Context, offer: Offer) -> list[Problem]:
         return []
     if edf.image == "":
         return [on_host(edf)]
-    image = known_image(edf, context, offer.site)
-    found = check(edf, image, offer, __version__).problems
-    refusals = refused_image(edf, context, offer.site)
+    image = known_image(edf, context, site_context.site)
+    found = check(edf, image, site_context, __version__).problems
+    refusals = refused_image(edf, context, site_context.site)
     if image is None and not refusals:
         refusals = unusable_image(edf, context)
     return [*refusals, *undecided_entrypoint(edf, image), *found]
@@ -120,43 +123,47 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
     return Scope(context.env, {"EDF_DIR": os.path.dirname(origin.file)}, site.is_deferred)
 
 
-def offer_here(context: Context) -> Offer:
+def site_here(context: Context) -> SiteContext:
     """Return what the site offers. Raise SiteError."""
-    return site_offer(context, configuration(context), [])
+    return read_site(context, configuration(context), [])
 
 
 def _read_files_and_options(
-    name: str | None, context: Context, offer: Offer, options: Options = NONE_GIVEN
+    name: str | None, context: Context, site_context: SiteContext, options: Options = NONE_GIVEN
 ) -> tuple[Loaded, tuple[EdfFile, ...], list[Layer]]:
     """Return the environment, its files, and the layers of the files and of the options."""
-    site = offer.site
-    over = _overlay(name, options, context, offer)
-    setting = Setting(context.env, context.cwd, site.is_deferred, rules(offer.hooks))
+    site = site_context.site
+    over = _overlay(name, options, context, site_context)
+    setting = Setting(context.env, context.cwd, site.is_deferred, rules(site_context.hooks))
     loaded, files = load(name, setting, search_path(context.env, site.places.edf_path), over)
     if name is not None and not files:
         found = with_image_hint(loaded.problems, name, context, site)
         loaded = replace(loaded, problems=found)
     layers = [*(file.layer for file in files), over.layer]
-    others = _setting_problems(loaded, layers, offer)
+    others = _setting_problems(loaded, layers, site_context)
     return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers
 
 
-def _setting_problems(loaded: Loaded, layers: Sequence[Layer], offer: Offer) -> list[Problem]:
+def _setting_problems(
+    loaded: Loaded, layers: Sequence[Layer], site_context: SiteContext
+) -> list[Problem]:
     """Return the problems of settings; if the environment has errors, those of annotations only.
 
     An option that has been refused already is not refused again for the annotation that it sets.
     """
     if loaded.edf is not None:
-        return overrides.problems(loaded.edf, offer)
+        return overrides.problems(loaded.edf, site_context)
     entries: dict[str, Annotation] = {}
     for layer in layers:
         entries |= layer.annotations
     known = {(problem.file, problem.line) for problem in loaded.problems}
-    found = overrides.of_annotations(entries.values(), offer)
+    found = overrides.of_annotations(entries.values(), site_context)
     return [problem for problem in found if (problem.file, problem.line) not in known]
 
 
-def _overlay(name: str | None, options: Options, context: Context, offer: Offer) -> Overlay:
+def _overlay(
+    name: str | None, options: Options, context: Context, site_context: SiteContext
+) -> Overlay:
     """Return what the options add. Raise RefusedError if they have nothing to apply to."""
     if name is not None and not options.words:
         return NO_OPTIONS
@@ -166,9 +173,9 @@ def _overlay(name: str | None, options: Options, context: Context, offer: Offer)
     if over.layer.image is None:
         wrong = any(problem.severity == "error" for problem in over.problems)
         raise RefusedError([*over.problems, *([] if wrong else [no_container(over)])])
-    origin = Origin(offer.config.origin("pyxis_writable"), 0)
-    writable = WithOrigin(offer.site.pyxis_writable, origin)
-    return alone(over, writable=writable, mounts_home=offer.site.pyxis_mount_home)
+    origin = Origin(site_context.config.origin("pyxis_writable"), 0)
+    writable = WithOrigin(site_context.site.pyxis_writable, origin)
+    return alone(over, writable=writable, mounts_home=site_context.site.pyxis_mount_home)
 
 
 def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
@@ -206,14 +213,14 @@ def _problems_of(image: WithOrigin[str], cwd: str) -> list[Problem]:
     return [image.origin.warning("image", message, f"write './{image.value}' for a file")]
 
 
-def declared(name: str, context: Context, offer: Offer) -> Declared:
+def declared(name: str, context: Context, site_context: SiteContext) -> Declared:
     """Return the state of the environment `name`. Raise RefusedError if it is not valid.
 
     Variables are not expanded, so the state is the same for all users.
     """
     traced = load_with_origins(name, context)
     values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
-    used = use(traced.edf, offer.hooks, offer.machine, offer.entries)
+    used = use(traced.edf, site_context.hooks, site_context.machine, site_context.entries)
     # automatic hooks, and what they imply, depend on the host
     asked = [hook for hook in used.hooks if hook.automatic_when is None]
     releases = {hook.name: hook.release for hook in asked}

@@ -27,7 +27,7 @@ from container_engine.images.store.store import Stores, architecture
 from container_engine.plan.model import Image
 from container_engine.site.model import Policy, SiteConfig
 from container_engine.submit.context import Context
-from container_engine.submit.environment import declared, load_with_origins, offer_here
+from container_engine.submit.environment import declared, load_with_origins, site_here
 from container_engine.submit.image_names import (
     candidates,
     meant,
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
     from container_engine.images.store.void_store import VoidStore
-    from container_engine.plan.site_context import Offer
+    from container_engine.plan.site_context import SiteContext
 
 NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts
 _DAY_S = 86400
 _OPTION = "--container-image"
 
 
-def launch_image(edf: Edf, context: Context, offer: Offer) -> Resolved:
+def launch_image(edf: Edf, context: Context, site_context: SiteContext) -> Resolved:
     """Return the image for a launch of `edf`, importing and scanning it where necessary.
 
     Raise CeError, also if the site's policy refuses the image.
     """
-    parts = images_of(edf, context, offer)
-    return stacked([_used(part, context, offer.site) for part in parts])
+    parts = images_of(edf, context, site_context)
+    return stacked([_used(part, context, site_context.site) for part in parts])
 
 
 def _used(resolved: Resolved, context: Context, site: SiteConfig) -> Resolved:
@@ -67,7 +67,7 @@ def _used(resolved: Resolved, context: Context, site: SiteConfig) -> Resolved:
     return _scanned(resolved, rules(context, site), context)
 
 
-def images_of(edf: Edf, context: Context, offer: Offer) -> list[Resolved]:
+def images_of(edf: Edf, context: Context, site_context: SiteContext) -> list[Resolved]:
     """Return the locked images, else those the EDF names, imported if need be but not scanned.
 
     The base comes first, and has the notices and the path of the lock.
@@ -75,20 +75,20 @@ def images_of(edf: Edf, context: Context, offer: Offer) -> list[Resolved]:
     named = [name for name, _origin in edf.images]
     # a lock is for the images that the files name, not for one of an option
     if not edf.has_image_of_file:
-        only = image_of_nodes(edf, context, offer.site)
+        only = image_of_nodes(edf, context, site_context.site)
         if only is not None:
             return [only]
-        return [_of_option(name, context, offer.site) for name in named]
+        return [_of_option(name, context, site_context.site) for name in named]
     path = lock_file.beside(edf.files[-1])
     locked = lock_file.read(edf.files[-1])
     notices: tuple[str, ...] = ()
     if locked is not None:
-        now = declared(edf.name, context, offer)
-        named = _locked(locked, path, named, offer.site, context)
+        now = declared(edf.name, context, site_context)
+        named = _locked(locked, path, named, site_context.site, context)
         moved = lock_file.differences(locked, now)
         if moved:
             notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
-    found = [found_image(name, context, offer.site) for name in named]
+    found = [found_image(name, context, site_context.site) for name in named]
     if locked is not None:
         found = list(map(_identified, found, locked.parts))
     base, *above = found
@@ -360,7 +360,7 @@ def image_named_or_of(text: str, context: Context, settings: SiteConfig) -> Reso
     if edf is None:
         return found_image(text, context, settings)
     check_single(edf)
-    return images_of(edf, context, offer_here(context))[0]
+    return images_of(edf, context, site_here(context))[0]
 
 
 def check_single(edf: Edf) -> None:

@@ -19,14 +19,14 @@ from container_engine.submit.environment import image_alone, judged, load_to_lau
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site_offer import site_offer
+from container_engine.submit.site_context import read_site
 
 if TYPE_CHECKING:
     from container_engine.plan.model import LaunchPlan
-    from container_engine.plan.site_context import Offer
+    from container_engine.plan.site_context import SiteContext
     from container_engine.submit.context import Context
 
-    Load: TypeAlias = Callable[[Context, Offer], Loaded]
+    Load: TypeAlias = Callable[[Context, SiteContext], Loaded]
 
 
 # The keyword in a planner's output: a plan follows, or the command runs on the host without a
@@ -92,13 +92,13 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     """
     inputs = _Inputs(Variables(context.env), [])
 
-    def environment_to_plan(recording: Context, offer: Offer) -> Loaded:
+    def environment_to_plan(recording: Context, site_context: SiteContext) -> Loaded:
         if name is not None:
-            return load_to_launch(name, recording, offer, options)
-        traces = offer.site.places.traces_of(recording.env.get("HOME", "/"))
+            return load_to_launch(name, recording, site_context, options)
+        traces = site_context.site.places.traces_of(recording.env.get("HOME", "/"))
         request = container_names.completed(options, recording.env, traces)
         inputs.files.extend(request.consulted)
-        return load_to_launch(request.environment, recording, offer, request.options)
+        return load_to_launch(request.environment, recording, site_context, request.options)
 
     prepared = _plan(environment_to_plan, context, inputs, options)
     if prepared.plan is not None and prepared.plan.kept is not None:
@@ -121,14 +121,16 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     return prepared
 
 
-def _judged_early(edf: Edf, loaded: Loaded, context: Context, offer: Offer) -> tuple[Problem, ...]:
+def _judged_early(
+    edf: Edf, loaded: Loaded, context: Context, site_context: SiteContext
+) -> tuple[Problem, ...]:
     """Return the warnings that can be given without the image.
 
     Raise RefusedError if there are errors, so that a user learns of them before a long download.
     """
-    found = check(edf, None, offer, __version__).problems
+    found = check(edf, None, site_context, __version__).problems
     if any(problem.severity == "error" for problem in found):
-        raise RefusedError((*loaded.problems, *judged(edf, context, offer)))
+        raise RefusedError((*loaded.problems, *judged(edf, context, site_context)))
     return found
 
 
@@ -145,8 +147,8 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     for variable in config.variables:
         inputs.environment.get(variable)
     recording = context._replace(env=inputs.environment, whole_env=context.env)
-    offer = site_offer(recording, config, inputs.files)
-    loaded = load(recording, offer)
+    site_context = read_site(recording, config, inputs.files)
+    loaded = load(recording, site_context)
     inputs.files.extend(loaded.probed)
     edf = loaded.edf
     if edf is None:
@@ -154,18 +156,18 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     notices = "".join(problem.text for problem in loaded.problems)
     if edf.image == "":
         return Prepared(None, notices + on_host(edf).text)
-    early = _judged_early(edf, loaded, context, offer)
+    early = _judged_early(edf, loaded, context, site_context)
     try:
-        pull = choose("pull", edf, offer).value
-        site = offer.site.model_copy(update={"pull": pull})
-        resolved = launch_image(edf, recording, offer._replace(site=site))
+        pull = choose("pull", edf, site_context).value
+        site = site_context.site.model_copy(update={"pull": pull})
+        resolved = launch_image(edf, recording, site_context._replace(site=site))
     except UserError as error:
         problems = (*loaded.problems, *early, image_problem(edf.image_place, error))
         raise RefusedError(problems, error.details) from None
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
         edf = options.completed(edf, resolved.image.env)
-    built = check(edf, resolved.image, offer, __version__)
+    built = check(edf, resolved.image, site_context, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     notices += "".join(map(warning_text, resolved.notices))

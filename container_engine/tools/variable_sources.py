@@ -32,7 +32,7 @@ def explain_variable(
     if not name or "=" in name or "\0" in name:
         raise UserError(f"explain: '{name}' is not a valid name of a variable")
     image = known_image(traced.edf, context, traced.site)
-    entry = _entry(name, add(traced.edf, traced.offer.wide).env)
+    entry = _entry(name, add(traced.edf, traced.site_context.wide).env)
     if not without_slurms({name: None}):
         return [f"{name}: always from Slurm, which sets it for each task", *_ignored(entry)]
     written = None if entry is None else _value(entry, image)
@@ -89,7 +89,7 @@ def _sources(
         yield f"EDF: {shown(written) if written else 'unset'}, {entry.origin}"
     else:
         yield "EDF: not set"
-    given = _entry(name, traced.offer.wide.env)
+    given = _entry(name, traced.site_context.wide.env)
     if given is not None:
         # the origin of such an entry reads "site: FILE:KEY"
         where = str(given.origin).removeprefix("site: ")

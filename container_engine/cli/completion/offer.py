@@ -185,9 +185,9 @@ def _environments(context: Context) -> list[str]:
 
 
 def _hooks(context: Context) -> list[str]:
-    from container_engine.submit.environment import offer_here
+    from container_engine.submit.environment import site_here
 
-    return sorted(offer_here(context).hooks)
+    return sorted(site_here(context).hooks)
 
 
 def _steps(kind: str, context: Context) -> Iterable[str]:

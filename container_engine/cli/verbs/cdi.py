@@ -13,7 +13,7 @@ from container_engine.base.text_layout import warning_text
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import offer_here
+from container_engine.submit.environment import site_here
 from container_engine.tools.cdi import MAKERS, Made, differences
 
 
@@ -74,7 +74,7 @@ def _write(path: str, made: Made) -> None:
 
 def _files(made: Made, context: Context) -> list[str]:
     """Return the site's CDI files of this kind. Raise UserError if there is none."""
-    kind, directories = made.spec["kind"], offer_here(context).site.cdi_dirs
+    kind, directories = made.spec["kind"], site_here(context).site.cdi_dirs
     registry = Registry([Directory(path, is_users=False) for path in directories])
     devices = (registry.find(name) for name in registry.names() if name.startswith(f"{kind}="))
     files = list(dict.fromkeys(device.file for device in devices if device))

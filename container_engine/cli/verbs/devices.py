@@ -11,10 +11,10 @@ from container_engine.base.errors import LaunchError, SiteError
 from container_engine.node.devices.cdi import Registry, directories
 from container_engine.node.pattern import expand, is_device
 from container_engine.plan.hooks import whole
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 from container_engine.printing import output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import offer_here
+from container_engine.submit.environment import site_here
 
 
 class Row(NamedTuple):
@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    offer = offer_here(context)
-    rows = [*_cdi(offer, context), *_nodes(offer)]
+    site_context = site_here(context)
+    rows = [*_cdi(site_context, context), *_nodes(site_context)]
     if arguments.json:
         output.document({"devices": [row._asdict() for row in rows]})
         return 0
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if shown:
         output.table(shown)
     else:
-        where = ", ".join(offer.site.cdi_dirs)
+        where = ", ".join(site_context.site.cdi_dirs)
         output.folded(
             "no GPUs or other devices for containers on this host; on a compute node:"
             " srun --gpus=1 ce devices",
@@ -63,8 +63,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _cdi(offer: Offer, context: Context) -> Iterator[Row]:
-    site, home = offer.site, context.env.get("HOME", "")
+def _cdi(site_context: SiteContext, context: Context) -> Iterator[Row]:
+    site, home = site_context.site, context.env.get("HOME", "")
     try:
         registry = Registry(directories(site.cdi_dirs, site.user_cdi_dir, home))
     except LaunchError as error:
@@ -72,15 +72,17 @@ def _cdi(offer: Offer, context: Context) -> Iterator[Row]:
     for name in registry.names():
         device = registry.find(name)
         if device is not None:
-            yield Row(name, "cdi", device.file, offer.site.offers(name), opens=True)
+            yield Row(name, "cdi", device.file, site_context.site.offers(name), opens=True)
 
 
-def _nodes(offer: Offer) -> Iterator[Row]:
+def _nodes(site_context: SiteContext) -> Iterator[Row]:
     seen: set[str] = set()
-    for use in whole(offer.hooks, offer.machine):
+    for use in whole(site_context.hooks, site_context.machine):
         for edit in use.devices:
             for path in expand(edit.path):
                 if path not in seen and is_device(path):
                     seen.add(path)
                     opens = os.access(path, os.R_OK) or os.access(path, os.W_OK)
-                    yield Row(path, "device", f"hook {use.name}", offer.site.offers(path), opens)
+                    yield Row(
+                        path, "device", f"hook {use.name}", site_context.site.offers(path), opens
+                    )

@@ -119,9 +119,12 @@ def _refuse(key: str, found: Sequence[History]) -> None:
 
 def _defaults(traced: WithOrigins) -> Iterator[tuple[str, str]]:
     """Yield the keys that have a value although no file sets them, each with its origin."""
-    edf, offer = traced.edf, traced.offer
+    edf, site_context = traced.edf, traced.site_context
     if edf.entrypoint is None:
-        yield f"entrypoint = {quoted(offer.site.entrypoint)}", offer.config.origin("entrypoint")
+        yield (
+            f"entrypoint = {quoted(site_context.site.entrypoint)}",
+            site_context.config.origin("entrypoint"),
+        )
     if edf.image is None:
         yield "image (none, so this can only be a base for others)", "default"
     if edf.workdir is None:
@@ -132,7 +135,7 @@ def _defaults(traced: WithOrigins) -> Iterator[tuple[str, str]]:
 
 def _of_site(traced: WithOrigins, hidden: Secrecy) -> Iterator[tuple[str, str]]:
     """Yield what the site gives to every container unless the EDF overrides it, with its origin."""
-    whole = add(traced.edf, traced.offer.wide)
+    whole = add(traced.edf, traced.site_context.wide)
     for mount in whole.mounts:
         if isinstance(mount.origin, SiteOrigin):
             yield f"mounts = {quoted(mount_text(mount, _escaped))}", str(mount.origin)

@@ -22,13 +22,13 @@ from container_engine.node.pattern import expand, is_device
 from container_engine.node.start.without_slurm import find
 from container_engine.plan.hooks import choices, overlaps, whole
 from container_engine.plan.model import HookUse
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.submit.context import Context, site_config
-from container_engine.submit.environment import offer_here
+from container_engine.submit.environment import site_here
 from container_engine.submit.prepare import prepare
-from container_engine.submit.site_offer import catalog, machine
+from container_engine.submit.site_context import catalog, machine
 from container_engine.tools.doctor.site import site_files
 from container_engine.tools.show_hook import show_hook, show_libraries, show_use
 
@@ -70,12 +70,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     (name,) = _only(arguments)
     if arguments.action == "explain":
         return _explain(name, context, as_json=arguments.json)
-    offered = offer_here(context)
-    hook = _named(name, offered)
+    site_context = site_here(context)
+    hook = _named(name, site_context)
     if arguments.action == "show":
         output.text(show_hook(hook, output.columns()))
         return 0
-    return _test(hook, offered, context)
+    return _test(hook, site_context, context)
 
 
 def _only(arguments: argparse.Namespace) -> list[str]:
@@ -90,17 +90,17 @@ def _only(arguments: argparse.Namespace) -> list[str]:
     return names
 
 
-def _named(name: str, offered: Offer) -> Hook:
-    hook = offered.hooks.get(name)
+def _named(name: str, site_context: SiteContext) -> Hook:
+    hook = site_context.hooks.get(name)
     if hook is None:
-        meant = nearest(name, offered.hooks)
-        hint = f"did you mean '{meant}'?" if meant else f"there are {', '.join(offered.hooks)}"
+        meant = nearest(name, site_context.hooks)
+        hint = f"did you mean '{meant}'?" if meant else f"there are {', '.join(site_context.hooks)}"
         raise UserError(f"hooks: there is no hook '{name}'", hint)
     return hook
 
 
 def _list(context: Context, *, as_json: bool) -> int:
-    hooks = sorted(offer_here(context).hooks.values())
+    hooks = sorted(site_here(context).hooks.values())
     rows = [_row(hook, hook_code.directory(context.prefix)) for hook in hooks]
     if as_json:
         output.document({"hooks": rows})
@@ -214,14 +214,16 @@ class _Row(NamedTuple):
     more: str = ""
 
 
-def _test(hook: Hook, offered: Offer, context: Context) -> int:
+def _test(hook: Hook, site_context: SiteContext, context: Context) -> int:
     """Print a line for each item that the hook needs on the node; return 1 if one is missing.
 
     An item that is needed only for another value of a parameter may be missing, but the node must
     have some of them.
     """
-    look = _Look(context, offered.site.cdi_dirs)
-    (_defaults, use), *others = choices(offered.hooks, hook, offered.machine, offered.entries)
+    look = _Look(context, site_context.site.cdi_dirs)
+    (_defaults, use), *others = choices(
+        site_context.hooks, hook, site_context.machine, site_context.entries
+    )
     rows = list(look.rows(use))
     _print(hook, [*rows, *_chosen(look, rows, others)])
     if rows and all(row.verdict == ABSENT for row in rows):

@@ -17,7 +17,7 @@ from container_engine.images.store.store import architecture
 from container_engine.printing import output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
-from container_engine.submit.environment import offer_here
+from container_engine.submit.environment import site_here
 from container_engine.submit.image import check_single, environment_of, found_image, images_of
 from container_engine.submit.image_names import image_named, meant, with_similar_hint
 from container_engine.submit.stores import asking, rules, stores, with_pull
@@ -82,7 +82,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     if edf is None:
         found = found_image(name, content, settings)
     else:
-        [found] = images_of(edf, content, offer_here(context))
+        [found] = images_of(edf, content, site_here(context))
     path = found.image.path
     return _Subject(image.name, found.image.digest or "", path, image_details.of_file(path))
 

@@ -31,7 +31,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     listed: list[dict[str, object]] = []
     for name in arguments.names:
         traced = load_with_origins(name, context)
-        problems = (*traced.problems, *judged(traced.edf, context, traced.offer))
+        problems = (*traced.problems, *judged(traced.edf, context, traced.site_context))
         if any(problem.severity == "error" for problem in problems):
             raise RefusedError(problems)
         messages.say("".join(problem.text for problem in problems))
@@ -39,7 +39,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             traced.edf,
             histories(traced.edf, traced.files),
             traced.hooks,
-            traced.offer,
+            traced.site_context,
             context.cwd,
             context.env,
             network_file_system,

@@ -9,7 +9,7 @@ from container_engine.base.text_layout import one_line, shortened
 from container_engine.edf.model import Edf, shown
 from container_engine.printing import output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import load_effective, offer_here
+from container_engine.submit.environment import load_effective, site_here
 from container_engine.submit.environment_names import environments
 
 _HEAD = ("NAME", "IMAGE", "FILE", "DESCRIPTION")
@@ -52,10 +52,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _rows(context: Context) -> list[_Row]:
-    offer = offer_here(context)
+    site_context = site_here(context)
     found = []
     for name, file in environments(context):
-        edf = load_effective(name, context, offer).edf
+        edf = load_effective(name, context, site_context).edf
         image = edf.image_text if edf else None
         found.append(_Row(name, file, image, edf is not None, _description(edf)))
     return found

@@ -16,7 +16,7 @@ from container_engine.images.store.store import architecture
 from container_engine.printing import output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
-from container_engine.submit.environment import declared, offer_here
+from container_engine.submit.environment import declared, site_here
 from container_engine.submit.image import environment_of
 from container_engine.submit.image_names import meant
 from container_engine.submit.stores import asking, rules, stores
@@ -86,7 +86,7 @@ def _check(edf: Edf, context: Context) -> _Result:
     found = lock_file.read(edf.files[-1])
     if found is None:
         return _Result(path, (), ["missing"])
-    moved = lock_file.differences(found, declared(edf.name, context, offer_here(context)))
+    moved = lock_file.differences(found, declared(edf.name, context, site_here(context)))
     for part, (name, _origin) in zip(found.parts, edf.images, strict=False):
         image, pinned = parse(name, context.cwd), part.images.get("file")
         if (
@@ -99,7 +99,7 @@ def _check(edf: Edf, context: Context) -> _Result:
 
 
 def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
-    now = declared(edf.name, context, offer_here(context))
+    now = declared(edf.name, context, site_here(context))
     base, *above = [
         _part(name, written, context, settings)
         for (name, _origin), written in zip(edf.images, now.images, strict=True)

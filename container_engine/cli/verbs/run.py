@@ -125,19 +125,19 @@ def _start(
 
 def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:
     """Raise UserError for a wrong name, so that it is reported before the missing terminal."""
-    from container_engine.submit.environment import load_effective, offer_here
+    from container_engine.submit.environment import load_effective, site_here
     from container_engine.submit.image_names import image_named, is_environment
 
-    offer = offer_here(context)
+    site_context = site_here(context)
     image = arguments.image
     if name is not None:
         problems = load_effective(
-            name, context, offer, PyxisOptions(arguments.container_options)
+            name, context, site_context, PyxisOptions(arguments.container_options)
         ).problems
         if any(problem.severity == "error" for problem in problems):
             raise _with_image_hint(RefusedError(problems), name)
-    elif image is not None and is_environment(image, context, offer.site):
-        if image_named(image, context, offer.site) is not None:
+    elif image is not None and is_environment(image, context, site_context.site):
+        if image_named(image, context, site_context.site) is not None:
             return
         hint = f"ce {arguments.verb} {image}, or ce run {image} -- COMMAND"
         raise UserError("an environment, not an image", hint, where="--image", name=image)

@@ -18,7 +18,7 @@ from container_engine.edf.model import Edf, Problem
 from container_engine.faults.catalogue import code_for, remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import judged, load_effective, offer_here
+from container_engine.submit.environment import judged, load_effective, site_here
 from container_engine.submit.known_image import missing_files, packed_files
 
 
@@ -113,11 +113,11 @@ def _absent(count: int) -> str:
 
 
 def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
-    offer = offer_here(context)
-    loaded = load_effective(name, context, offer, PyxisOptions(arguments.container_options))
+    site_context = site_here(context)
+    loaded = load_effective(name, context, site_context, PyxisOptions(arguments.container_options))
     problems = list(loaded.problems)
     if loaded.edf is not None:
-        problems += judged(loaded.edf, context, offer)
+        problems += judged(loaded.edf, context, site_context)
         problems += packed_files(loaded.edf)
     missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
     if arguments.check_files:

@@ -119,7 +119,7 @@ def startup(subject: Subject) -> Iterator[Problem]:
     Also warn of a last line that only changes the directory: tasks do not start there.
     """
     lines = subject.below("startup")
-    is_deferred = subject.offer.site.is_deferred
+    is_deferred = subject.site_context.site.is_deferred
     if lines and _CHANGES_DIRECTORY.fullmatch(written(lines[-1][1])):
         message = "changes the directory of later start-up lines only"
         hint = "workdir is the directory in which tasks start"

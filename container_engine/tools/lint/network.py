@@ -126,7 +126,7 @@ def _own_stack(subject: Subject) -> Iterator[Problem]:
 
 def _unused_stack(subject: Subject) -> Iterator[Problem]:
     """Yield advice on a choice of software for hooks of which none is on."""
-    prefix = f"{subject.offer.hooks[_STACK].annotation}."
+    prefix = f"{subject.site_context.hooks[_STACK].annotation}."
     entry = next((one for one in subject.edf.annotations if one.key.startswith(prefix)), None)
     if entry is not None:
         message = f"has no effect: neither {_FABRICS_HOOK} nor {_PLUGINS_HOOK} is on"

@@ -10,13 +10,13 @@ from container_engine.edf.model import Edf
 from container_engine.edf.show import History
 from container_engine.faults.hook_switches import turn_on
 from container_engine.plan.model import HookUse
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 
 
 class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
-    `hooks` apply to the environment; the site's `offer` has all that there are. `cwd` and
+    `hooks` apply to the environment; `site_context` has all that there are. `cwd` and
     `variables` are the caller's. `network` returns the kind of the network file system that has a
     path, "" for none.
     """
@@ -24,7 +24,7 @@ class Subject(NamedTuple):
     edf: Edf
     histories: tuple[History, ...]
     hooks: tuple[HookUse, ...]
-    offer: Offer
+    site_context: SiteContext
     cwd: str
     variables: Mapping[str, str]
     network: Callable[[str], str]
@@ -49,19 +49,19 @@ class Subject(NamedTuple):
 
     def switched(self, hook: str) -> str | None:
         """Return what the environment says of a hook: "true" if it enables it, None for nothing."""
-        known = self.offer.hooks.get(hook)
+        known = self.site_context.hooks.get(hook)
         return None if known is None else self.annotation(known.switch)
 
     def turn_on(self, hook: str) -> str:
         """Return the remedy that enables a hook."""
-        known = self.offer.hooks.get(hook)
+        known = self.site_context.hooks.get(hook)
         if known is None or known.data.turned_off:
             return f"ask the administrator for the hook {hook}"
         return turn_on(known.switch)
 
     def profiles(self, hook: str) -> Mapping[str, Mapping[str, str]]:
         """Return the named sets of variables of a hook."""
-        known = self.offer.hooks.get(hook)
+        known = self.site_context.hooks.get(hook)
         return {} if known is None else known.data.profiles
 
     def below(self, key: str) -> list[tuple[str, History]]:

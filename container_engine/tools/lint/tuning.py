@@ -100,7 +100,7 @@ def unmounted(subject: Subject) -> Iterator[Problem]:
     if not subject.has_image:
         return
     scratch = subject.scratch
-    every = (*subject.edf.mounts, *subject.offer.wide.mounts)
+    every = (*subject.edf.mounts, *subject.site_context.wide.mounts)
     targets = [mount.target for mount in every if isinstance(mount.target, str)]
     places = {"SCRATCH": scratch, "HOME": subject.home}
     for _name, history in subject.below("env"):
@@ -189,7 +189,7 @@ def gpus(subject: Subject) -> Iterator[Problem]:
     """Warn of a choice of GPUs that has no effect, and of unknown parts of the driver."""
     own = _any_gpu(device.name for device in subject.edf.devices)
     others = (name for hook in subject.hooks for name in (*hook.cdi, *hook.cdi_if_there))
-    site = subject.offer.site
+    site = subject.site_context.site
     of_site = _any_gpu((*site.devices, *site.devices_if_there, *others))
     for name, history in subject.below("env"):
         value = history.effective.value
@@ -243,7 +243,9 @@ def caches(subject: Subject) -> Iterator[Problem]:
     if not subject.has_image:
         return
     own = {entry.name: entry for entry in subject.edf.env}
-    placed = {entry.name: entry.value for entry in (*subject.offer.wide.env, *subject.edf.env)}
+    placed = {
+        entry.name: entry.value for entry in (*subject.site_context.wide.env, *subject.edf.env)
+    }
     for name in _CACHES:
         value = placed.get(name, subject.variables.get(name))
         if not isinstance(value, str) or not value.startswith("/") or _is_mounted(subject, value):
@@ -269,12 +271,12 @@ def _lost(origin: Origin, key: str, what: str) -> Problem:
 
 
 def _pytorch(subject: Subject) -> str:
-    known = subject.offer.hooks.get("pytorch")
+    known = subject.site_context.hooks.get("pytorch")
     return known.switch if known is not None else ""
 
 
 def _is_mounted(subject: Subject, path: str) -> bool:
-    every = (*subject.edf.mounts, *subject.offer.wide.mounts)
+    every = (*subject.edf.mounts, *subject.site_context.wide.mounts)
     # a target that only the node knows may well show it
     return any(
         not isinstance(mount.target, str) or (mount.kind == "bind" and is_in(path, mount.target))

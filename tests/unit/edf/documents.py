@@ -16,7 +16,7 @@ from container_engine.tools.lint.advise import advise
 from container_engine.tools.lint.subject import Subject
 from tests.unit.edf.cases import CWD, ENV, is_deferred
 from tests.unit.edf.watching import nothing_started
-from tests.unit.plan.edfs import offer
+from tests.unit.plan.edfs import site_context
 
 WORDS = st.sampled_from(
     [
@@ -80,7 +80,7 @@ def _load(path: Path, content: bytes) -> Edf | None:
                 loaded.edf,
                 histories(loaded.edf, files),
                 hooks=(),
-                offer=offer(SiteConfig(), {}),
+                site_context=site_context(SiteConfig(), {}),
                 cwd=CWD,
                 variables={"HOME": "/h"},
                 network=lambda _path: "",

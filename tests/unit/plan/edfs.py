@@ -9,7 +9,7 @@ from container_engine.edf.model import Edf, EnvEntry, Operator, Origin, Variable
 from container_engine.plan.build import Built
 from container_engine.plan.checks import check
 from container_engine.plan.model import Image
-from container_engine.plan.site_context import Offer, Sitewide
+from container_engine.plan.site_context import SiteContext, Sitewide
 from container_engine.site.load import Configuration
 from container_engine.site.model import SiteConfig
 
@@ -22,9 +22,9 @@ def edf(**values: Any) -> Edf:  # noqa: ANN401  # of any key
     return replace(smallest, **values)
 
 
-def offer(site: SiteConfig, hooks: Mapping[str, Hook]) -> Offer:
-    """Return the offer of a site that has no entries of its own, refuses no mount and no key."""
-    return Offer(
+def site_context(site: SiteConfig, hooks: Mapping[str, Hook]) -> SiteContext:
+    """Return the context of a site without entries of its own that refuses no mount and no key."""
+    return SiteContext(
         site,
         hooks,
         "x86_64",
@@ -38,7 +38,7 @@ def offer(site: SiteConfig, hooks: Mapping[str, Hook]) -> Offer:
 
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
-    return check(environment, image, offer(site or SiteConfig(), {}), "0")
+    return check(environment, image, site_context(site or SiteConfig(), {}), "0")
 
 
 def variable(name: str, op: Operator = "", word: str = "") -> Variable:

@@ -9,10 +9,10 @@ from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf, Loaded
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from tests.unit.catalog.sites import Site
-from tests.unit.plan.edfs import PLAIN, offer
+from tests.unit.plan.edfs import PLAIN, site_context
 
 # A possible hook of a site: service, OCI hook, mount and library, chosen by parameters.
 HOOK = """
@@ -75,8 +75,8 @@ class Attempt:
         assert plan is not None
         return json.dumps(json.loads(plan.to_json())["hooks"])
 
-    def _offer(self) -> Offer:
-        return offer(self.config, self.catalog.hooks)
+    def _offer(self) -> SiteContext:
+        return site_context(self.config, self.catalog.hooks)
 
 
 @pytest.fixture

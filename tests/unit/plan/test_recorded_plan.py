@@ -12,11 +12,11 @@ import pytest
 
 import container_engine
 from container_engine.base import answers
-from container_engine.plan.site_context import Offer
+from container_engine.plan.site_context import SiteContext
 from container_engine.site.load import Configuration
 from container_engine.submit import plan_output, prepare, recorded_plan
 from container_engine.submit.context import Context
-from container_engine.submit.site_offer import site_offer
+from container_engine.submit.site_context import read_site
 from tests.recorded import Answer, parsed, rewrite, write
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
@@ -447,11 +447,11 @@ def test_only_the_newest_answers_are_kept(user: User) -> None:
 def test_a_plan_that_depends_on_the_whole_environment_is_not_remembered(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def all_of_it(context: Context, config: Configuration, files: list[str]) -> Offer:
+    def all_of_it(context: Context, config: Configuration, files: list[str]) -> SiteContext:
         assert dict(context.env)
-        return site_offer(context, config, files)
+        return read_site(context, config, files)
 
-    monkeypatch.setattr(prepare, "site_offer", all_of_it)
+    monkeypatch.setattr(prepare, "read_site", all_of_it)
     user.plan()
     assert user.recalled() is None
 

@@ -1,4 +1,4 @@
-"""The site's offer to every environment: its settings and its hooks."""
+"""Reads the context that the site gives to every environment: its settings and its hooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from container_engine.oci.architecture import ARCHITECTURES, architecture_named
 from container_engine.plan import catalog_faults
 from container_engine.plan.hooks import Added
 from container_engine.plan.model import HookUse
-from container_engine.plan.site_context import Offer, sitewide
+from container_engine.plan.site_context import SiteContext, sitewide
 from container_engine.site.load import Configuration
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
@@ -25,12 +25,12 @@ from container_engine.submit.stores import node_rules
 _MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 
 
-def site_offer(context: Context, config: Configuration, probed: list[str]) -> Offer:
-    """Return what the site offers.
+def read_site(context: Context, config: Configuration, probed: list[str]) -> SiteContext:
+    """Return the context that the site gives to environments.
 
-    Add the paths of the catalog to `probed`, and later each file and directory that the offer
-    reads. Raise SiteError if the catalog or the site's own mounts, devices or variables have a
-    fault: no launch continues with half of them.
+    Add the paths of the catalog to `probed`, and later each file and directory that it reads. Raise
+    SiteError if the catalog or the site's own mounts, devices or variables have a fault: no launch
+    continues with half of them.
     """
     settings = config.settings
     found = catalog((hook_code.directory(context.prefix), *settings.hook_catalog))
@@ -63,7 +63,7 @@ def site_offer(context: Context, config: Configuration, probed: list[str]) -> Of
     }
     wide = sitewide(config, context.env)
     kind, refused = machine(settings), _mount_policy(config)
-    return Offer(settings, found.hooks, kind, entries, wide, config, adding, asked, refused)
+    return SiteContext(settings, found.hooks, kind, entries, wide, config, adding, asked, refused)
 
 
 def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
