@@ -105,7 +105,7 @@ def test_a_name_becomes_a_plan_in_few_files(way: Way) -> None:
 
 def test_hardly_a_call_goes_back_up(way: Way) -> None:
     """The variables that a plan depends on are recorded where they are looked up."""
-    assert len(way.up) <= 4, way.up
+    assert len(way.up) <= 2, way.up
 
 
 def test_the_sites_configuration_is_read_once(way: Way) -> None:
