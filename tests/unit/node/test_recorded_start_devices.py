@@ -487,7 +487,7 @@ def test_the_answer_names_the_variables_and_no_number_of_the_step(devices: Devic
 
 
 def test_both_programs_make_the_same_ports() -> None:
-    known = constants("guard/step_port.h")
+    known = constants("guard/step_answers.h")
     numbers = (slurm_step.FIRST, slurm_step.COUNT, slurm_step.STEPS_APART)
     names = ("CE_PORT_FIRST", "CE_PORT_COUNT", "CE_PORT_STEPS_APART")
     assert tuple(known[name] for name in names) == numbers
