@@ -104,7 +104,7 @@ def test_a_name_becomes_a_plan_in_few_files(way: Way) -> None:
 
 
 def test_hardly_a_call_goes_back_up(way: Way) -> None:
-    """The variables that a plan depends on are recorded where they are looked up."""
+    """A model checks its own values, and a site has a policy on mounts."""
     assert len(way.up) <= 2, way.up
 
 
