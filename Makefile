@@ -33,7 +33,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -181,15 +181,17 @@ FURTHER := $(shell grep -v '^\#' tests/further)
 test-slurm-1 test-slurm-2 test-slurm-3: test-slurm-%: $(VENV)/.dev
 	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/3 $(filter-out $(FURTHER),$(wildcard tests/slurm/test_*.py))
 test-further-1 test-further-2 test-further-3 test-further-4: test-further-%: $(VENV)/.dev
-	@tests/apart further-$* $(PYTEST) $(SLOW) --part $*/4 $(FURTHER)
-FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-4
-check-further: ## the cluster tests that `make check` leaves to CI (tests/further)
+	@tests/apart further-$* $(PYTEST) $(SLOW) --part $*/4 $(filter tests/slurm/%,$(FURTHER))
+test-further-podman: $(VENV)/.dev
+	@tests/apart further-podman $(PYTEST) $(SLOW) $(filter tests/integration/%,$(FURTHER))
+FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-4 | test-further-podman
+check-further: ## the cluster and Podman tests that `make check` leaves to CI (tests/further)
 	@tests/check sandbox-images "$(FURTHER_ROWS)"
 
 # Apart there is no network, which making a package needs.
 PACKAGING := tests/integration/test_package.py
 test-podman: $(VENV)/.dev
-	@tests/apart podman $(PYTEST) $(SLOW) --ignore $(PACKAGING) tests/integration
+	@tests/apart podman $(PYTEST) $(SLOW) $(filter-out $(FURTHER) $(PACKAGING),$(wildcard tests/integration/test_*.py))
 
 # They need sandbox-images, too.
 test-clones: $(VENV)/.dev ## a choice of the tests in clones at unusual places, with a hostile environment
