@@ -371,7 +371,7 @@ def _enter(files: Files) -> Selection:
 def _starts(files: Files) -> list[tuple[int, int]]:
     """Return the periods in which the engine itself wrote: from and to, in ns since 1970.
 
-    Each start of a kept container leaves two files with the same number.
+    Each start of a job container leaves two files with the same number.
     """
     if not files.kept:
         return [(0, os.stat(files.begun).st_ctime_ns)]

@@ -44,6 +44,6 @@ VARIABLES = (
     "UNSHARE",
 )
 PREFIX = "PYXIS_CONTAINER_"
-# The annotations of pyxis with the same effect as options. node/container/description.py repeats
+# The annotations of pyxis with the same effect as options. node/node_plan.py repeats
 # the first, because a launch must not wait for this import; a test compares them.
 ENTRYPOINT_LOG, PYTORCH = "com.pyxis.entrypoint_log", "com.pyxis.pytorch_remap_vars"

@@ -3,7 +3,7 @@
 Imports nothing, so that nodes start quickly.
 """
 
-# node/container/description.py repeats the second, because a launch must not wait for this import;
+# node/node_plan.py repeats the second, because a launch must not wait for this import;
 # a test compares them.
 CONTAINER_NAME, CONTAINER_SAVE = "com.ce.container_name", "com.ce.container_save"
 ROOT_REMAP, UNSHARE = "com.ce.root_remap", "com.ce.unshare"

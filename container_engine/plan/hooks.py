@@ -58,12 +58,12 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
     for hook in hooks.values():
         if hook.name not in active_names and not hook.data.turned_off:
             problems += [_problem(edf, refusal) for refusal in idle(hook, annotations)]
-    clashes = _overlaps(uses, matched.active)
+    clashes = _clashes(uses, matched.active)
     problems += [_problem(edf, refusal, "hook-clash") for refusal in clashes]
     return Used(tuple(uses), tuple(problems))
 
 
-def _overlaps(uses: Sequence[HookUse], active: Sequence[Active]) -> Iterator[Refusal]:
+def _clashes(uses: Sequence[HookUse], active: Sequence[Active]) -> Iterator[Refusal]:
     known = {one.hook.name: one for one in active}
     for found in overlaps(uses):
         message = f"the hooks '{found.one}' and '{found.other}' both edit {found.what}"

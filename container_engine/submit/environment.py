@@ -124,7 +124,7 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
 
 
 def site_here(context: Context) -> SiteContext:
-    """Return what the site offers. Raise SiteError."""
+    """Return what the site gives to environments. Raise SiteError."""
     return read_site(context, configuration(context), [])
 
 

@@ -115,7 +115,7 @@ void ce_mpi_warn(const struct ce_variables *variables, char **environment, const
 		 char **argv, struct ce_mpi_warnings *warnings);
 
 /* Finds programs that use MPI, and mpirun, behind a command that starts them: env, numactl, a shell, a
- * script. In the task. */
+ * script. In ce-advise, in the container. */
 
 /* Return whether the command, whose file is `found`, names a program that is linked with an MPI library, and
  * put its name into `name`: among its arguments if it starts other commands (env, nice, numactl), in the text

@@ -16,7 +16,9 @@
 
 #include "io.h"
 
-enum { MOST = 64 * 1024 };
+/* ---- the names of a user --------------------------------------------------------------------------- */
+
+enum { MOST_NAMES = 64 * 1024 };
 
 /* Start ce-user with `output` as its standard output. Return its pid, or -1. */
 static pid_t spawn(const char *prefix, int output)
@@ -44,7 +46,7 @@ int ce_user_has_names(const char *prefix, const char *text, size_t size)
 		return 0;
 	pid_t pid = spawn(prefix, ends[1]);
 	close(ends[1]);
-	CE_AUTO_FREE char *found = pid > 0 ? ce_read_all(ends[0], MOST, &found_size) : NULL;
+	CE_AUTO_FREE char *found = pid > 0 ? ce_read_all(ends[0], MOST_NAMES, &found_size) : NULL;
 	/* before it is waited for: it may have more to say */
 	close(ends[0]);
 	int status = pid > 0 ? ce_await_child(pid) : -1;

@@ -2,7 +2,7 @@
  * The launcher's answer: one packet on a socket that all tasks of the node share. The launcher is the user's
  * process, so the answer is untrusted: text and descriptors may be anything. Its form is in
  * common/protocol.h. It is written by container_engine/node/start/launcher.py, guard/reply.c and, where no
- * launcher could be started, plugin/launcher.c and guard/main.c.
+ * launcher could be started, plugin_user/step_processes.c and guard/main.c.
  */
 #pragma once
 

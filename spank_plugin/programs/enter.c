@@ -3,7 +3,7 @@
  * terminal, signals and exit code are the command's own.
  *
  * ce-enter …               its arguments are those of enum ce_enter_arg
- * ce-join [ARG…]          the same for a Slurm task that has run its prologs (join_after_prolog.h)
+ * ce-join [ARG…]          the same for a Slurm task that has run its prologs (plugin_user/task_container.h)
  * ce-join COMMAND [ARG…]  the same for a program of --multi-prog (plugin_user/multi_prog.h)
  * Runs as the user. Exit codes: 125 ours, 126 and 127 as in the shell.
  */
@@ -108,7 +108,7 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 /* The place in which the step's printed messages are recorded, passed by the plugin in the environment. */
 struct printed_messages {
 	int marks;
-	char planned[64]; /* the size of the plugin's (plugin_step.h) */
+	char planned[64]; /* the size of the plugin's (plugin/launcher.h) */
 };
 
 static void take_printed_messages(struct printed_messages *printed)

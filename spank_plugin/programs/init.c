@@ -11,7 +11,7 @@
  * stop a daemon that takes commands there, in an image that has no shell.
  *
  * `.ce-entry DIR PROGRAM ARG…` becomes PROGRAM, the image's entrypoint, in DIR if that is there, and as
- * root with the filter for root in a container (common/fakeroot.h). It is this program by another name,
+ * root with the filter for root in a container (common/seccomp.h). It is this program by another name,
  * because the guard would take one called ce-init for the first process.
  *
  * `ce-init N` writes its environment to descriptor N, each entry followed by NUL, and ends.

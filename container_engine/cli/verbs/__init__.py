@@ -1,1 +1,1 @@
-"""The verbs of `ce`: a module for each, and for `ce hooks check` and `ce hooks test`."""
+"""The verbs of `ce`: a module for each; `shell` is in `run`, `logout` in `login`."""

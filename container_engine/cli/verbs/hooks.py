@@ -101,7 +101,7 @@ def _named(name: str, site_context: SiteContext) -> Hook:
 
 def _list(context: Context, *, as_json: bool) -> int:
     hooks = sorted(site_here(context).hooks.values())
-    rows = [_row(hook, hook_code.directory(context.prefix)) for hook in hooks]
+    rows = [_listed(hook, hook_code.directory(context.prefix)) for hook in hooks]
     if as_json:
         output.document({"hooks": rows})
         return 0
@@ -111,7 +111,7 @@ def _list(context: Context, *, as_json: bool) -> int:
     return 0
 
 
-def _row(hook: Hook, built_in: str) -> dict[str, object]:
+def _listed(hook: Hook, built_in: str) -> dict[str, object]:
     own = hook.files[0].startswith(f"{built_in}/")
     changed = len(hook.files) > 1
     return {

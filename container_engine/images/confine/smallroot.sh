@@ -41,7 +41,7 @@ mkdir etc
 rm -f etc/passwd
 cp "$users" etc/passwd
 mount -t tmpfs tmpfs ./dev/shm
-# apt.py passes the file's path to the steps: apt-get fails if it cannot become another user
+# build/layout.py passes the file's path to the steps: apt-get fails if it cannot become another user
 echo 'APT::Sandbox::User "root";' >./dev/shm/container-engine-apt.conf
 bind /tmp "$tmp"
 bind /var/tmp "$tmp"

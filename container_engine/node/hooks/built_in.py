@@ -1,5 +1,8 @@
 """Code for hooks that the engine knows itself; a module of a hook's own has such a function, too.
 
+`nvidia_cuda_mps` shares the directory of the MPS server that the environment names. `pytorch` sets
+what torch.distributed reads: ranks, their number, address and port of the first task.
+
 `pmix` mounts the directory in which Slurm's PMIx server lets the clients of a step keep files.
 Slurm's server makes TmpFS/spmix_appdir_UID_JOB.STEP and has its clients use it. In a read-only
 container they could not create it, and Open MPI would end in MPI_Init. No variable names its path.
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 # ---- nvidia_cuda_mps -----------------------------------------------------------------------------
 
 # must match the variables in hooks/nvidia_cuda_mps/hook.toml
-_DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
+_MPS_DIRECTORY = "/opt/oci-hooks/nvidia_cuda_mps"
 
 
 def nvidia_cuda_mps(
@@ -42,7 +45,7 @@ def nvidia_cuda_mps(
         _share(hook["name"], own, edits)
     for name in ("pipe", "log"):
         options = ("mode=0700", "size=256m")
-        edits.mounts.append(NodeMount("tmpfs", "tmpfs", f"{_DIRECTORY}/{name}", options))
+        edits.mounts.append(NodeMount("tmpfs", "tmpfs", f"{_MPS_DIRECTORY}/{name}", options))
 
 
 def _share(name: str, directory: str, edits: HookEdits) -> None:
@@ -54,7 +57,7 @@ def _share(name: str, directory: str, edits: HookEdits) -> None:
 
 # ---- pmix ----------------------------------------------------------------------------------------
 
-_DEFAULT = "/tmp"  # Slurm's own default
+_SLURMS_TMPFS = "/tmp"  # Slurm's own default
 # A client of another release than the server may have other defaults: each task copies the server's
 # choices from the variables on the right.
 PER_TASK = {
@@ -77,7 +80,7 @@ def of_clients(node: Mapping[str, str]) -> list[str]:
     spool, step = os.path.split(node["CE_PMIX_DIR"].rstrip("/"))
     configuration = find_conf(node, (f"{spool}/conf-cache/slurm.conf",))
     place = conf_value(configuration, "TmpFS") if configuration else ""
-    place = slurm_step.in_path(place or _DEFAULT, node)
+    place = slurm_step.in_path(place or _SLURMS_TMPFS, node)
     directory = f"{place}/spmix_appdir_{os.getuid()}_{step.partition('.')[2]}"
     return [directory] if os.path.isdir(directory) else []
 

@@ -175,7 +175,7 @@ def _parent(pid: int) -> int:
 def _mounted(mountinfo: str, directory: str) -> tuple[tuple[str, ...], str]:
     """Return the sources of the mounts DIRECTORY/image, DIRECTORY/image1, …, and a directory.
 
-    It is that of a kept container, or "" if the container's changes go with its session.
+    It is that of a job container, or "" if the container's changes go with its session.
     """
     sources, kept = {}, ""
     for mount in mounts(mountinfo):

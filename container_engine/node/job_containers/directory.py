@@ -49,7 +49,7 @@ def directory_of(wanted: KeptContainer, job: str, node: Mapping[str, str]) -> st
 
 
 def _of_user(directory: str) -> str:
-    """Return the directory of the user's kept containers, as programs/epilog.c does."""
+    """Return the directory of the user's job containers, as programs/epilog.c does."""
     return f"{directory}/ce-kept-{os.geteuid()}"
 
 
@@ -106,7 +106,7 @@ def _private(path: str) -> None:
 
 
 def names_here(directory: str, job: str, node: str) -> dict[str, str]:
-    """Return the names of the job's kept containers on this node, with their directories."""
+    """Return the names of the job's job containers on this node, with their directories."""
     place = _existing(directory, _of_job(job, node))
     found = {}
     for key in sorted(os.listdir(place)) if place else ():
@@ -122,7 +122,7 @@ def names_here(directory: str, job: str, node: str) -> dict[str, str]:
 
 
 def remove(directory: str, *, force: bool = False) -> bool:
-    """Remove a kept container. Return False if it runs and stays. Raise OSError.
+    """Remove a job container. Return False if it runs and stays. Raise OSError.
 
     With `force`, a running one loses its name; its steps go on, and the job's end removes it.
     """

@@ -1,4 +1,4 @@
-"""Record how a step joined a kept container, for the next step with the same plan.
+"""Record how a step joined a job container, for the next step with the same plan.
 
 The next step starts no Python: ce-guard takes the answer (spank_plugin/guard/step_answers.h has the
 format of its result), and becomes the launcher if anything is in doubt. The answer has only what

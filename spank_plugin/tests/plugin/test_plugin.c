@@ -171,7 +171,7 @@ TEST("srun --async is refused where srun is needed until the end")
 		   CE_HELP_STEP_ASYNC "\n");
 }
 
-/* ---- steps whose commands cannot be marked (plugin_prolog.h) -------------------------------------- */
+/* ---- steps whose commands cannot be marked (plugin_user/submit.c) -------------------------------------- */
 
 #define TASK_PROLOG "SLURM_TASK_PROLOG"
 

@@ -10,7 +10,7 @@ from container_engine.base.errors import UserError
 from container_engine.tools.report import read
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed
-from tests.unit.tools.trace.test_trace import facts, write
+from tests.unit.tools.test_step_traces import facts, write
 
 SECRETS = {
     where: f"s3cr3t-of-the-{where}"

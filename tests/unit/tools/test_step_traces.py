@@ -156,7 +156,7 @@ def test_what_no_launch_writes_is_not_read(tmp_path: Path, wrong: dict[str, obje
 
 
 def test_every_phase_is_explained() -> None:
-    guide = (Path(__file__).parents[4] / "docs/guide/troubleshooting.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs/guide/troubleshooting.md").read_text()
     assert [phase for phase in step_traces.PHASES if f"| `{phase}` |" not in guide] == []
 
 
@@ -181,7 +181,7 @@ def test_the_steps_of_all_users_are_listed_with_their_users(
     assert sorted(row.split()[:2] for row in rows) == [["7.0", me], ["8.0", me]]
     assert main([*argv, "--since", "1h", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    schema = Path(__file__).parents[4] / "edf_schemas/trace.json"
+    schema = Path(__file__).parents[3] / "edf_schemas/trace.json"
     Draft202012Validator(json.loads(schema.read_text())).validate(document)
     assert document["version"] == 1
     [step] = document["steps"]
