@@ -306,7 +306,9 @@ def test_a_mistake_of_ours_is_one_line_and_its_place_is_in_the_log(
 ) -> None:
     module = cluster.module("node/container/checks.py")
     broken = provoked.shared / "checks.py"
-    broken.write_text(module.read_text().replace("    mounts = [", "    1 / 0\n    mounts = [", 1))
+    text = module.read_text()
+    assert "    return Resolved(" in text
+    broken.write_text(text.replace("    return Resolved(", "    1 / 0\n    return Resolved(", 1))
     with mounted_on(n2, str(broken), str(module)):
         done = provoked.srun(provoked.edf('mounts = ["/tmp"]\n'), *_only_on(n2))
     block = ErrorBlock(done, "internal-error", "ZeroDivisionError", node=n2)
