@@ -36,8 +36,8 @@ def _served() -> int:
 
 
 def _reads_ahead() -> bool:
-    """Return whether the guard has something of the image open."""
-    links = Path(f"/proc/{_pid('ce-guard')}/fd").iterdir()
+    """Return whether a thread of the guard has something of the image open."""
+    links = Path(f"/proc/{_pid('ce-guard')}/task").glob("*/fd/*")
     return any("/usr" in os.readlink(link) for link in links)
 
 

@@ -1,14 +1,17 @@
 /* Tests that what is read from an image is recorded, and read ahead from its next mount. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/image_reads.h"
@@ -240,4 +243,80 @@ TEST("a record that others may write is not followed")
 {
 	test_needs_root();
 	CHECK_INT(test_in_child(distrust), 0);
+}
+
+/* Mount a file system at the image's place. Return its device. */
+static int mount_mute(void)
+{
+	char options[64];
+	int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	CHECK(device >= 0);
+	snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0", device);
+	CHECK_INT(mount("mute", place, "fuse", 0, options), 0);
+	return device;
+}
+
+/* Answer the kernel's greeting, and take the first request about a name, without an answer. */
+static void take_request(int device)
+{
+	struct {
+		struct fuse_in_header head;
+		char body[64 * 1024];
+	} request = { 0 };
+	struct {
+		struct fuse_out_header head;
+		struct fuse_init_out init;
+	} greeting = { 0 };
+
+	CHECK(read(device, &request, sizeof request) > 0);
+	CHECK_INT(request.head.opcode, FUSE_INIT);
+	greeting.head.len = sizeof greeting;
+	greeting.head.unique = request.head.unique;
+	greeting.init.major = FUSE_KERNEL_VERSION;
+	greeting.init.minor = FUSE_KERNEL_MINOR_VERSION;
+	greeting.init.max_write = 4096;
+	CHECK_INT(write(device, &greeting, sizeof greeting), sizeof greeting);
+	do
+		CHECK(read(device, &request, sizeof request) > 0);
+	while (request.head.opcode != FUSE_LOOKUP);
+}
+
+static bool ends_soon(pid_t pid)
+{
+	for (int ms = 0; ms < 10000; ms += 10) {
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+/* The guard of a job's container has the device, too. */
+static void end_both(void)
+{
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	CE_AUTO_FD device = mount_mute();
+	pid_t guard = fork();
+	CHECK(guard >= 0);
+	if (guard == 0) {
+		int told = guard_read_ahead(image, place);
+		(void)ce_write_all(told, pieces, sizeof pieces);
+		pause();
+		_exit(1);
+	}
+	take_request(device);
+	CHECK_INT(kill(guard, SIGKILL), 0);
+	ce_close_fd(&device);
+	bool has_ended = ends_soon(guard);
+	CHECK_INT(umount2(place, MNT_FORCE), 0); /* else a thread that waits would do so for ever */
+	CHECK(has_ended);
+	_exit(0);
+}
+
+TEST("a guard that is killed with its server ends, even while it waits for an answer to read ahead")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(end_both), 0);
 }
