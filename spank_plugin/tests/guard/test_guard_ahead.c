@@ -310,7 +310,7 @@ static void end_both(void)
 	CHECK_INT(kill(guard, SIGKILL), 0);
 	ce_close_fd(&device);
 	bool has_ended = ends_soon(guard);
-	CHECK_INT(umount2(place, MNT_FORCE), 0); /* else a thread that waits would do so for ever */
+	CHECK_INT(umount2(place, MNT_FORCE), 0); /* else a thread that waits would do so forever */
 	CHECK(has_ended);
 	_exit(0);
 }
