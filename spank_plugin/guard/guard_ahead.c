@@ -283,9 +283,9 @@ struct start {
 	bool is_settled;
 };
 
-/* Have descriptors of its own, of which none is a FUSE device. The guard keeps the device of a job's container:
- * when guard and server are killed, this thread, which may wait for the server's answer, must not be what keeps
- * the connection, and so its own wait, alive. */
+/* Have descriptors of its own, of which none is a FUSE device. The guard keeps the device of a job's
+ * container: when guard and server are killed, this thread, which may wait for the server's answer, must not
+ * be what keeps the connection, and so its own wait, alive. */
 static bool settle(struct ahead *ahead, const char *place)
 {
 	enum { READS = 3 };
