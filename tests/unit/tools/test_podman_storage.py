@@ -24,8 +24,12 @@ def env(tmp_path: Path) -> Iterator[dict[str, str]]:
     storage.write_text(
         f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/g"\nrunroot = "{tmp_path}/r"\n'
     )
+    # `system reset` removes it, also below the Podman of a test that runs at the same time
+    engine = tmp_path / "containers.conf"
+    engine.write_text(f'[engine]\ntmp_dir = "{tmp_path}/t"\n')
     env = {
         "PATH": os.environ["PATH"],
+        "CONTAINERS_CONF": str(engine),
         "HOME": str(tmp_path),
         "XDG_RUNTIME_DIR": str(tmp_path / "xdg"),
         "CONTAINERS_STORAGE_CONF": str(storage),
