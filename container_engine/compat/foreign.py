@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from container_engine.base.text_layout import block, warning_text
@@ -326,12 +326,12 @@ def _names_in(file: str) -> list[str]:
     """Return the names that an env file sets, none if it cannot be read."""
     try:
         # reading a pipe would take its text from the caller, or wait forever
-        if not Path(file).is_file():
+        if not os.path.isfile(file):
             return []
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            return _NAME_IN_FILE.findall(opened.read())
     except (OSError, ValueError):
         return []
-    return _NAME_IN_FILE.findall(text)
 
 
 def _assignment(text: str) -> str:

@@ -12,9 +12,8 @@ import json
 import os
 import re
 import stat
-import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -278,11 +277,18 @@ PHASES = {
 }
 
 
+def _median(values: Iterable[float]) -> float:
+    # `ce ps` and `ce exec` read traces, and ask for no median
+    from statistics import median
+
+    return median(values)
+
+
 def stragglers(traces: Sequence[Trace]) -> list[Trace]:
     """Return nodes whose start took much longer than the median, the slowest first."""
     if len(traces) < 3:
         return []
-    usual = statistics.median(trace.start_took for trace in traces)
+    usual = _median(trace.start_took for trace in traces)
     slow = [t for t in traces if t.start_took > max(_SLOWER * usual, usual + _SLOWER_S)]
     return sorted(slow, key=lambda trace: -trace.start_took)
 
@@ -307,7 +313,7 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
     yield ""
     took = [trace.start_took for trace in traces]
     slowest = traces[took.index(max(took))].node
-    usual = _ms(statistics.median(took))
+    usual = _ms(_median(took))
     times = f"median {usual}, max {_ms(max(took))} ({slowest})"
     yield f"time until all tasks had started: {times}"
     for trace in stragglers(traces):
@@ -366,7 +372,7 @@ def _phases(traces: Sequence[Trace], columns: int | None) -> Iterator[str]:
         values = list(took.values())
         # planned once, on the submit host
         where = "submit host" if name == "plan" else max(took, key=lambda node: took[node])
-        row = (_ms(statistics.median(values)), _ms(min(values)), _ms(max(values)))
+        row = (_ms(_median(values)), _ms(min(values)), _ms(max(values)))
         rows.append((name, *row, where, PHASES.get(name, "")))
     yield from text_layout.table(rows, columns, right=(1, 2, 3))
 

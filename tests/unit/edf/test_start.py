@@ -51,6 +51,13 @@ def test_a_first_plan_imports_nothing_that_fetches_images() -> None:
     assert "importlib.metadata" not in loaded  # for plugins of pydantic
 
 
+@pytest.mark.parametrize("verb", ["ps", "exec", "help", "version"])
+def test_a_verb_that_is_typed_often_imports_nothing_for_other_verbs(verb: str) -> None:
+    loaded = loaded_by(f"import container_engine.cli.main as c; c.build(['{verb}'])")
+    assert "container_engine.cli.main" in loaded
+    assert not loaded & {"statistics", "pathlib", "urllib.parse"}
+
+
 def test_a_program_is_run_without_a_temporary_file() -> None:
     loaded = imported_by("container_engine.base.process as run; run.output(['/bin/true'], {}, 10)")
     assert not loaded & {"shutil", "tempfile"}
