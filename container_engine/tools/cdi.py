@@ -138,13 +138,8 @@ def imex_channels(root: str) -> Made:
     Jobs with the same channel share memory of GPUs between nodes, so this is a kind of its own:
     only environments that name a channel get it. Raise UserError if there is none.
     """
-    numbers = numbered(f"{root}{_CHANNELS}", r"channel([0-9]+)")
-    if not numbers:
-        raise UserError(
-            f"cdi: there is no channel of IMEX on this node: {_CHANNELS}/channel*", see="cdi-file"
-        )
-    named = {str(number): [node(root, f"{_CHANNELS}/channel{number}")] for number in numbers}
-    return Made(specification("0.5.0", "nvidia.com/imex-channel", named, {}))
+    there_is_none = f"there is no channel of IMEX on this node: {_CHANNELS}/channel*"
+    return _by_number(root, "nvidia.com/imex-channel", f"{_CHANNELS}/channel", there_is_none)
 
 
 def _gpus(root: str) -> Sequence[tuple[int, str, str]]:
@@ -193,13 +188,18 @@ def cxi(root: str) -> Made:
 
     `root` is / or a substitute for it. Raise UserError if there is no such device.
     """
-    nodes = numbered(f"{root}/dev", r"cxi([0-9]+)")
-    if not nodes:
-        raise UserError(
-            f"cdi: there is no {root.rstrip('/')}/dev/cxi* on this node", see="cdi-file"
-        )
-    named = {str(number): [node(root, f"/dev/cxi{number}")] for number in nodes}
-    return Made(specification("0.5.0", "hpe.com/cxi", named, {}))
+    there_is_none = f"there is no {root.rstrip('/')}/dev/cxi* on this node"
+    return _by_number(root, "hpe.com/cxi", "/dev/cxi", there_is_none)
+
+
+def _by_number(root: str, kind: str, stem: str, there_is_none: str) -> Made:
+    """Return the specification of device files: each by the number after STEM, and `all`."""
+    directory, _slash, name = stem.rpartition("/")
+    numbers = numbered(f"{root}{directory}", f"{name}([0-9]+)")
+    if not numbers:
+        raise UserError(f"cdi: {there_is_none}", see="cdi-file")
+    named = {str(number): [node(root, f"{stem}{number}")] for number in numbers}
+    return Made(specification("0.5.0", kind, named, {}))
 
 
 def amd(root: str) -> Made:
