@@ -38,6 +38,10 @@ PLANNED = "SLURM_CE_PLANNED"
 # Version 2 marks plans that an engine older than it would execute only in part.
 PLAN_VERSIONS = (1, 2)
 DAMAGED = "the plan that arrived on this node is damaged"
+# in the text of a plan: a deferred string
+DEFERRED = '"var"'
+# variables of one step that make hooks apply
+OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # the keys of the plans and the settings of every engine
 _ALWAYS = (
     *("workdir", "workdir_from", "writable", "entrypoint", "mounts", "devices", "env"),

@@ -15,7 +15,7 @@ from container_engine.base import answers
 from container_engine.base.files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
-from container_engine.node.node_plan import NodePlan, applies
+from container_engine.node.node_plan import DEFERRED, OF_STEPS, NodePlan, applies
 from container_engine.node.plan_json import parse_json, resolve
 from container_engine.node.report import trace
 from container_engine.node.report.messages import may_be_secret
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _PLACE = "answers"
 # the most answers of a container, each with a whole plan
 _MOST = 16
-_DEFERRED = '"var"'
-# variables of one step that make hooks apply
-_OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 
 
 def remember(  # what the launcher has
@@ -68,7 +65,7 @@ def _is_plain(text: str, plan: NodePlan) -> bool:
         kept is not None
         and kept["mode"] in ("auto", "exec")
         and not is_step(kept["name"])
-        and _DEFERRED not in text
+        and DEFERRED not in text
         and not plan.unshare
         and not plan.tracking_tool
         and plan.save is None
@@ -82,7 +79,7 @@ def _is_of_no_hook(plan: NodePlan, variables: Mapping[str, str]) -> bool:
     # without a home the step gets one of the user database's
     return (
         "HOME" in variables
-        and not any(name in variables for name in _OF_STEPS)
+        and not any(name in variables for name in OF_STEPS)
         and not any(applies(hook, variables) for hook in conditional)
     )
 

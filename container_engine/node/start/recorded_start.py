@@ -21,6 +21,7 @@ from container_engine.base.variables import OF_TASKS
 from container_engine.node import slurm_step
 from container_engine.node.container.description import HOSTS_FILES, PATH, answers_place
 from container_engine.node.container.environment import parse_block
+from container_engine.node.node_plan import DEFERRED, OF_STEPS
 from container_engine.node.report import trace
 from container_engine.node.report.messages import may_be_secret, secret_stems
 from container_engine.node.start import image_in_use, site_rules
@@ -37,11 +38,8 @@ if TYPE_CHECKING:
 
 # the most answers of one user, each with a whole plan
 _MOST = 16
-# variables of one step that make hooks apply
-_OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
 # in a plan: a secret that is new for each launch
 _NOT_AGAIN = '"secret":"'
-_DEFERRED = '"var"'
 # the launcher makes their values, or takes them away (slurm_step.py)
 _OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
 _PORT = "MASTER_PORT"
@@ -87,7 +85,7 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
         os.geteuid() != 0
         and not (plan.by_podman or plan.kept or plan.shows_entrypoint_output)
         # the launcher's steps have variables of the node then (slurm_step.py)
-        and not (plan.startup and _DEFERRED in text)
+        and not (plan.startup and DEFERRED in text)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
         and "pid" not in plan.unshare
         and _NOT_AGAIN not in text
@@ -158,7 +156,7 @@ def _decided_again(
     port = slurm_step.port(aside) if hooks.port else ""
     expected = places.with_port(port)
     variables = answers.Variables(node, aside)
-    if any(name in variables for name in _OF_STEPS):
+    if any(name in variables for name in OF_STEPS):
         return None
     specification, records, again = started.again(variables, expected["b"])
     if (specification, records) != (expected["s"], expected["r"]) or variables.are_all:
