@@ -68,20 +68,28 @@ static unsigned long count_threads(void)
 	return st.st_nlink;
 }
 
+/* Mount the image, let a program do `first`, then read the first `count` pieces, and wait for the thread. */
+static void tell(const struct ce_read *first, size_t firsts, size_t count)
+{
+	unsigned long threads = count_threads();
+	int told = guard_read_ahead(image, place);
+
+	CHECK(told >= 0);
+	(void)ce_write_all(told, first, firsts * sizeof *first);
+	(void)ce_write_all(told, pieces, count * sizeof *pieces);
+	close(told);
+	while (count_threads() > threads)
+		usleep(1000);
+}
+
 /* Mount the image, let a program read the first `count` pieces of it, and return how many files were opened
  * to be read ahead. */
 static size_t opened(size_t count)
 {
 	CE_AUTO_FD watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	unsigned long threads = count_threads();
-	int told = guard_read_ahead(image, place);
 
 	CHECK(watch >= 0 && inotify_add_watch(watch, place, IN_OPEN) >= 0);
-	CHECK(told >= 0);
-	(void)ce_write_all(told, pieces, count * sizeof *pieces);
-	close(told);
-	while (count_threads() > threads)
-		usleep(1000);
+	tell(NULL, 0, count);
 	return count_opens(watch);
 }
 
@@ -124,14 +132,8 @@ static size_t opened_in(const char *watched, const struct ce_read *reads, size_t
 
 	for (int i = 0; i < 2; i++) {
 		CE_AUTO_FD watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-		unsigned long threads = count_threads();
-		int told = guard_read_ahead(image, place);
 		CHECK(watch >= 0 && inotify_add_watch(watch, watched, IN_OPEN) >= 0);
-		(void)ce_write_all(told, reads, i == 0 ? count * sizeof *reads : 0);
-		(void)ce_write_all(told, pieces, sizeof pieces);
-		close(told);
-		while (count_threads() > threads)
-			usleep(1000);
+		tell(reads, i == 0 ? count : 0, FILES);
 		opens = 0;
 		ssize_t size = read(watch, events, sizeof events);
 		for (ssize_t at = 0; at < size; opens++)
