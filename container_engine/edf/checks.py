@@ -27,7 +27,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether further problems are only counted."""
+        """Check whether further problems are only counted."""
         return len(self.problems) >= MAX_PROBLEMS
 
     def origin(self, path: Path) -> Origin:

@@ -298,7 +298,7 @@ def _followed(entry: int, above: int) -> int:
 def remedy(error: OSError | ValueError, path: str = "") -> str | None:
     """Return a hint, or None where that of the catalogue applies.
 
-    If the file at `path` may not be read and is another user's, the hint names that user.
+    If another user owns the file at `path`, which may not be read, the hint names that user.
     """
     if isinstance(error, PermissionError):
         owner = _other_owner(path)

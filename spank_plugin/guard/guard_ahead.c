@@ -349,7 +349,7 @@ int guard_read_ahead(const char *image, const char *place)
 		 ce_crc(0, ahead->request, strlen(ahead->request)) % RECORDS);
 	ahead->reads = ends[0];
 	(void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
-	(void)fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* with a smaller one, less is told */
+	(void)fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* if it stays smaller, the record is shorter */
 	if (!start_thread(ahead, place))
 		ce_close_fd(&ends[1]);
 	close(ends[0]);

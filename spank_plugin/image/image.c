@@ -96,7 +96,7 @@ static void tell(const struct ce_read *what)
 		told = -1;
 }
 
-/* Tell what a name stands for, before the kernel knows it: so a directory is told before what is in it. */
+/* Tell the node of a name before the kernel gets it, so that a directory is told before its entries. */
 static void tell_name(fuse_ino_t parent, const char *name, uint64_t found)
 {
 	struct ce_read what = { .node = parent, .found = found };

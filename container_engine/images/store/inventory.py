@@ -44,7 +44,7 @@ _FORGOTTEN_S = 90 * 86400  # for links of a cluster that cannot be asked; no job
 class Running(NamedTuple):
     """The unfinished jobs of a cluster with their users, as visible to `uid`.
 
-    The jobs of others may be hidden unless `sees_all`. `jobs` is None if Slurm could not be asked.
+    Jobs of other users may be hidden unless `sees_all`. `jobs` is None if Slurm could not be asked.
     `ended` are jobs that Slurm still knows, and knows to have ended.
     """
 

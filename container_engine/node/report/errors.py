@@ -159,5 +159,5 @@ def _keep(text: str, recorded: int, node: Mapping[str, str]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Replace control characters: others' output must not look like further lines of ours."""
+    """Replace control characters, so that other programs' output looks like no line of ours."""
     return "".join(letter if letter >= " " and letter != "\x7f" else " " for letter in text)
