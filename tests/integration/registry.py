@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from container_engine.images.importing.importer import Importer, Limits
-from container_engine.images.reference import Pull, RegistryImage, parse
+from container_engine.images.reference import Imported, Pull, RegistryImage, parse
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
@@ -104,7 +104,7 @@ class Person:
     def far(self, name: str, doing: str, done: int, total: int) -> None:
         pass
 
-    def get(self, image: RegistryImage, pull: Pull = Pull.AGE) -> str:
+    def get(self, image: Imported, pull: Pull = Pull.AGE) -> str:
         """Return the path of the image's file."""
         return self.importer.obtain(image, Stores(self.store, ()), pull).path
 

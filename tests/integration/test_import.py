@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.images.reference import LocalImage, Pull, RegistryImage, parse_source
+from container_engine.images.reference import (
+    FileImage,
+    LocalImage,
+    Pull,
+    RegistryImage,
+    parse_source,
+)
 from container_engine.images.store.store import Store, Stores, architecture
 from tests.integration.engine import Engine
 from tests.integration.registry import RUN, Person, Registry, listing, start
@@ -123,6 +129,17 @@ def test_what_is_shown_are_the_bytes_that_arrived_and_then_those_packed(
     # the store had the layer below already
     assert min(phases.get("downloading", [total])) >= 20 << 20
     assert person.seen[-1] == ("packing", total, total)
+
+
+def test_an_image_of_this_host_is_copied_and_not_downloaded(
+    registry: Registry, tmp_path: Path
+) -> None:
+    where = oci.layout(tmp_path / "i", [[Member("a", os.urandom(1 << 20))]])
+    image = parse_source(f"oci:{where}", "/")
+    assert not isinstance(image, FileImage)
+    person = Watching(registry, tmp_path / "store")
+    person.get(image)
+    assert {doing for doing, _done, _total in person.seen} == {"copying", "packing"}
 
 
 def test_an_image_of_another_architecture_is_refused_each_time(
