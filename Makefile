@@ -185,8 +185,8 @@ test-further-1 test-further-2 test-further-3 test-further-4: test-further-%: $(V
 test-further-podman: $(VENV)/.dev
 	@tests/apart further-podman $(PYTEST) $(SLOW) $(filter tests/integration/%,$(FURTHER))
 FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-4 | test-further-podman
-check-further: ## the cluster and Podman tests that `make check` leaves to CI (tests/further)
-	@tests/check sandbox-images "$(FURTHER_ROWS)"
+check-further: ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
+	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging"
 
 # Apart there is no network, which making a package needs.
 PACKAGING := tests/integration/test_package.py
