@@ -19,7 +19,7 @@ from container_engine.images.listener import Listener, Quiet
 if TYPE_CHECKING:
     from container_engine.edf.layer import Overlay
     from container_engine.edf.model import Edf
-    from container_engine.images.store.void_store import VoidStore
+    from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
     from container_engine.site.places import Places
@@ -30,9 +30,9 @@ class Context(NamedTuple):
 
     If `env` records which variables are looked up, `whole_env` is all of it. `started_ns` is a time
     before anything was read, by the clock of time.time_ns. `site_file` is the argument of the
-    hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept: `void_store` then
-    stores the images of one launch, and `only_asks` is set if no file is needed. `site_read` has
-    the site's configuration once it was read; None if it may change meanwhile.
+    hidden option --site, else None. With EDF_IMAGESTORE=void no image is kept: `ephemeral_store`
+    then stores the images of one launch, and `only_asks` is set if no file is needed. `site_read`
+    has the site's configuration once it was read; None if it may change meanwhile.
     """
 
     env: Mapping[str, str]
@@ -41,7 +41,7 @@ class Context(NamedTuple):
     prefix: str
     started_ns: int
     site_file: str | None = None
-    void_store: VoidStore | None = None
+    ephemeral_store: EphemeralStore | None = None
     only_asks: bool = False
     listener: Callable[[], Listener] = Quiet
     site_read: list[Configuration] | None = None

@@ -39,7 +39,7 @@ from container_engine.submit.stores import admit_names, asking, importer, pull_p
 if TYPE_CHECKING:
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
-    from container_engine.images.store.void_store import VoidStore
+    from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.plan.site_context import SiteContext
 
 NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts
@@ -182,18 +182,18 @@ def _stored(image: RegistryImage, pull: Pull, context: Context, settings: SiteCo
     is_local = known is not None and known.ref.origin
     wanted.admit_local(image) if is_local else wanted.admit(image)
     wanted.admit_place(image.name, known and known.path, settings.image_stores)
-    void_store = context.void_store
+    ephemeral_store = context.ephemeral_store
     if _is_left_out(found, image, pull):
         if context.only_asks:
             return _looked_up(image, context, settings)
-        if void_store is not None:
-            found = found._replace(own=void_store.store(_architecture(settings)))
+        if ephemeral_store is not None:
+            found = found._replace(own=ephemeral_store.store(_architecture(settings)))
     source = importer(context, settings)
     resolved = from_store(image, context.tools_env, lambda: source.obtain(image, found, pull))
     if wanted.policy.signature_policy:
         consulted = (wanted.policy.signature_policy, *resolved.consulted)
         resolved = resolved._replace(consulted=consulted)
-    return resolved if void_store is None else _in_void_store(resolved, void_store)
+    return resolved if ephemeral_store is None else _in_ephemeral_store(resolved, ephemeral_store)
 
 
 def _architecture(settings: SiteConfig) -> str:
@@ -236,11 +236,11 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     return Resolved(known, (), ())
 
 
-def _in_void_store(resolved: Resolved, void_store: VoidStore) -> Resolved:
-    if not void_store.root:
+def _in_ephemeral_store(resolved: Resolved, ephemeral_store: EphemeralStore) -> Resolved:
+    if not ephemeral_store.root:
         return resolved
-    void_store.settle()
-    image = resolved.image.model_copy(update={"passing": void_store.root})
+    ephemeral_store.settle()
+    image = resolved.image.model_copy(update={"passing": ephemeral_store.root})
     return resolved._replace(image=image)
 
 

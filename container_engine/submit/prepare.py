@@ -37,7 +37,7 @@ PLAN, HOST = "plan\n", "host\n"
 # container that lives with its job, and the directory below which it is kept.
 # spank_plugin/common/planner_output.h has the same.
 INSIDE = "batch_script=inside\n"
-VOID_STORE, IMAGE, KEPT = "void_store=", "image=", "kept="
+EPHEMERAL_STORE, IMAGE, KEPT = "ephemeral_store=", "image=", "kept="
 
 
 class Prepared(NamedTuple):
@@ -58,7 +58,7 @@ class Prepared(NamedTuple):
         # the audit has "?" for such a byte
         facts = {IMAGE: (self.plan.image.digest or self.plan.image.path).replace("\n", "?")}
         if (self.plan.image.passing or "").startswith("/"):
-            facts[VOID_STORE] = self.plan.image.passing or ""
+            facts[EPHEMERAL_STORE] = self.plan.image.passing or ""
         if self.plan.kept is not None:
             facts[KEPT] = f"{self.plan.kept.key}{self.plan.kept.directory}"
         inside = INSIDE if self.plan.settings.batch_script == "inside" else ""

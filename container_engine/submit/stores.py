@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from container_engine.images.importing.adopt import Adopter
     from container_engine.images.importing.importer import Importer
     from container_engine.images.reference import Imported
-    from container_engine.images.store.void_store import VoidStore
+    from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
     from container_engine.site.places import Places
@@ -96,14 +96,14 @@ def asking(image: Imported, context: Context, settings: SiteConfig) -> Iterator[
         yield Skopeo(env, limit, limit, settings.policy.signature_policy)
 
 
-def void_store(context: Context, settings: SiteConfig, pid: int) -> VoidStore:
+def ephemeral_store(context: Context, settings: SiteConfig, pid: int) -> EphemeralStore:
     """Return a store for images that are kept only while the process `pid` lives."""
     from container_engine.images.scanning import cache_directory
-    from container_engine.images.store.void_store import VoidStore
+    from container_engine.images.store.ephemeral_store import EphemeralStore
 
     env = context.env
     place = settings.passing_dir or env.get("SCRATCH")
-    return VoidStore(env, place or os.path.dirname(cache_directory(env)), pid)
+    return EphemeralStore(env, place or os.path.dirname(cache_directory(env)), pid)
 
 
 def rules(context: Context, settings: SiteConfig) -> Rules:

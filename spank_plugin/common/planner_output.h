@@ -7,7 +7,7 @@
 /* Lines before the keyword: facts for the plugin, which does not parse plans. The first is a whole line; the
  * others continue with a value. container_engine/submit/prepare.py has the same names. */
 #define CE_LINE_INSIDE "batch_script=inside"
-#define CE_LINE_STORE "void_store="
+#define CE_LINE_STORE "ephemeral_store="
 #define CE_LINE_IMAGE "image="
 #define CE_LINE_JOB_CONTAINER "kept="
 

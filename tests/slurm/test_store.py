@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.images.store.void_store import VoidStore
+from container_engine.images.store.ephemeral_store import EphemeralStore
 from tests.integration.registry import Registry
 from tests.piped import Piped
 from tests.slurm.cluster import ALICE, Cluster
@@ -219,7 +219,7 @@ def test_the_epilog_removes_the_images_of_its_job_that_killed_launches_left(
     for job in ("987654", "987655"):
         env = {"HOME": str(cluster.home()), "SLURM_JOB_ID": job}
         with subprocess.Popen(["sleep", "60"]) as owner:
-            store = VoidStore(env, str(place), owner.pid)
+            store = EphemeralStore(env, str(place), owner.pid)
             store.store("amd64")
             left[job] = store
             owner.kill()
@@ -234,7 +234,7 @@ def test_the_epilog_removes_the_images_of_its_job_that_killed_launches_left(
     other.remove()
 
 
-def _up_to_home(store: VoidStore, env: dict[str, str]) -> list[Path]:
+def _up_to_home(store: EphemeralStore, env: dict[str, str]) -> list[Path]:
     record = Path(store.record)
     return [record, *(path for path in record.parents if path.is_relative_to(env["HOME"]))]
 

@@ -13,7 +13,7 @@ from container_engine.base.text_layout import size_text
 from container_engine.build.builder import cache_of
 from container_engine.images.free_space import unusable
 from container_engine.images.policy import bytes_of
-from container_engine.images.store import inventory, lease, void_store
+from container_engine.images.store import ephemeral_store, inventory, lease
 from container_engine.images.store.inventory import NOTHING, InUse, Item, used_by_jobs
 from container_engine.images.store.store import VOID
 from container_engine.printing import output
@@ -151,7 +151,7 @@ def _say_rest(
 
 def _remove_passing(arguments: argparse.Namespace, context: Context, report: _Report) -> None:
     """Remove the stores of killed launches with EDF_IMAGESTORE=void; --dry-run only lists them."""
-    find = void_store.dead if arguments.dry_run else void_store.remove_dead
+    find = ephemeral_store.dead if arguments.dry_run else ephemeral_store.remove_dead
     for left in find(context.env):
         report.void_stores.append(str(left.root))
         report.line(f"{left.root}: left by a launch that was killed")

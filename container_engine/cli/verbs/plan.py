@@ -52,11 +52,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
     """Print the plan of a step whose image lasts as long as srun, which started this process."""
     from container_engine.submit.context import site_config
-    from container_engine.submit.stores import void_store
+    from container_engine.submit.stores import ephemeral_store
 
-    store = void_store(context, site_config(context), os.getppid())
+    store = ephemeral_store(context, site_config(context), os.getppid())
     try:
-        _print(arguments, context._replace(void_store=store))
+        _print(arguments, context._replace(ephemeral_store=store))
         store.hand_over(context.libexec)
     except BaseException:
         store.remove()

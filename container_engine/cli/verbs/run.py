@@ -112,7 +112,7 @@ def _start(
     if warning := _of_one_each(context.env):
         messages.say(warning_text(warning))
     with contextlib.ExitStack() as stack:
-        plan = _plan(name, arguments, _with_void_store(context, stack))
+        plan = _plan(name, arguments, _with_ephemeral_store(context, stack))
         with_given_umask()
         if plan is None:
             stack.close()
@@ -214,17 +214,17 @@ def _of_one_each(env: Mapping[str, str]) -> str:
     return _ONE_EACH_OF_MPIRUN if first else ""
 
 
-def _with_void_store(context: Context, stack: contextlib.ExitStack) -> Context:
+def _with_ephemeral_store(context: Context, stack: contextlib.ExitStack) -> Context:
     """Return the context; with EDF_IMAGESTORE=void it has a store that `stack` removes."""
     if context.env.get("EDF_IMAGESTORE") != "void":
         return context
     import tempfile
 
-    from container_engine.images.store.void_store import VoidStore
+    from container_engine.images.store.ephemeral_store import EphemeralStore
 
-    void_store = VoidStore(context.env, tempfile.gettempdir(), os.getpid())
-    stack.callback(void_store.remove)
-    return context._replace(void_store=void_store)
+    ephemeral_store = EphemeralStore(context.env, tempfile.gettempdir(), os.getpid())
+    stack.callback(ephemeral_store.remove)
+    return context._replace(ephemeral_store=ephemeral_store)
 
 
 def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> NodePlan | None:

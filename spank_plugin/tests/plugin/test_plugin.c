@@ -157,7 +157,7 @@ static void submit_async_programs(void)
 
 TEST("srun --async is refused where srun is needed until the end")
 {
-	install("echo void_store=/nowhere; echo plan; echo x");
+	install("echo ephemeral_store=/nowhere; echo plan; echo x");
 	CHECK_INT(WEXITSTATUS(test_in_child(submit_async)), 125);
 	CHECK_TEXT(test_printed,
 		   "ce: error: srun --async: srun ends before the step starts, and the image of "

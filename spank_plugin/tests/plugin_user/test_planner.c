@@ -187,7 +187,7 @@ TEST("what the planner says beside the plan is read, and not carried")
 {
 	struct ce_planned planned;
 
-	CHECK_INT(ce_planned_read("void_store=/s/a \"b\"\\c\nimage=sha256:1\nkept=7/k=\n"
+	CHECK_INT(ce_planned_read("ephemeral_store=/s/a \"b\"\\c\nimage=sha256:1\nkept=7/k=\n"
 				  "batch_script=inside\nplan\n{}\n",
 				  &planned),
 		  0);
@@ -197,7 +197,8 @@ TEST("what the planner says beside the plan is read, and not carried")
 	CHECK_INT(planned.script_inside, 1);
 	CHECK_TEXT(planned.text, "plan\n{}\n");
 	ce_planned_clear(&planned);
-	CHECK_INT(ce_planned_read("plan\n{\"a\":\"void_store=/etc\"}\nvoid_store=/etc\n", &planned), 0);
+	CHECK_INT(ce_planned_read("plan\n{\"a\":\"ephemeral_store=/etc\"}\nephemeral_store=/etc\n", &planned),
+		  0);
 	CHECK(planned.ephemeral_store == NULL);
 	CHECK_INT(planned.script_inside, 0);
 	ce_planned_clear(&planned);
@@ -211,12 +212,12 @@ TEST("an output with a line that is not known, or cut short, is none")
 	check_refused("batch_script=inside\nplan\n");
 	check_refused("batch_script=host\nplan\n{}");
 	check_refused("batch_script=inside2\nplan\n{}");
-	check_refused("void_store=\nplan\n{}");
+	check_refused("ephemeral_store=\nplan\n{}");
 	check_refused("image=\nplan\n{}");
 	check_refused("image=a\nimage=b\nplan\n{}");
 	check_refused("kept=\nplan\n{}");
-	check_refused("void_store=relative\nplan\n{}");
-	check_refused("void_store=/a\nvoid_store=/b\nplan\n{}");
+	check_refused("ephemeral_store=relative\nplan\n{}");
+	check_refused("ephemeral_store=/a\nephemeral_store=/b\nplan\n{}");
 	check_refused("\nplan\n{}");
-	check_refused("void_store=/a\nhost\n{}");
+	check_refused("ephemeral_store=/a\nhost\n{}");
 }

@@ -16,7 +16,7 @@ from container_engine.images import image_files
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.images.store import inventory, lease, void_store
+from container_engine.images.store import ephemeral_store, inventory, lease
 from container_engine.images.store.inventory import NOTHING
 from container_engine.images.store.store import Store, Stores
 from container_engine.tools import store_check
@@ -244,7 +244,7 @@ def test_a_host_whose_clock_is_ahead_takes_nothing_for_old(
     monkeypatch.setattr(time, "time", lambda: now + 10 * day)
     assert inventory.old_blobs(store.root, 7 * day) == []
     assert [found.is_stale for found in lease.found_in(str(lock.parent))] == [False]
-    assert void_store.dead({"HOME": str(tmp_path)}) == []
+    assert ephemeral_store.dead({"HOME": str(tmp_path)}) == []
 
 
 def test_an_import_that_begins_while_a_store_is_checked_keeps_its_work(

@@ -478,7 +478,12 @@ REQUESTS: dict[str, tuple[str | None, list[str]]] = {
 @pytest.mark.parametrize(("name", "words"), REQUESTS.values(), ids=REQUESTS.keys())
 @pytest.mark.parametrize(
     "facts",
-    ["", prepare.INSIDE, f"{prepare.VOID_STORE}/a\n", f"{prepare.IMAGE}a\n{prepare.KEPT}b/c\n"],
+    [
+        "",
+        prepare.INSIDE,
+        f"{prepare.EPHEMERAL_STORE}/a\n",
+        f"{prepare.IMAGE}a\n{prepare.KEPT}b/c\n",
+    ],
 )
 def test_the_program_finds_the_answer_of_each_request(
     user: User, name: str | None, words: list[str], facts: str

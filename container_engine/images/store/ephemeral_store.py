@@ -26,7 +26,7 @@ _STALE_S = 3600  # ce-reaper renews the directory's time every few minutes
 _RECORDS = "container-engine/void"
 
 
-class VoidStore:
+class EphemeralStore:
     """A store below `place` while the process `pid` lives; created when it is first needed."""
 
     def __init__(self, env: Mapping[str, str], place: str, pid: int) -> None:
