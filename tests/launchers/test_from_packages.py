@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from tests.launchers.tools import installed
 from tests.launchers.user import PROGRAMS, SAY, tasks, two_nodes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.launchers.user import User
 
 
@@ -85,6 +84,32 @@ def test_reframe_passes_a_check_in_an_environment(user: User) -> None:
     words = ("-C", str(settings), "-c", str(check), "-S", f"environment={environment}", "--run")
     out = user.run(str(installed("reframe") / "bin/reframe"), *words)
     assert re.search(r"Ran 1/1 test case\(s\).*\(0 failure", out), out
+
+
+def test_vetnode_tells_good_nodes_from_bad_ones(user: User) -> None:
+    """Its processes meet on the first node, whose name `scontrol` tells them in the container."""
+    suite, hosts = user.directory / "suite.yaml", user.directory / "hosts"
+    suite.write_text(_VETNODE)
+    hosts.write_text("127.0.0.1 localhost n1 n2\n")  # both nodes are one host here
+    environment = Path(user.environment("vetnode"))
+    with environment.open("a") as file:
+        file.write('[annotations]\ncom.hooks.slurm.enabled = "true"\n')
+    options = f"-N2 --environment={environment} --container-mounts={hosts}:/etc/hosts"
+    vetnode = f"{installed('vetnode')}/bin/vetnode diagnose --verbose {suite}"
+    out = user.run("sh", "-c", f"srun {options} {vetnode} || echo srun: $?")
+    assert "-0: Vetted]" in out, out
+    assert "-1: Cordon]" in out, out
+    assert "srun: 1\n" in out, out
+
+
+_VETNODE = """\
+name: all but the second node
+scheduler: slurm
+evals:
+  - name: variables
+    type: vetnode.evaluations.env_var_eval.EnvVarEval
+    expected: { SLURMD_NODENAME: n1 }
+"""
 
 
 def test_skypilot_finds_pyxis_and_starts_its_nodes(user: User, stub: Path) -> None:
