@@ -126,6 +126,8 @@ _ABSENT, _UNKNOWN = "missing", "extra_forbidden"
 _OTHERWISE = {
     _ABSENT: "is missing",
     "string_pattern_mismatch": "{input!r} has an invalid form",  # the pattern would not help
+    "union_tag_invalid": "the kind must be {expected_tags}",
+    "union_tag_not_found": "the kind is missing",
     "too_short": "must have at least {min_length} item",
 }
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from container_engine.base.model import Array, Mergeable, Model, about
+from container_engine.base.run_check import RunCheck
 
 HOOK_NAME = r"^[a-z][a-z0-9_]*$"
 Stage: TypeAlias = Literal[
@@ -140,6 +141,13 @@ class HookCheck(Check, Mergeable):
     when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
 
 
+class HookRunCheck(RunCheck, Mergeable):
+    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
+
+
+AnyCheck: TypeAlias = Annotated[HookCheck | HookRunCheck, Field(discriminator="kind")]
+
+
 ParameterType: TypeAlias = Literal["string", "boolean", "integer", "port", "file", "public_key"]
 
 
@@ -223,9 +231,7 @@ class HookFile(Mergeable):
     services: Annotated[dict[str, HookService], about("programs it runs")] = Field(
         default_factory=dict
     )
-    checks: Annotated[dict[str, HookCheck], about("pre-flight checks")] = Field(
-        default_factory=dict
-    )
+    checks: Annotated[dict[str, AnyCheck], about("pre-flight checks")] = Field(default_factory=dict)
     code: Annotated[
         str,
         about(

@@ -519,6 +519,11 @@ FAULTS = {
         EITHER,
         "ce hooks explain ENVIRONMENT on a node shows what the hook checks",
     ),
+    "check-failed": Fault(
+        "a program that a hook, the site or the environment wants to pass before the tasks has not",
+        EITHER,
+        "ce trace shows all checks of the step, on each node",
+    ),
     "hook-clash": Fault(
         "two hooks want the same place in the container",
         SITE,

@@ -129,6 +129,23 @@ class Check(TypedDict, total=False):
     hint: str
 
 
+class RunCheck(TypedDict, total=False):
+    kind: Literal['run']
+    name: str
+    command: Sequence[str]
+    program: Literal['image', 'host', 'hook']
+    inside: bool
+    per: Literal['node', 'pair']
+    limit_s: float
+    exit_code: int
+    words: Sequence[str]
+    forbid: Sequence[str]
+    severity: Literal['warn', 'fail']
+    message: str
+    hint: str
+    valid_s: float
+
+
 class OciHook(TypedDict, total=False):
     hookName: Literal['precreate', 'prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop']
     path: str
@@ -162,6 +179,7 @@ HookUse = TypedDict(
         "services": Sequence[Service],
         "code": str,
         "checks": Sequence[Check],
+        "runs": Sequence[RunCheck],
         "hooks": Sequence[OciHook],
     },
     total=False,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from container_engine.base import run_check
+from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import nearest
 from container_engine.base.toml_positions import Fault
 from container_engine.catalog.enabled import applied_before
@@ -23,6 +25,7 @@ def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
         found += _defaults(hook)
         found += _names(hook, values)
         found += _programs(hook, hooks)
+        found += _runs(hook)
         if hook.data.profile and hook.data.profile not in hook.data.profiles:
             known = ", ".join(hook.data.profiles)
             message = f"profile: there is no profile '{hook.data.profile}'"
@@ -91,6 +94,7 @@ def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
     """Yield a fault for each program that a user's annotation could choose."""
     programs = [("services", one.command[0]) for one in hook.data.services.values()]
     programs += [("services", one.stop[0]) for one in hook.data.services.values() if one.stop]
+    programs += [("checks", one.command[0]) for one in _run_checks(hook).values() if one.command]
     programs += [("hooks", one.path) for edit in hook.data.edits.values() for one in edit.hooks]
     for key, program in programs:
         for name in sorted(_users_names(hook, hooks, program)):
@@ -98,6 +102,16 @@ def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
                 f"{key}: '{program}': users must not choose a program, and {{{name}}} is theirs"
             )
             yield Fault(hook.file, message)
+
+
+def _runs(hook: Hook) -> Iterator[Fault]:
+    for name, check in _run_checks(hook).items():
+        for key, message in run_check.faults(check, of_hook=True):
+            yield Fault(hook.file, message, key=f"checks.{name}.{key}")
+
+
+def _run_checks(hook: Hook) -> dict[str, RunCheck]:
+    return {name: one for name, one in hook.data.checks.items() if isinstance(one, RunCheck)}
 
 
 def _users_names(hook: Hook, hooks: Mapping[str, Hook], text: str, depth: int = 4) -> set[str]:

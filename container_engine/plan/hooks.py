@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
+from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import did_you_mean, natural, nearest
 from container_engine.catalog.enabled import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values, in_words
@@ -19,7 +20,7 @@ from container_engine.plan.model import HookUse, LaunchPlan
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
-    from container_engine.catalog.model import Edit, HookCheck, HookService, Parameter, When
+    from container_engine.catalog.model import AnyCheck, Edit, HookService, Parameter, When
     from container_engine.edf.model import Edf, Problem
 
 T = TypeVar("T")
@@ -146,6 +147,7 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
         return every or values.holds(hook, when)
 
     edits = [edit for edit in data.edits.values() if applies(edit.when)]
+    checks = [(name, check) for name, check in data.checks.items() if applies(check.when)]
     made = {
         **_merged(edits, data.profiles.get(data.profile, {})),
         "services": [
@@ -155,7 +157,12 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
         ],
         "checks": [
             *_libc_check(data.requires.libc),
-            *(_without_when(check) for check in data.checks.values() if applies(check.when)),
+            *(_without_when(check) for _name, check in checks if not isinstance(check, RunCheck)),
+        ],
+        "runs": [
+            {**_without_when(check), "name": name}
+            for name, check in checks
+            if isinstance(check, RunCheck)
         ],
     }
     about = {
@@ -175,7 +182,7 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
     return HookUse.of({**about, **filled})
 
 
-def _without_when(part: HookService | HookCheck) -> dict[str, object]:
+def _without_when(part: HookService | AnyCheck) -> dict[str, object]:
     document = part.as_dict()
     del document["when"]
     return document

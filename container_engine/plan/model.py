@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from container_engine.base.model import Array, Model, about
+from container_engine.base.run_check import RunCheck
 from container_engine.base.secrecy import WORDS
 from container_engine.catalog.model import (
     Check,
@@ -120,6 +121,7 @@ class HookUse(Model):
     services: Annotated[Array[Service], about("programs in the container")] = ()
     code: Annotated[str, about("module of the engine for what data cannot say")] = ""
     checks: Annotated[Array[Check], about("looked at before the tasks start")] = ()
+    runs: Annotated[Array[RunCheck], about("programs that must pass before the tasks start")] = ()
     hooks: Annotated[Array[OciHook], about("programs that the OCI runtime runs")] = ()
 
 

@@ -143,6 +143,8 @@ def _programs(use: HookUse) -> Iterator[tuple[str, str]]:
         yield "service", f"{service.name}: {shlex.join(service.command)}"
     for check in use.checks:
         yield "check", f"{check.kind} {check.subject} ({check.severity})"
+    for run in use.runs:
+        yield "check", f"run {shlex.join(run.command)} ({run.severity})"
     for hook in use.hooks:
         yield "oci hook", f"{hook.hookName} {hook.path}"
     if use.code:

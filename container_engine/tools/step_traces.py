@@ -204,7 +204,9 @@ def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
     texts = (facts["environment"], facts.get("container", ""), facts["error"])
     texts += (*names, *facts["files"])
     hooks = [hook[key] for hook in facts["hooks"] for key in _HOOK]
-    times = [phase[key] for phase in facts["phases"] for key in ("begin", "end")]
+    checks = facts.get("checks", [])
+    texts += (*(one[key] for one in checks for key in ("name", "of", "verdict", "problem")),)
+    times = [one[key] for one in (*facts["phases"], *checks) for key in ("begin", "end")]
     times += [end[key] for key in ("end", "first_join", "last_join", "joined") if key in end]
     if not all(isinstance(text, str) for text in (*texts, *hooks)):
         raise TypeError
@@ -263,6 +265,7 @@ PHASES = {
     "plan": "srun makes a plan of the environment",
     "launch": "slurmstepd hands the plan to the node's launcher",
     "prepare": "the launcher looks at image, mounts, devices, hooks",
+    "host checks": "programs of checks before there is a container",
     "namespaces": "the user's namespaces are created",
     "mount": "the image is mounted",
     "hooks": "hooks add libraries, devices, files",
@@ -271,6 +274,7 @@ PHASES = {
     "environment": "the tasks' variables are put together",
     "services": "services of hooks start",
     "startup": "the start-up lines run",
+    "checks": "programs of checks in the container",
     "answer": "the launcher reports that the container is ready",
     "first join": "until the first task is in the container",
     "last join": "until the last task is in the container",
@@ -308,6 +312,9 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
         yield f"  above it   {part['name']}  {part['digest']}".rstrip()
     for hook in facts["hooks"]:
         yield f"hook         {hook['name']} {hook['release']}: {hook['reason']}"
+    for trace in traces:
+        for check in trace.facts.get("checks", ()):
+            yield f"check        {_check_line(trace.node, check)}"
     yield ""
     yield from _phases(traces, columns)
     yield ""
@@ -322,6 +329,13 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         named = ", ".join(others[:_NAMED])
         yield f"no trace of {named}{more}: still starting, interrupted, or not kept here"
+
+
+def _check_line(node: str, check: Mapping[str, Any]) -> str:
+    took = _ms((check["end"] - check["begin"]) / _SECOND)
+    who = f" ({check['role']} of {check['peer']})" if check.get("peer") else ""
+    problem = f": {check['problem']}" if check["problem"] else ""
+    return f"{node}: {check['of']}: {check['name']}{who}: {check['verdict']} in {took}{problem}"
 
 
 def _tasks(traces: Sequence[Trace]) -> str:

@@ -31,7 +31,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("base",),
     ),
     "container_engine.base": (
-        ("slurm",),
+        ("slurm", "run_check"),
         ("process", "records", "model", "toml_positions", "hook_code"),
         ("shortage", "answers", "reaper"),
         ("errors", "variables", "secrecy", "text_layout", "files", "mounts"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import posixpath
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -203,6 +204,11 @@ def _programs(uses: Sequence[HookUse]) -> Iterator[Fault]:
         for hook in use.hooks:
             if not os.access(hook.path, os.X_OK):
                 yield Fault(use.file, f"hooks: {hook.path} is not a program that can run here")
+        for run in use.runs:
+            path = posixpath.join(posixpath.dirname(use.file), run.command[0])
+            if run.program == "hook" and not os.access(path, os.X_OK):
+                key = f"checks.{run.name}.command"
+                yield Fault(use.file, f"{path} is not a program that can run here", key=key)
 
 
 class _Row(NamedTuple):

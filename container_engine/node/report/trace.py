@@ -42,7 +42,7 @@ _OTHERS_MAY_WRITE = 0o022
 _KEPT = 200  # steps; the first node of a step removes older ones
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FOR_TOOL = ("HOME", "USER", "LOGNAME")
+FOR_TOOL = ("HOME", "USER", "LOGNAME")
 # the end of a short step waits for the launcher, and so for this
 _WAIT_S = 2
 
@@ -57,6 +57,7 @@ class Marks:
         self.begun = begun
         self.guard = ""  # the guard's own times: "OPERATION NANOSECONDS" lines
         self.names: dict[str, Sequence[str]] = {}  # of the tasks' variables, by their origin
+        self.checks: Sequence[Mapping[str, Any]] = ()  # the verdicts of run_checks.py
         self._marks: list[tuple[str, int]] = []
 
     def mark(self, name: str) -> None:
@@ -163,6 +164,7 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
         **of_plan(plan, node),
         "variables": marks.names,
+        **_checks(marks.checks, plan.secrets, node),
         "phases": phases,
         "error": error[:_LONGEST_ERROR],
     }
@@ -181,7 +183,7 @@ def _track(program: Sequence[str], record: bytes, node: Mapping[str, str]) -> No
     """
     import subprocess
 
-    own = {name: node[name] for name in node if name.startswith("SLURM") or name in _FOR_TOOL}
+    own = {name: node[name] for name in node if name.startswith("SLURM") or name in FOR_TOOL}
     quiet = subprocess.DEVNULL
     try:
         child = subprocess.Popen(
@@ -214,6 +216,17 @@ def of_plan(plan: NodePlan, node: Mapping[str, str]) -> dict[str, Any]:
         "hooks": _hooks(plan.hooks, node),
         "mounts": _mounts(plan.mounts, plan.secrets, node),
     }
+
+
+def _checks(
+    verdicts: Sequence[Mapping[str, Any]], secrets: Secrets, node: Mapping[str, str]
+) -> dict[str, Any]:
+    if not verdicts:
+        return {}
+    from container_engine.node.report.messages import concealed
+
+    shown = [{**one, "problem": concealed(one["problem"], secrets, node)} for one in verdicts]
+    return {"checks": shown}
 
 
 def _image(images: Sequence[ImageFile]) -> dict[str, Any]:
@@ -299,16 +312,23 @@ def mount_texts(planned: Sequence[Mount]) -> str:
     return "\n".join(text for mount in _written_mounts(planned) for text in mount.values())
 
 
-def fields(plan: NodePlan, variables: Mapping[str, Sequence[str]]) -> bytes:
+def fields(
+    plan: NodePlan,
+    variables: Mapping[str, Sequence[str]],
+    checks: Sequence[Mapping[str, Any]] = (),
+) -> bytes:
     """Return the fields of an answer about traces (spank_plugin/guard/step_trace.h).
 
-    `variables` are the names of the tasks' variables by their origin. Raise ValueError for a NUL.
+    `variables` are the names of the tasks' variables by their origin, `checks` have all passed.
+    Raise ValueError for a NUL.
     """
     from container_engine.base.answers import field, table
     from container_engine.node.report.messages import secret_stems
 
     # no hook with conditions applies in the steps that the answer is for
-    lines = (of_engine(plan.engine), {**of_plan(plan, {}), "variables": variables})
+    believed = [{**one, "verdict": "believed", "end": one["begin"]} for one in checks]
+    of_checks = {"checks": believed} if believed else {}
+    lines = (of_engine(plan.engine), {**of_plan(plan, {}), "variables": variables, **of_checks})
     begin, of_the_plan = (to_json(values)[1:-1] + "," for values in lines)
     texts = (place(plan.trace_dir), "{" + begin, of_the_plan, mount_texts(plan.mounts))
     return b"".join(map(field, texts)) + table(secret_stems(plan.secrets))

@@ -39,12 +39,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from container_engine.node.container.checks import Resolved
     from container_engine.node.container.description import Operation
     from container_engine.node.container.edits import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.job_containers.enter import JobContainer, Running
+    from container_engine.node.start.run_checks import Checks
 
 
 class Container(Frozen):
@@ -94,6 +96,9 @@ class Started(Frozen):
     block: bytes
     records: bytes
     hooks: Callable[[], Repeatable | None]
+    # checks that ran a program, and the witnesses while which their verdicts are believed
+    checks: Sequence[Mapping[str, Any]] = ()
+    verdicts: Mapping[str, str] = {}
 
 
 def checked(plan: NodePlan, libexec: str) -> NodePlan:
@@ -160,6 +165,7 @@ class Start:
         self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
         self._kept = kept
         self._printed = ""
+        self._checks: Checks | None = None
 
     def decide(self) -> None:
         """Look at this node, and decide what the container is made of. Raise LaunchError."""
@@ -193,6 +199,13 @@ class Start:
 
     def start(self, descriptors: GuardDescriptors) -> Container:
         """Start the container and wait until its first process runs. Raise LaunchError."""
+        if any(hook.get("runs") for hook in self._plan.hooks):
+            from container_engine.node.start.run_checks import Checks
+
+            self._checks = Checks(self._plan, self._node, self._libexec)
+            self._marks.checks = self._checks.records
+            self._marks.mark("host checks")
+            self._checks.outside()
         encoded = encode(self._operations())
         for path in self._images:
             image_in_use.note(path, self._node)
@@ -215,6 +228,11 @@ class Start:
         hooks, kept = self._hooks, self._kept
         before = self._of_tasks(env.parse_block(block))
         changes = self._changes(before, ((user_ns, *unshared), mount_ns, guard))
+        checks = self._checks
+        if checks is not None:
+            self._marks.mark("checks")
+            self._run_checks(checks, changes, ((user_ns, *unshared), mount_ns, guard))
+        verdicts = {} if checks is None else checks.witnesses
         records = self._records(changes)
         end = None if hooks is None else hooks.finish(changes)
 
@@ -222,7 +240,7 @@ class Start:
             go_on(control, [] if end is None else [end.fileno()])
 
         started = None
-        if kept is None and self._rules is None and not shown:
+        if kept is None and self._rules is None and not shown and verdicts is not None:
             started = Started(
                 here=self._here,
                 specification=encoded,
@@ -230,6 +248,8 @@ class Start:
                 block=block,
                 records=self._records(before),
                 hooks=self._repeatable,
+                checks=self._marks.checks,
+                verdicts=verdicts,
             )
         return Container(
             user_ns=user_ns,
@@ -239,7 +259,7 @@ class Start:
             unshared=unshared,
             workdir=self._here.workdir,
             go_on=last,
-            warnings=shown if hooks is None else (*shown, *hooks.warnings),
+            warnings=(*shown, *(said for one in (hooks, checks) if one for said in one.warnings)),
             printed=self._printed,
             tasks=tasks,
             attended=-1 if hooks is None else hooks.attended,
@@ -351,6 +371,27 @@ class Start:
             os.set_inheritable(fd, False)
         os.close(records)
         return made
+
+    def _run_checks(
+        self,
+        checks: Checks,
+        changes: Mapping[str, str | None],
+        container: tuple[Sequence[int], int, int],
+    ) -> None:
+        """Run the checks that are programs in the container, in the tasks' environment."""
+        from container_engine.node.inside.programs import Place
+
+        place = Place(
+            *container,
+            workdir=self._here.workdir,
+            environment=env.apply(self._node, changes),
+            libexec=self._libexec,
+            timeout_s=self._plan.start_timeout_s,
+        )
+        try:
+            checks.inside(place.environment, place.inside)
+        finally:
+            place.close()
 
     def _of_tasks(self, found: Mapping[str, str]) -> dict[str, str | None]:
         """Return the tasks' changes without those of services and start-up steps."""

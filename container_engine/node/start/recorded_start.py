@@ -59,7 +59,7 @@ def remember(
             return
         questions = (*_questions(plan, here, libexec), *hooks.asked)
         states = {question: answers.state(question) for question in questions}
-        witnesses = {**_user(), **answers.installation(), **states}
+        witnesses = {**_user(), **answers.installation(), **states, **started.verdicts}
         if not answers.can_be_checked(witnesses):
             return
         found = _decided_again(started, hooks, node)
@@ -303,6 +303,6 @@ def _result(
             answers.table([word for pair in uses for word in pair], 2),
             answers.table(ports),
             answers.table(_startup(plan)),
-            trace.fields(plan, variables),
+            trace.fields(plan, variables, started.checks),
         )
     )

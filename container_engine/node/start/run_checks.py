@@ -1,0 +1,432 @@
+"""Run the programs that must pass before the first task, as hooks, site and environment say.
+
+All of a node run at once, each under a supervisor: a child of the launcher that reads what the
+program prints, and at the end kills all that it has started. A verdict that may be believed later
+is a recorded answer. Imported only by a start whose plan has such a check.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import select
+import signal
+import time
+
+from container_engine.base import answers
+from container_engine.base.errors import EXIT_ENGINE, LaunchError
+from container_engine.base.files import open_place
+from container_engine.node import slurm_step
+from container_engine.node.container.description import PATH, answers_place
+from container_engine.node.hooks.prepare import fill
+from container_engine.node.inside.programs import DEFAULTS
+from container_engine.node.node_plan import Frozen, applies
+from container_engine.node.plan_json import parse_json, to_json
+from container_engine.node.report import trace
+from container_engine.node.report.errors import refuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import RunCheck
+
+    Enter = Callable[[Sequence[str]], Sequence[str]]
+
+# the end of what a program prints, in which words are looked for and whose last line is shown
+_KEPT, _SHOWN = 64 * 1024, 300
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+# until the kernel has ended what was killed
+_KILLED_WITHIN_S = 2.0
+# between two attempts of a pair, whose other node may start later
+_PAUSE_S = 0.1
+_MOST_VERDICTS = 64
+# ports between two checks of pairs; each of the servers has another one, for nodes of one machine
+_APART = 100
+# the verdict on a pair in a step of one node
+ALONE = "alone"
+_FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
+
+
+class Check(Frozen):
+    """A check of the plan on this node: whose it is, with all its strings filled in.
+
+    `directory` is that of its hook, `role` its part in a pair, "" for one of the node alone.
+    """
+
+    of: str
+    run: RunCheck
+    directory: str
+    role: str = ""
+    peer: str = ""
+    port: int = 0
+
+    @property
+    def label(self) -> str:
+        name = f"{self.of}: check {self.run['name']}"
+        return f"{name} ({self.role} of {self.peer})" if self.peer else name
+
+
+class Outcome(Frozen):
+    """How a program ended: `status` is its exit code, negative for a signal, None for its limit.
+
+    `seen` are the words of its check that it printed, `last` is its last line; `error` is why it
+    could not be started. `ended_ns` is the time, 0 if nobody has noted it.
+    """
+
+    status: int | None = None
+    seen: Sequence[str] = ()
+    last: str = ""
+    error: str = ""
+    ended_ns: int = 0
+
+
+class Checks:
+    """The checks of a start. `outside` comes before its container, `inside` in it.
+
+    `warnings` are lines for the user, `records` what the trace says of each. `witnesses` are those
+    of verdicts that may be believed, None if one of the checks must run at each start.
+    """
+
+    def __init__(self, plan: NodePlan, node: Mapping[str, str], libexec: str) -> None:
+        self._plan, self._node, self._libexec = plan, node, libexec
+        planned = enumerate(_planned(plan, node), 1)
+        self._checks = [one for number, check in planned for one in _sides(check, number, node)]
+        self.warnings: list[str] = []
+        self.records: list[dict[str, Any]] = []
+        self.witnesses: dict[str, str] | None = {}
+
+    def outside(self) -> None:
+        """Run those before the container. Raise LaunchError."""
+        found = slurm_step.before_tasks(self._node).items()
+        own = {k: v for k, v in found if k.startswith("SLURM") or k in trace.FOR_TOOL}
+        environment = {**own, "PATH": PATH}
+        self._run([one for one in self._checks if not one.run["inside"]], environment, list)
+
+    def inside(self, environment: Mapping[str, str], enter: Enter) -> None:
+        """Run those in the container, with the tasks' environment; `enter` has words join it.
+
+        Raise LaunchError.
+        """
+        known = slurm_step.before_tasks(environment)
+        self._run([one for one in self._checks if one.run["inside"]], known, enter)
+
+    def _run(self, checks: Sequence[Check], environment: Mapping[str, str], enter: Enter) -> None:
+        whole = {k: v for k, v in environment.items() if not k.startswith(_FOR_SLURMSTEPD)}
+        started = [(one, time.time_ns(), self._started(one, whole, enter)) for one in checks]
+        unmet: list[tuple[str, LaunchError]] = []
+        for one, began, running in started:
+            outcome = running.outcome() if isinstance(running, Supervisor) else running
+            if isinstance(outcome, str):
+                self._note(one, outcome, (began, began))
+                continue
+            problem, times = _problem(one.run, outcome), (began, outcome.ended_ns or began)
+            self._note(one, "failed" if problem else "passed", times, problem)
+            self._believe(None if problem or not one.run["valid_s"] else self._remember(one))
+            hint = one.run["hint"]
+            if problem and one.run["severity"] == "fail":
+                failure = LaunchError(problem, hint or None, "check-failed", where=one.label)
+                unmet.append(("", failure))
+            elif problem:
+                self.warnings.append(f"{one.label}: {problem}{f' ({hint})' if hint else ''}")
+        refuse(unmet)
+
+    def _started(
+        self, check: Check, environment: Mapping[str, str], enter: Enter
+    ) -> Supervisor | Outcome | str:
+        """Start a check. Return its verdict where nothing has to run."""
+        if check.role == ALONE:
+            self._believe(None)
+            return ALONE
+        if check.run["valid_s"] and self._recalled(check):
+            return "believed"
+        try:
+            return Supervisor(check, environment, enter)
+        except OSError as error:
+            return Outcome(error=f"cannot be started: {error.strerror}")
+
+    def _note(self, check: Check, verdict: str, times: tuple[int, int], problem: str = "") -> None:
+        pair = {"role": check.role, "peer": check.peer} if check.peer else {}
+        begin, end = times
+        self.records.append(
+            {"name": check.run["name"], "of": check.of, **pair, "verdict": verdict}
+            | {"begin": begin, "end": end, "problem": problem}
+        )
+
+    # ---- verdicts that are believed ----------------------------------------------------------
+
+    def _request(self, check: Check) -> bytes:
+        """Return what the verdict is for: the check, and what the container is made of."""
+        plan, prefix = self._plan, os.path.dirname(os.path.dirname(self._libexec))
+        made_of = [plan.image_paths, plan.hooks, plan.mounts, plan.env, plan.devices]
+        text = to_json([check.of, check.run, check.directory, *made_of])
+        return answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
+
+    def _recalled(self, check: Check) -> bool:
+        found = answers.read(answers_place("checks"), self._request(check))
+        if found is not None:
+            self._believe(found[0])
+        return found is not None
+
+    def _believe(self, verdict: Mapping[str, str] | None) -> None:
+        """Add the witnesses of a verdict to those of the start, which ends with the first."""
+        if self.witnesses is None or verdict is None:
+            self.witnesses = None
+            return
+        until = [one["t"] for one in (self.witnesses, verdict) if "t" in one]
+        self.witnesses |= {**verdict, "t": min(until, key=int)}
+
+    def _remember(self, check: Check) -> Mapping[str, str] | None:
+        """Record that a check has passed; return its witnesses, None if it cannot be believed."""
+        program = _file(check)
+        paths = [*self._plan.image_paths, *([program] if program else [])]
+        try:
+            states = {f"f{path}": answers.state(f"f{path}") for path in paths}
+            until = {"t": str(int(time.time() + check.run["valid_s"]))}
+            witnesses = {**answers.installation(), **states, **until}
+            if not answers.can_be_checked(witnesses):
+                return None
+            place = open_place(answers_place("checks"))
+            answers.write(place, self._request(check), witnesses, b"", _MOST_VERDICTS)
+        except (OSError, ValueError):
+            return None
+        return witnesses
+
+
+def _planned(plan: NodePlan, node: Mapping[str, str]) -> Iterator[Check]:
+    for hook in plan.hooks:
+        if not hook.get("runs") or not applies(hook, node):
+            continue
+        for run in hook["runs"]:
+            filled: RunCheck = {
+                **run,
+                "command": [fill(word, hook, node) for word in run["command"]],
+                "words": [fill(word, hook, node) for word in run["words"]],
+                "forbid": [fill(word, hook, node) for word in run["forbid"]],
+            }
+            yield Check(f"hook {hook['name']}", filled, posixpath.dirname(hook["file"]))
+
+
+def _sides(check: Check, number: int, node: Mapping[str, str]) -> Iterator[Check]:
+    """Yield the check once for the node, or for each of its neighbours in the step's ring."""
+    if check.run["per"] == "node":
+        yield check
+        return
+    nodes, place = node.get("SLURM_STEP_NODELIST", ""), node.get("SLURM_NODEID", "")
+    names = list(slurm_step.expand(nodes)) if place.isdigit() else []
+    if len(names) < 2:
+        yield check.but(role=ALONE)
+        return
+    here, port = int(place), int(slurm_step.port(node)) + number * _APART
+    after = (here + 1) % len(names)
+    yield check.but(role="server", peer=names[here - 1], port=port + here % _APART)
+    yield check.but(role="client", peer=names[after], port=port + after % _APART)
+
+
+def _file(check: Check) -> str:
+    """Return the path of a program of the node, "" for the image's or if there is none."""
+    word, program = check.run["command"][0], check.run["program"]
+    if program == "hook":
+        return posixpath.join(check.directory, word)
+    if program != "host" or "/" in word:
+        return word if program == "host" else ""
+    places = (f"{directory}/{word}" for directory in PATH.split(":"))
+    return next((path for path in places if os.access(path, os.X_OK)), "")
+
+
+# ---- the verdict --------------------------------------------------------------------------------
+
+
+def _problem(run: RunCheck, outcome: Outcome) -> str:
+    """Return why a check has not passed, "" if it has."""
+    cause = outcome.error or _cause(run, outcome)
+    if not cause:
+        return ""
+    meaning = f"{run['message']}: " if run["message"] else ""
+    printed = f"; it printed: {outcome.last}" if outcome.last else ""
+    return f"{meaning}{posixpath.basename(run['command'][0])} {cause}{printed}"
+
+
+def _cause(run: RunCheck, outcome: Outcome) -> str:
+    if outcome.status is None:
+        return f"did not pass within {run['limit_s']:g} s"
+    if outcome.status < 0:
+        return f"was ended by {_signal_name(-outcome.status)}"
+    if outcome.status != run["exit_code"]:
+        return f"ended with exit code {outcome.status}, not {run['exit_code']}"
+    missing = next((word for word in run["words"] if word not in outcome.seen), None)
+    if missing is not None:
+        return f"did not print '{missing}'"
+    found = next((word for word in run["forbid"] if word in outcome.seen), None)
+    return "" if found is None else f"printed '{found}'"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---- the program --------------------------------------------------------------------------------
+
+
+class Supervisor:
+    """A child of the launcher that runs the program of one check. Raise OSError if there is none.
+
+    It is a subreaper: whatever loses its parent below it becomes its child, and is killed by it.
+    """
+
+    def __init__(self, check: Check, environment: Mapping[str, str], enter: Enter) -> None:
+        import ctypes
+
+        words, program = list(check.run["command"]), -1
+        if check.run["program"] != "image":
+            words[0] = _file(check) or words[0]
+            if check.run["inside"]:
+                program = os.open(words[0], os.O_RDONLY | os.O_CLOEXEC)
+                words[0] = f"/proc/self/fd/{program}"
+        argv = [*enter(words)]
+        prctl = ctypes.CDLL(None).prctl
+        launcher = os.pidfd_open(os.getpid())
+        self._pipe, result = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            if program >= 0:
+                os.set_inheritable(program, True)
+            _supervise(check, argv, {**environment, **_of_pair(check)}, result, launcher, prctl)
+        for fd in (result, launcher, program):
+            if fd >= 0:
+                os.close(fd)
+
+    def outcome(self) -> Outcome:
+        """Wait for the program's end, or its limit."""
+        with open(self._pipe, "rb") as file:
+            text = file.read().decode("utf-8", "surrogateescape")
+        os.waitpid(self._pid, 0)
+        return Outcome(**parse_json(text)) if text else Outcome(error="was killed with its limit")
+
+
+def _of_pair(check: Check) -> dict[str, str]:
+    if not check.role:
+        return {}
+    told = {"ROLE": check.role, "PEER": check.peer, "PORT": str(check.port)}
+    return {f"CE_CHECK_{name}": value for name, value in told.items()}
+
+
+def _supervise(
+    check: Check,
+    argv: list[str],
+    environment: Mapping[str, str],
+    result: int,
+    launcher: int,
+    prctl: Callable[..., int],
+) -> NoReturn:
+    code = EXIT_ENGINE
+    try:
+        os.setsid()
+        prctl(_SUBREAPER, 1, 0, 0, 0)
+        os.chdir("/")
+        end = time.monotonic() + check.run["limit_s"]
+        outcome = _attempt(check.run, argv, environment, launcher, end)
+        while check.role and _problem(check.run, outcome) and time.monotonic() + _PAUSE_S < end:
+            time.sleep(_PAUSE_S)
+            again = _attempt(check.run, argv, environment, launcher, end)
+            outcome = outcome if again.status is None else again
+        os.write(result, to_json({**outcome.__dict__, "ended_ns": time.time_ns()}).encode())
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _attempt(
+    run: RunCheck, argv: list[str], environment: Mapping[str, str], launcher: int, end: float
+) -> Outcome:
+    """Run the program until it ends, its time does, or the launcher; then kill what is left."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, writer, 1),
+        (os.POSIX_SPAWN_DUP2, writer, 2),
+    ]
+    try:
+        pid = os.posix_spawn(
+            argv[0], argv, dict(environment), file_actions=actions, setsid=True, setsigdef=DEFAULTS
+        )
+    except OSError as error:
+        return Outcome(error=f"cannot be started: {error.strerror}")
+    finally:
+        os.close(writer)
+    printed, ended = _Printed(run), os.pidfd_open(pid)
+    poll = select.poll()
+    for fd in (reader, ended, launcher):
+        poll.register(fd, select.POLLIN)
+    ready: dict[int, int] = {}
+    while not {ended, launcher} & ready.keys() and time.monotonic() < end:
+        ready = dict(poll.poll(max(0, end - time.monotonic()) * 1000))
+        if reader in ready and not printed.add(os.read(reader, _KEPT)):
+            poll.unregister(reader)
+    status = None
+    if ended in ready:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    _kill_all()
+    os.set_blocking(reader, False)
+    try:
+        while printed.add(os.read(reader, _KEPT)):
+            pass
+    except BlockingIOError:
+        pass  # somebody who could not be killed still has it
+    os.close(reader)
+    os.close(ended)
+    return Outcome(status=status, seen=printed.seen, last=printed.last())
+
+
+def _kill_all() -> None:
+    """Kill all that was started: children of what is killed become children of this process."""
+    end = time.monotonic() + _KILLED_WITHIN_S
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+                for pid in file.read().split():
+                    _kill(int(pid))
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.001)
+        except ChildProcessError:
+            return
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+class _Printed:
+    """Output of a program: the words that its check asks for, and its end."""
+
+    def __init__(self, run: RunCheck) -> None:
+        self.seen: list[str] = []
+        asked = (*run["words"], *run["forbid"])
+        self._wanted = {word: word.encode("utf-8", "surrogateescape") for word in asked}
+        self._end = b""
+
+    def add(self, chunk: bytes) -> bool:
+        """Add what was read; return False at the end."""
+        text = self._end + chunk
+        for word, encoded in self._wanted.items():
+            if word not in self.seen and encoded in text:
+                self.seen.append(word)
+        self._end = text[-_KEPT:]
+        return bool(chunk)
+
+    def last(self) -> str:
+        """Return the last line that is not empty, without control characters."""
+        for line in reversed(self._end.decode("utf-8", "replace").splitlines()):
+            shown = "".join(letter if letter.isprintable() else " " for letter in line).strip()
+            if shown:
+                return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        return ""
