@@ -1,8 +1,8 @@
 """Remember what a named container of a job was made from, for steps that give its name alone.
 
 A record is a file of the user, ~/.local/state/container-engine/names/JOB/NAME, with the
-environment and the image of the last step that gave them. The nodes check that the name exists
-there, and that its image is the same.
+environment and the image of the last step that gave them, and the job's run. The nodes check that
+the name exists there, and that its image is the same.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from container_engine.submit.context import Options
 _PLACE = ".local/state/container-engine/names"
 # in place of JOB: a step that srun runs outside of a job is planned before it has one
 _NO_JOB = "new"
+# the number of a requeued job's run; a job's first run has none
+_RUN = "SLURM_RESTART_COUNT"
 _MAX_AGE_S = 30 * 86400
 
 
@@ -57,8 +59,11 @@ def completed(options: Options, env: Mapping[str, str], traces: str = "") -> Req
         return Request(None, options, tuple(filter(None, [record_of(name, env)])))
     try:
         record = json.loads(_read(found))
-        environment, image = record["environment"], record["image"]
+        environment, image, run = record["environment"], record["image"], record.get("run", "")
     except (ValueError, KeyError, TypeError):
+        return Request(None, options, (found,))
+    # a requeued job has none of the containers of its earlier runs; `ce save` has no run's number
+    if env.get(_RUN, run) != run:
         return Request(None, options, (found,))
     # outside of a job it may be the record of another one than srun's --jobid: it must make nothing
     only_joins = "" if env.get("SLURM_JOB_ID", "").isdigit() else f"{name}:exec"
@@ -98,7 +103,8 @@ def record(
         environment = os.path.normpath(os.path.join(cwd, environment))
     if image.startswith("."):
         image = os.path.normpath(os.path.join(cwd, image))
-    text = json.dumps({"environment": environment, "image": image})
+    made_from = {"environment": environment, "image": image, "run": env.get(_RUN, "")}
+    text = json.dumps(made_from)
     with suppress(OSError):
         _forget_old(os.path.dirname(os.path.dirname(path)))
         make_own(os.path.dirname(path))

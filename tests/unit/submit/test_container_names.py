@@ -48,6 +48,16 @@ def test_another_job_has_another_container(tmp_path: Path) -> None:
     assert found.consulted == (f"{tmp_path}/.local/state/container-engine/names/8/a",)
 
 
+def test_a_requeued_job_has_no_container_of_an_earlier_run(tmp_path: Path) -> None:
+    again = env(tmp_path) | {"SLURM_RESTART_COUNT": "1"}
+    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    assert completed(Options([NAMED]), again).environment is None
+    record("demo", Options([NAMED]), again, CWD)
+    assert completed(Options([NAMED]), again).environment == "demo"
+    # ce save JOB.NAME asks from outside of the job
+    assert completed(Options([NAMED]), env(tmp_path)).environment == "demo"
+
+
 def test_outside_of_a_job_the_newest_record_of_the_name_counts(tmp_path: Path) -> None:
     record("old", Options([NAMED]), env(tmp_path, "7"), CWD)
     record("new", Options([NAMED]), env(tmp_path, "8"), CWD)
