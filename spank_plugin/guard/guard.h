@@ -46,6 +46,7 @@ struct guard {
 	int watch;   /* pidfd of slurmstepd, `ce run` or the task; this process ends when it does */
 	/* socket to the plugin, or -1: its closing ends this process, and an early end is reported to it */
 	int life;
+	int listening; /* socket to which other processes come: for a job container, or the holder; else -1 */
 	int signals;	   /* signalfd for SIGCHLD */
 	mode_t umask;	   /* the user's, for OCI hooks; what this process makes in the image has 022 */
 	int log;	   /* memory file with the output of our children */
@@ -59,7 +60,6 @@ struct guard {
 		int lock;      /* the container's lock file, shared with other guards; -1: this step's own */
 		char *root;    /* where this guard has mounted the container's root, on the heap; else NULL */
 		char *control_socket; /* its path, on the heap; other steps come to it */
-		int listening; /* that socket, -1 until the container is ready */
 		int has_mounts; /* whether this guard has joined a container and made a mount namespace */
 		int container[GUARD_MAX_CONTAINER]; /* enum ce_container_fd */
 		size_t count; /* of these, 0 until they are known */
@@ -107,7 +107,7 @@ struct guard {
 
 #define GUARD_INIT                                                                          \
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .reaper = -1, \
-	  .init = -1, .job_container = { .lock = -1, .listening = -1 },                       \
+	  .init = -1, .listening = -1, .job_container = { .lock = -1 },                        \
 	  .hold = { .host_ns = -1, .ends = -1 },                                              \
 	  .tasks = { .socket = -1, .others = -1, .first_guard = -1 }, .stage = "start",      \
 	  .err = CE_ERROR_INIT }
@@ -176,7 +176,7 @@ int guard_events(struct guard *guard, int milliseconds);
  * a container that ends with its step. Return 0, or -1 after guard_fail. */
 int guard_keep_container(struct guard *guard, const int container[], size_t count);
 
-/* Remember where the container's root is mounted, for steps that start another container over its files. Do
+/* Keep where the container's root is mounted, for steps that start another container over its files. Do
  * nothing for a container that ends with its step. */
 void guard_keep_root(struct guard *guard, const char *path);
 

@@ -100,7 +100,7 @@ static int poll_session(struct guard *guard, int milliseconds)
 		{ .fd = guard->is_task_guard ? -1 : guard->control, .events = POLLIN },
 		{ .fd = guard->init, .events = POLLIN },
 		{ .fd = guard->signals, .events = POLLIN },
-		{ .fd = guard->job_container.listening, .events = POLLIN },
+		{ .fd = guard->listening, .events = POLLIN },
 		{ .fd = guard->tasks.socket, .events = POLLIN },
 		{ .fd = guard->hold.ends, .events = POLLIN },
 	};

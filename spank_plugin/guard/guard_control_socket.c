@@ -49,7 +49,7 @@ void guard_open_control_socket(struct guard *guard)
 	    bind(listening, (struct sockaddr *)&address, sizeof address) < 0 ||
 	    listen(listening, BACKLOG) < 0)
 		return; /* the lock stays: another step reports that it cannot join */
-	shared->listening = listening;
+	guard->listening = listening;
 	listening = -1;
 	(void)flock(shared->lock, LOCK_SH);
 }
@@ -66,7 +66,7 @@ int guard_is_own(int visitor)
 void guard_answer_control_socket(struct guard *guard)
 {
 	const struct guard_job_container *shared = &guard->job_container;
-	CE_AUTO_FD visitor = accept4(shared->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	CE_AUTO_FD visitor = accept4(guard->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	CE_AUTO_FD own_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
 
 	if (visitor < 0 || own_ns < 0 || !guard_is_own(visitor))

@@ -74,7 +74,7 @@ static void answer_visitor(struct guard *guard)
 {
 	char request[REQUEST];
 	int fds[CE_MAX_FDS];
-	CE_AUTO_FD visitor = accept4(guard->job_container.listening, NULL, NULL, SOCK_CLOEXEC);
+	CE_AUTO_FD visitor = accept4(guard->listening, NULL, NULL, SOCK_CLOEXEC);
 
 	if (visitor < 0 || !guard_is_own(visitor))
 		return;
@@ -111,10 +111,9 @@ int guard_op_hold(struct guard *guard, char **args)
 	guard->hold.server = args[1];
 	guard->hold.lend = answer_visitor;
 	guard->hold.forget = forget_image;
-	guard->job_container.listening = guard_hold_socket(args[0], &address, &size);
-	if (guard->job_container.listening < 0 ||
-	    bind(guard->job_container.listening, (struct sockaddr *)&address, size) < 0 ||
-	    listen(guard->job_container.listening, BACKLOG) < 0)
+	guard->listening = guard_hold_socket(args[0], &address, &size);
+	if (guard->listening < 0 || bind(guard->listening, (struct sockaddr *)&address, size) < 0 ||
+	    listen(guard->listening, BACKLOG) < 0)
 		return guard_fail(guard, "cannot listen at '%s'", args[0]);
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
 	(void)ce_send(guard->life, "", 1, &self, 1);

@@ -36,7 +36,7 @@ static void open_control_socket(void)
 	guard.fuse_device[0] = dup(fds[0]);
 	guard.fuse_count = 1;
 	guard_open_control_socket(&guard);
-	CHECK(guard.job_container.listening >= 0);
+	CHECK(guard.listening >= 0);
 	CHECK_INT(chmod(control_socket, 0666), 0);
 }
 
@@ -163,7 +163,7 @@ TEST("a container that ends with its step has no control socket")
 	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
 	CHECK_INT(guard.job_container.count, 0);
 	guard_open_control_socket(&guard);
-	CHECK_INT(guard.job_container.listening, -1);
+	CHECK_INT(guard.listening, -1);
 }
 
 TEST("if the control socket cannot be made, the container stays locked, like one that starts")
@@ -178,7 +178,7 @@ TEST("if the control socket cannot be made, the container stays locked, like one
 	CHECK_INT(pipe2(fds, O_CLOEXEC), 0);
 	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
 	guard_open_control_socket(&guard);
-	CHECK_INT(guard.job_container.listening, -1);
+	CHECK_INT(guard.listening, -1);
 	CE_AUTO_FD other = open(lock, O_RDWR | O_CLOEXEC);
 	CHECK(flock(other, LOCK_SH | LOCK_NB) < 0);
 	free(guard.job_container.control_socket);
