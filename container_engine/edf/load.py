@@ -94,7 +94,7 @@ MAX_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Merged:
+class _WithBases:
     """A file with all its bases; `chain` is the longest chain of files that begins with it."""
 
     layer: Layer
@@ -110,7 +110,7 @@ class Family:
         self.files: list[str] = []
         self._setting = setting
         self._search = search
-        self._merged: dict[str, _Merged] = {}
+        self._merged: dict[str, _WithBases] = {}
         self._read: dict[str, EdfFile] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._searched: dict[str, str | None] = {}
@@ -129,7 +129,7 @@ class Family:
         self._searched.setdefault(path, directory)
         return path
 
-    def merged(self, path: str, above: tuple[str, ...] = ()) -> _Merged:
+    def merged(self, path: str, above: tuple[str, ...] = ()) -> _WithBases:
         """Return a file with its bases, inherited by those `above`; add to `problems`."""
         known = self._merged.get(path)
         if known is not None:
@@ -149,7 +149,7 @@ class Family:
                 chain = max(chain, inherited.chain, key=len)
                 bases.append(inherited.chain[0])
         self._bases[path] = tuple(bases)
-        result = _Merged(merge(layer, own.layer, self.problems), (path, *chain))
+        result = _WithBases(merge(layer, own.layer, self.problems), (path, *chain))
         self._merged[path] = result
         self.files.append(path)
         return result
@@ -163,7 +163,7 @@ class Family:
             known[path] = (*order, path)
         return known[path]
 
-    def _base(self, base: Base, line: tuple[str, ...]) -> _Merged | None:
+    def _base(self, base: Base, line: tuple[str, ...]) -> _WithBases | None:
         try:
             path = self.find(base.name)
             self._check_limits(path, line)
@@ -212,11 +212,11 @@ def load(
     """
     family = Family(setting, search)
     scope = Scope(setting.env, {}, setting.deferred)
-    loaded, path = _merged(name, family, scope, over)
+    loaded, path = _effective(name, family, scope, over)
     return loaded, () if path is None else family.sequence(path)
 
 
-def _merged(
+def _effective(
     name: str | None, family: Family, scope: Scope, over: Overlay
 ) -> tuple[Loaded, str | None]:
     try:
