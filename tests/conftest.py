@@ -39,7 +39,7 @@ def _leave_out_the_callers_settings() -> None:
             del os.environ[name]
     os.environ["LANG"] = "C.UTF-8"
     tempfile.tempdir = None
-    # no `hf_`, which a launch takes for the beginning of a token: it would not remember that path
+    # no `hf_`, which a launch takes for the beginning of a token: its plan would not be cached
     letters = string.ascii_lowercase + string.digits
     tempfile._RandomNameSequence.characters = letters  # type: ignore[attr-defined]
     os.umask(0o022)

@@ -1,7 +1,7 @@
-"""Records a plan, together with everything that it was made from.
+"""Caches a plan, together with everything that it was made from.
 
 `ce-start` takes it while it is right (spank_plugin/start/plan_answer.h has the format of the
-request and of the result). The file holds expanded values, so it is private. A recorded plan must
+request and of the result). The file holds expanded values, so it is private. A cached plan must
 never outlive what it was made from: if that cannot be guaranteed, none is written.
 """
 
@@ -17,7 +17,7 @@ from container_engine.base.files import make_own, own_directory, user_directory
 MOST = 64
 
 
-class Recorded(NamedTuple):
+class CachedPlan(NamedTuple):
     """A plan as it is printed, and what it was made from.
 
     `words` are the request (`request`), `files` are all paths that were examined, and `variables`
@@ -43,7 +43,7 @@ def request(name: str | None, cwd: str, options: Sequence[str] = ()) -> bytes:
     return b"".join(os.fsencode(word) + b"\0" for word in words)
 
 
-def remember(plan: Recorded, environment: Mapping[str, str]) -> bool:
+def write(plan: CachedPlan, environment: Mapping[str, str]) -> bool:
     """Write the answer and return whether that succeeded; failure is not an error."""
     cache = user_directory("XDG_CACHE_HOME", ".cache", environment)
     if not cache:

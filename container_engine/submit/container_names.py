@@ -1,4 +1,4 @@
-"""Remember what a named container of a job was made from, for steps that give its name alone.
+"""Record what a named container of a job was made from, for steps that give its name alone.
 
 A record is a file of the user, ~/.local/state/container-engine/names/JOB/NAME, with the
 environment and the image of the last step that gave them, and the job's run. The nodes check that
@@ -92,7 +92,7 @@ def record(
 ) -> tuple[str, ...]:
     """Record what the container that these options name is made from, if they name one.
 
-    Return the record's path, if any: a remembered plan is valid only while the record is unchanged.
+    Return the record's path, if any: a cached plan is valid only while the record is unchanged.
     """
     name = _name(options, env)
     image = options.image(env) or ""

@@ -34,8 +34,8 @@ from container_engine.submit.known_image import (
     undecided_entrypoint,
     unusable_image,
 )
+from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site_context import read_site
 
 
 class WithOrigins(NamedTuple):

@@ -61,7 +61,7 @@ def _used(resolved: Resolved, context: Context, site: SiteConfig) -> Resolved:
         return resolved  # there is no file to scan
     now = time.time()
     image_files.mark_used(resolved.image.path, now)
-    # a remembered launch skips this function, so its record must expire for the mark to be renewed
+    # a cached launch skips this function, so its record must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
     return _scanned(resolved, rules(context, site), context)

@@ -1,4 +1,4 @@
-"""Returns what a planner prints: a remembered plan that is still valid, else a new one.
+"""Returns what a planner prints: a cached plan that is still valid, else a new one.
 
 Whether one is valid is decided in spank_plugin/start/plan_answer.c, for all planners.
 """
@@ -20,11 +20,11 @@ def plan_of(
     """Return the notices for stderr, what a planner prints before the plan, and the plan.
 
     The plan is "" for no container. `options` need no name if they have an image. Without a
-    remembered plan a new one is made, which costs the import of the models. Raise CeError.
+    cached plan a new one is made, which costs the import of the models. Raise CeError.
     """
-    # only plans are remembered that were made with the site's own configuration and pull policy
+    # only plans are cached that were made with the site's own configuration and pull policy
     usual = pull is None and not context.site_file
-    found = _remembered(name, context, options.words) if usual else None
+    found = _cached(name, context, options.words) if usual else None
     return found or new_plan_of(name, context, pull, options)
 
 
@@ -50,12 +50,12 @@ def plan_of_image(
     return prepared.notices, prepared.head, with_secret(prepared.parts)
 
 
-def _remembered(name: str | None, context: Context, words: Sequence[str]) -> Printed | None:
-    """Return the remembered plan, or None if there is none that is still valid.
+def _cached(name: str | None, context: Context, words: Sequence[str]) -> Printed | None:
+    """Return the cached plan, or None if there is none that is still valid.
 
     The program that decides it, for srun as well, is in spank_plugin/start/.
     """
-    argv = ["plan", f"--remembered={__version__}", *words, "--", *([] if name is None else [name])]
+    argv = ["plan", f"--cached={__version__}", *words, "--", *([] if name is None else [name])]
     try:
         said = _output(f"{context.libexec}/plan", argv, context.env)
     except OSError:

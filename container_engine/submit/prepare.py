@@ -13,13 +13,13 @@ from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
-from container_engine.submit import container_names, recorded_plan
+from container_engine.submit import cached_plan, container_names
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
 from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
 from container_engine.submit.image import launch_image
 from container_engine.submit.known_image import image_problem
+from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.site_context import read_site
 
 if TYPE_CHECKING:
     from container_engine.plan.model import LaunchPlan
@@ -85,7 +85,7 @@ class _Inputs(NamedTuple):
 
 
 def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -> Prepared:
-    """Plan the environment `name`, importing its image if need be, and remember the plan.
+    """Plan the environment `name`, importing its image if need be, and cache the plan.
 
     `options` are over it, or over nothing if `name` is None. Raise RefusedError with every problem
     of the EDF, and CeError for all else.
@@ -106,8 +106,8 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     image = None if prepared.plan is None else prepared.plan.image
     asked = inputs.environment
     if context.site_file is None and not (image and image.passing) and not asked.are_all:
-        made = recorded_plan.Recorded(
-            recorded_plan.request(name, context.cwd, options.words),
+        made = cached_plan.CachedPlan(
+            cached_plan.request(name, context.cwd, options.words),
             context.prefix,
             tuple(inputs.files),
             asked.asked,
@@ -117,7 +117,7 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
             prepared.parts,
             prepared.not_after,
         )
-        recorded_plan.remember(made, context.env)
+        cached_plan.write(made, context.env)
     return prepared
 
 
@@ -135,7 +135,7 @@ def _judged_early(
 
 
 def prepare_image(image: str, context: Context, options: Options) -> Prepared:
-    """Plan the environment that has only this image, and remember nothing. Raise CeError."""
+    """Plan the environment that has only this image, and cache nothing. Raise CeError."""
     alone = Loaded(image_alone(image), (), ())
     inputs = _Inputs(Variables(context.env), [])
     return _plan(lambda _asking, _whole: alone, context, inputs, options)

@@ -166,7 +166,7 @@ def removals(layout: Layout) -> list[Change]:
             continue
         if entry.pw_dir == str(layout.home(user)):
             changes.append(_command("userdel", user))
-            # cached starts of nodes, and steps of ce build
+            # recorded starts of nodes, and steps of ce build
             left = [f"/var/tmp/ce-{what}-{entry.pw_uid}" for what in ("answers", "build")]
             changes += [_command("rm", "-r", path) for path in left if Path(path).exists()]
     try:

@@ -15,7 +15,7 @@
 /* Rename each such variable NAME to CE_HELD_NAME. Return 0, or -1 without memory. */
 int ce_hold(char **environment);
 
-/* Rename the held variables of this process back, and remember the PATH that one replaces. Return 0, or -1
+/* Rename the held variables of this process back, and keep the PATH that one replaces. Return 0, or -1
  * without memory. */
 int ce_take_back(void);
 

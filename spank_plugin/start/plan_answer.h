@@ -1,6 +1,6 @@
 /*
- * Remembered plans: with one, no Python starts. Python records a plan that it has made
- * (container_engine/submit/recorded_plan.py).
+ * Cached plans: with one, no Python starts. Python records a plan that it has made
+ * (container_engine/submit/cached_plan.py).
  *
  * The request is "=" and the environment's name, or "-", the current directory and the options, each with a
  * NUL after it. The fields of the result: notices, the beginning of the planner's output, number of parts of
@@ -18,7 +18,7 @@ struct ce_request {
 	char **environment;
 };
 
-/* A remembered plan. */
+/* A cached plan. */
 struct ce_plan {
 	const char *notices; /* lines for the user; points into the answer, as do the others */
 	const char *head;    /* the planner's output before the plan: facts for the plugin, and a keyword */

@@ -8,10 +8,10 @@
  * (container_engine/base/variables.py).
  *
  * Its name selects what to start: `plan`, `plan-anew` and `enroot`; anything else is `ce`. Its location
- * gives the prefix. As `plan` it prints a remembered plan that is still right (plan_answer.c); without one
- * it becomes `plan-anew`. Python of the same version asks with `--remembered=VERSION` for a remembered plan
+ * gives the prefix. As `plan` it prints a cached plan that is still right (plan_answer.c); without one
+ * it becomes `plan-anew`. Python of the same version asks with `--cached=VERSION` for a cached plan
  * alone (container_engine/submit/plan_output.py). Runs as the user. Exit code: 125 for a failure of the
- * engine, 2 for a wrong command line, 1 if no plan is remembered and Python has asked.
+ * engine, 2 for a wrong command line, 1 if no plan is cached and Python has asked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +31,7 @@
 
 enum { EXIT_NONE = 1, EXIT_USAGE = 2, MAX_OPTIONS = 3, MAX_FIRST = 2 };
 
-#define REMEMBERED "--remembered=" CE_VERSION
+#define CACHED "--cached=" CE_VERSION
 
 static const struct start {
 	const char *name, *script;
@@ -90,7 +90,7 @@ static int become(const struct start *start, const char *prefix, const char *con
 
 /* ---- as `plan` --------------------------------------------------------------------------------- */
 
-/* Its command line: [--for CALLER | --remembered=VERSION] [OPTION ...] [--] [NAME] */
+/* Its command line: [--for CALLER | --cached=VERSION] [OPTION ...] [--] [NAME] */
 struct asked {
 	char *caller; /* NULL without --for */
 	int is_python; /* whether Python asks, which makes a new plan itself */
@@ -109,7 +109,7 @@ static int parse(int argc, char **argv, struct asked *asked)
 {
 	static char dashes[] = "--";
 	int has_caller = argc > 2 && strcmp(argv[1], "--for") == 0, options = 0;
-	int is_python = argc > 1 && strcmp(argv[1], REMEMBERED) == 0;
+	int is_python = argc > 1 && strcmp(argv[1], CACHED) == 0;
 	char **rest = argv + 1 + 2 * has_caller + is_python, **word;
 
 	*asked = (struct asked){ .is_python = is_python,

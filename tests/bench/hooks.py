@@ -3,7 +3,7 @@
 The cost is how much later the launcher answers, by the traces of steps of one job that run
 alternately in this environment and in a plain one; no single phase shows it. The hooks put the
 node's own libfabric with its closure into the image, and a plugin that needs it, as for NCCL. Both
-kinds of starts are remembered after the first ones, which are not measured.
+kinds of starts are recorded after the first ones, which are not measured.
 """
 
 import json
@@ -61,7 +61,7 @@ def _site(here: Place) -> Iterator[None]:
     """Configure a site whose nodes have libfabric and a plugin, and no check that fails."""
     if not _FABRIC.exists():
         raise BenchError(f"{_FABRIC}: does not exist: apt-get install libfabric1")
-    # not in /dev/shm: nothing below /dev is remembered
+    # not in /dev/shm: nothing below /dev is recorded
     plugins = here.prefix / "share/container-engine/bench-plugins"
     plugins.mkdir(parents=True)
     library = plugins / "libnccl-net.so"

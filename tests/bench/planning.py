@@ -28,12 +28,12 @@ def measure(user: User, here: Place, rounds: int) -> list[Row]:
     }
     measured = interleave(ways, rounds)
     bare = ("python3 -ISE -c pass", measured["python"])
-    warm = duration("planning, remembered", measured["warm"])
-    deep = duration("planning, remembered, four levels", measured["warm, four levels"])
+    warm = duration("planning, cached", measured["warm"])
+    deep = duration("planning, cached, four levels", measured["warm, four levels"])
     return [
         Row(**{**vars(warm), "budget": _BUDGET_MS}),
         Row(**{**vars(deep), "budget": _BUDGET_MS}),
-        duration("planning, remembered, beside bare Python", measured["warm"], against=bare),
+        duration("planning, cached, beside bare Python", measured["warm"], against=bare),
         duration("planning, anew", measured["cold"], against=bare),
         duration("planning, anew, four levels", measured["cold, four levels"], against=bare),
         *(_planners(nodes, user, here) for nodes in (1, 2)),

@@ -145,7 +145,7 @@ def test_a_name_with_the_digest_of_an_index_counts_only_with_that_index(
     assert good.replace(":", "-") in person.get(wanted)
     assert len(between.asked) == asked, "what is proven is not asked again"
     # as an engine that believed the registry left it
-    person.store.remember(wanted, other)
+    person.store.write_ref(wanted, other)
     assert good.replace(":", "-") in person.get(wanted)
     known = read_ref(person.store.ref(wanted))
     assert known is not None

@@ -49,7 +49,7 @@ def test_a_name_whose_time_is_ahead_is_looked_up_again(
     digest = os.path.basename(person.get(image)).split("-")[1]
     year = time.time() + 365 * 86400
     for pull in (Pull.AGE, Pull.ALWAYS):
-        person.store.remember(image, f"sha256:{digest}", checked=year, tried=year)
+        person.store.write_ref(image, f"sha256:{digest}", checked=year, tried=year)
         registry.push(tmp_path / pull, "ahead:1", [Member(pull)])
         assert listing(person.get(image, pull)) == {f"/{pull}"}
 

@@ -57,11 +57,11 @@ class Starting:
         """Add a warning to the answer that shows whether a start has used it."""
         [recorded] = self.answers
         answer = parsed(recorded)
-        steps = [*json.loads(answer.result), ["note", '{"warning":"remembered"}']]
+        steps = [*json.loads(answer.result), ["note", '{"warning":"recorded"}']]
         write(recorded, answer._replace(result=json.dumps(steps).encode()))
 
-    def is_remembered(self) -> bool:
-        return "remembered" in self.look()[1]
+    def is_recorded(self) -> bool:
+        return "recorded" in self.look()[1]
 
 
 def settle(*paths: Path) -> None:
@@ -71,9 +71,7 @@ def settle(*paths: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "older", "newer", "odd", "musl", "musl-with-path"])
-def test_a_remembered_look_makes_the_same_container(
-    engine: Engine, place: Place, kind: str
-) -> None:
+def test_a_recorded_look_makes_the_same_container(engine: Engine, place: Place, kind: str) -> None:
     search = "/opt/own" if kind.endswith("path") else ""
     file = musl_image(place, search) if kind.startswith("musl") else image(place, kind)
     text = FABRIC_HOOK
@@ -90,7 +88,7 @@ def test_a_remembered_look_makes_the_same_container(
     starting.mark()
     seen, said = starting.look()
     assert seen == first[0]
-    assert said == f"{first[1]}ce: warning: remembered\n"
+    assert said == f"{first[1]}ce: warning: recorded\n"
 
 
 def test_another_library_of_the_node_is_looked_at(engine: Engine, place: Place) -> None:
@@ -103,12 +101,12 @@ def test_another_library_of_the_node_is_looked_at(engine: Engine, place: Place) 
     starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))
     starting.look()
     starting.mark()
-    assert starting.is_remembered()
+    assert starting.is_recorded()
     build(here / "liba.so.1.1", "liba.so.1")
     (here / "liba.so.1").unlink()
     (here / "liba.so.1").symlink_to("liba.so.1.1")
     assert "liba.so.1.1" in starting.look()[0]
-    assert not starting.is_remembered()
+    assert not starting.is_recorded()
 
 
 def test_another_image_at_the_same_path_is_looked_into(engine: Engine, place: Place) -> None:
@@ -119,16 +117,16 @@ def test_another_image_at_the_same_path_is_looked_into(engine: Engine, place: Pl
     starting = Starting(engine, place, edf_text("fabric"), file)
     before = starting.look()
     starting.mark()
-    assert starting.is_remembered()
+    assert starting.is_recorded()
     shutil.copy(image(place, "older"), file.with_suffix(".new"))
     file.with_suffix(".new").replace(file)
     after = starting.look()
     assert f"/{LIBRARIES}/libfabric.so.1.10.0" in after[0]
     assert after[0] != before[0]
-    assert "remembered" not in after[1]
+    assert "recorded" not in after[1]
 
 
-def test_what_has_just_changed_is_not_remembered(engine: Engine, place: Place) -> None:
+def test_what_has_just_changed_is_not_recorded(engine: Engine, place: Place) -> None:
     made = build(place.node / "young/libyoung.so.1", "libyoung.so.1")
     place.hook(MINE.format(made))
     starting = Starting(engine, place, edf_text("fabric"), image(place, "none"))

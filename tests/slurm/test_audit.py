@@ -53,7 +53,7 @@ def test_each_step_with_a_container_has_one_line_of_roots(
 def test_a_line_names_an_image_whatever_its_path(cluster: Cluster, audit: Path) -> None:
     odd = cluster.scratch / "a\nb\t c é.sqsh"
     odd.symlink_to(cluster.image("demo"))
-    for _anew_and_remembered in range(2):
+    for _anew_and_cached in range(2):
         done = cluster.srun("-w", "n2", f"--container-image={odd}", "true")
         assert done.returncode == 0, done.stderr
     lines = audit.read_text().splitlines()

@@ -164,7 +164,7 @@ def test_the_image_of_another_users_container_is_mounted_nowhere_one_can_see(
     assert cluster.run(["sh", "-c", script], user=BOB).stdout == "0\n"
 
 
-def test_the_remembered_plan_of_a_user_is_the_users_alone(cluster: Cluster, demo: str) -> None:
+def test_the_cached_plan_of_a_user_is_the_users_alone(cluster: Cluster, demo: str) -> None:
     assert cluster.srun(f"--environment={demo}", "true").returncode == 0
     answers = list((cluster.home() / ".cache/container-engine/plans").rglob("*"))
     files = [path for path in answers if path.is_file()]
@@ -291,7 +291,7 @@ def test_nothing_of_the_users_environment_gets_into_the_engines_python(
     cluster: Cluster, hostile: tuple[Path, dict[str, str], Path], way: str
 ) -> None:
     place, variables, marker = hostile
-    # a new file, so that no plan is remembered
+    # a new file, so that no plan is cached
     edf = cluster.edf('[env]\nSEEN = "${LD_LIBRARY_PATH} ${PYTHONEXECUTABLE}"\n')
     ce = str(cluster.prefix / "bin/ce")
     done = cluster.run(

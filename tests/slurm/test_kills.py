@@ -247,7 +247,7 @@ def _starting(cluster: Cluster, kind: Kind, *step: str) -> Iterator[tuple[Job, P
 class Way:
     """An environment, and what starts its container on the node.
 
-    That is the launcher, in Python, or ce-guard if an earlier start is remembered.
+    That is the launcher, in Python, or ce-guard if an earlier start is recorded.
     """
 
     edf: str

@@ -85,12 +85,12 @@ def test_a_plan_that_its_user_has_edited_is_refused_on_the_node(
     env = {"XDG_CACHE_HOME": f"{shared}/cache"}
     edf = cluster.edf('image = "tools:1"\n', image=None)
 
-    def remembered() -> Path | None:
+    def cached() -> Path | None:
         done = cluster.srun(f"--environment={edf}", "true", env=env)
         assert done.returncode == 0, done.stderr
         return next((shared / "cache").glob("container-engine/plans/*"), None)
 
-    recorded = until("a plan to be remembered", remembered)
+    recorded = until("a plan to be cached", cached)
     (shared / "link").symlink_to(store)
     forged = {
         "own": own,

@@ -108,7 +108,7 @@ def test_a_cluster_has_settings_of_its_own_in_the_files_of_all(
     assert cluster.srun(*ask).stdout == ""
     (of_clusters / "ce-sandbox.toml").write_text('[env]\nWHERE = "here"\n')
     assert cluster.srun(*ask).stdout == "here\n"
-    # a plan is remembered for one cluster only
+    # a plan is cached for one cluster only
     other = of_clusters / "slurm.conf"
     text = (cluster.dir / "etc/slurm.conf").read_text()
     other.write_text(text.replace("ClusterName=ce-sandbox", "ClusterName=Elsewhere"))

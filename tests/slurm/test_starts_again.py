@@ -313,7 +313,7 @@ def test_another_podman_or_runtime_starts_python(node: Node, name: str) -> None:
     assert node.is_python(edf)
 
 
-def test_a_rule_for_images_is_asked_whatever_is_remembered(node: Node) -> None:
+def test_a_rule_for_images_is_asked_whatever_is_recorded(node: Node) -> None:
     edf = node.known()
     node.configure('image_stores = ["/nowhere"]\n[policy]\nsite_images_only = true\n')
     done, _is_python = node.srun(f"--environment={edf}", "true")

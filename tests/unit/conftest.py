@@ -19,7 +19,7 @@ def _directories_above_keep_their_modes(tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def ce_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the program that prints remembered plans, and starts Python for all others."""
+    """Build the program that prints cached plans, and starts Python for all others."""
     return _built(tmp_path_factory.mktemp("build"), "ce-start")
 
 

@@ -64,6 +64,6 @@ def test_tests_see_no_settings_of_the_caller() -> None:
 
 
 def test_no_name_of_a_temporary_directory_looks_like_a_token(tmp_path: Path) -> None:
-    """Such a path is neither shown nor remembered, on which other tests count."""
+    """Such a path is neither shown nor cached, on which other tests count."""
     names = {Path(tempfile.mkdtemp(dir=tmp_path)).name for _ in range(100)}
     assert all(name.isalnum() for name in names)

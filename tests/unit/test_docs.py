@@ -13,7 +13,7 @@ from container_engine.images.reference import parse
 from container_engine.plan.site_context import sitewide
 from container_engine.site.load import load as load_site
 from container_engine.site.model import SiteConfig
-from container_engine.submit.site_context import catalog
+from container_engine.submit.read_site import catalog
 from docs import errors
 
 ROOT = Path(__file__).parents[2]

@@ -266,10 +266,8 @@ def test_the_file_of_a_cluster_is_read_last_on_its_hosts_alone(site: Site, tmp_p
         load(site.prefix, UID, env=Cluster(tmp_path, "eiger").env)
 
 
-def test_what_chooses_a_clusters_file_is_known_to_those_who_remember_a_plan(
-    site: Site, tmp_path: Path
-) -> None:
-    """Otherwise a remembered plan would be used after the cluster, or its file, has changed."""
+def test_what_chooses_a_clusters_file_is_known_to_a_cached_plan(site: Site, tmp_path: Path) -> None:
+    """Otherwise a cached plan would be used after the cluster, or its file, has changed."""
     site.write("config.toml", "")
     before = load(site.prefix, UID, env=Cluster(tmp_path, "daint").env)
     assert before.variables == ()

@@ -29,7 +29,7 @@ from container_engine.printing.plan import only_in_some
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import site_here
 from container_engine.submit.prepare import prepare
-from container_engine.submit.site_context import catalog, machine
+from container_engine.submit.read_site import catalog, machine
 from container_engine.tools.doctor.site import site_files
 from container_engine.tools.show_hook import show_hook, show_libraries, show_use
 

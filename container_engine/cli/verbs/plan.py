@@ -77,7 +77,7 @@ def _refuse_inside(text: str) -> None:
 
 
 def _print(arguments: argparse.Namespace, context: Context) -> None:
-    # for Slurm's commands this process starts only after ce-start has found no remembered plan
+    # for Slurm's commands this process starts only after ce-start has found no cached plan
     make = plan_output.new_plan_of if arguments.caller else plan_output.plan_of
     notices, head, text = make(
         arguments.name, context, arguments.pull, PyxisOptions(arguments.container_options)

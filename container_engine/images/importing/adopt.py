@@ -74,7 +74,7 @@ class Adopter(NamedTuple):
                 size = os.path.getsize(made)
                 if not install_stored(made, configuration, store.image(digest), manifest):
                     refuse_changed(called, store.image(digest))
-                store.remember(image, digest)
+                store.write_ref(image, digest)
                 note_name(store.image(digest), plain_name(image))
                 took = time.monotonic() - began
                 self.listener.say(f"{called}: imported, {size_text(size)} in {took:.1f} s")

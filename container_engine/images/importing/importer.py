@@ -238,7 +238,7 @@ class Importer:
                 self._ask_policy(wanted, own, lease)
             # only a name with a digest has to prove what it stands for
             index = "" if image.digest is None else remote.index_text.decode()
-            own.remember(image, remote.digest, judged=judge, index=index)
+            own.write_ref(image, remote.digest, judged=judge, index=index)
             if own.has(remote.digest):
                 accepted = "" if image.is_ours else judge
                 note_name(own.image(remote.digest), plain_name(image), accepted)
@@ -250,7 +250,7 @@ class Importer:
     def _make_do(self, image: Imported, own: Store, found: Known, error: CeError) -> Stored:
         """Return the result of an earlier look-up, and record that this one failed."""
         ref = found.ref
-        own.remember(image, ref.digest, ref.checked, time.time(), ref.judged, ref.index_text)
+        own.write_ref(image, ref.digest, ref.checked, time.time(), ref.judged, ref.index_text)
         notice = _could_not_ask(image, ref, error.about(image.name))
         not_after = time.time() + _RETRY_S
         return Stored(found.path, ref.digest, own.ref(image), not_after, (notice,))

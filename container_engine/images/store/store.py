@@ -131,7 +131,7 @@ class Store(NamedTuple):
         image_files.check_stored(path, status)
         return stat.S_ISREG(status.st_mode)
 
-    def remember(
+    def write_ref(
         self,
         image: Imported,
         digest: str,

@@ -31,7 +31,7 @@ _PLACE = "answers"
 _MOST = 16
 
 
-def remember(  # what the launcher has
+def record(  # what the launcher has
     text: str, plan: NodePlan, node: Mapping[str, str], libexec: str, directory: str, block: bytes
 ) -> None:
     """Write the answer of a step if the next one with this plan can do without Python.

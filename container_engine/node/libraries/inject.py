@@ -135,7 +135,7 @@ def main(argv: Sequence[str]) -> int:
     sys.stdout.buffer.write(printed.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()
     if request["answers"] and work.is_clean:
-        recorded_look.remember(request, text, work.asked, work.changes, work.operations)
+        recorded_look.record(request, text, work.asked, work.changes, work.operations)
     return 0
 
 

@@ -64,7 +64,7 @@ def _operation(words: Sequence[Any]) -> Operation:
     return name, arguments
 
 
-def remember(
+def record(
     request: Mapping[str, Any],
     text: str,
     asked: Mapping[str, str],

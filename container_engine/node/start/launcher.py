@@ -115,25 +115,25 @@ def _launch(
     except LaunchError:
         pass  # the plugin has the reply, watches the guard and reports its end
     trace.write(recorded, plan, node, marks)
-    _remember(ready, text, plan, node, libexec)
+    _record(ready, text, plan, node, libexec)
     if target:
         from container_engine.node.start import saving
 
         saving.at_the_end(reply, target, ready.mount_ns, node, libexec)
 
 
-def _remember(
+def _record(
     ready: Container, text: str, plan: NodePlan, node: Mapping[str, str], libexec: str
 ) -> None:
     """Let the next step with this plan join or start without Python, if that is possible."""
     if ready.joinable is not None:
         from container_engine.node.job_containers import recorded_join
 
-        recorded_join.remember(text, plan, node, libexec, *ready.joinable)
+        recorded_join.record(text, plan, node, libexec, *ready.joinable)
     if ready.started is not None:
         from container_engine.node.start import recorded_start
 
-        recorded_start.remember(text, plan, node, libexec, ready.started)
+        recorded_start.record(text, plan, node, libexec, ready.started)
 
 
 def _answer_ready(

@@ -45,7 +45,7 @@ _OF_LAUNCHER = ("SLURMD_NODENAME", *OF_TASKS)
 _PORT = "MASTER_PORT"
 
 
-def remember(
+def record(
     text: str, plan: NodePlan, node: Mapping[str, str], libexec: str, started: Started
 ) -> None:
     """Write the answer of a start if the next one with this plan can do without Python.

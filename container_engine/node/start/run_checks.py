@@ -124,7 +124,7 @@ class Checks:
                 continue
             problem, times = _problem(one.run, outcome), (began, outcome.ended_ns or began)
             self._note(one, "failed" if problem else "passed", times, problem)
-            self._believe(None if problem or not one.run["valid_s"] else self._remember(one))
+            self._believe(None if problem or not one.run["valid_s"] else self._record(one))
             hint = one.run["hint"]
             if problem and one.run["severity"] == "fail":
                 failure = LaunchError(problem, hint or None, "check-failed", where=one.label)
@@ -178,7 +178,7 @@ class Checks:
         until = [one["t"] for one in (self.witnesses, verdict) if "t" in one]
         self.witnesses |= {**verdict, "t": min(until, key=int)}
 
-    def _remember(self, check: Check) -> Mapping[str, str] | None:
+    def _record(self, check: Check) -> Mapping[str, str] | None:
         """Record that a check has passed; return its witnesses, None if it cannot be believed."""
         program = _file(check)
         paths = [*self._plan.image_paths, *([program] if program else [])]

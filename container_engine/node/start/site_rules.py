@@ -4,7 +4,7 @@ The submit host has applied them already, but the plan it made is a file or a va
 by the time it arrives. So the launcher reads the rules again on the node, in the same files and in
 the same way as container_engine/site/load.py. A site without such a rule only pays for reading the
 files. Planning calls the same functions, to refuse earlier (plan/checks.py, given them by
-submit/site_context.py).
+submit/read_site.py).
 """
 
 from __future__ import annotations

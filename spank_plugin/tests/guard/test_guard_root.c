@@ -576,7 +576,7 @@ TEST("a setting is never written outside the image, and a FIFO in the image does
 	ce_error_clear(&guard.err);
 }
 
-/* ---- what was remembered of a look into an image ------------------------------------------------- */
+/* ---- what was recorded of a look into an image ------------------------------------------------- */
 
 static int put(const char *path, const char *source)
 {

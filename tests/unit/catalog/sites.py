@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from container_engine.catalog.load import Catalog
-from container_engine.submit.site_context import catalog
+from container_engine.submit.read_site import catalog
 
 SMALLEST = 'summary = "s"\nhelp = "h"\n'
 

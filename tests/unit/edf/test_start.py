@@ -78,7 +78,7 @@ def test_to_recall_a_plan_imports_neither_the_models_nor_what_starts_programs_sl
 
 
 @pytest.mark.parametrize("verb", ["run", "plan"])
-def test_a_verb_that_may_have_a_remembered_plan_imports_no_models(verb: str) -> None:
+def test_a_verb_that_may_have_a_cached_plan_imports_no_models(verb: str) -> None:
     assert "pydantic" not in imported_by(f"container_engine.cli.verbs.{verb}")
 
 
@@ -106,5 +106,5 @@ def test_a_command_for_which_a_user_waits_loads_no_models(line: str, tmp_path: P
     assert done.stdout.decode().splitlines()[-1] == "False"
 
 
-def test_to_print_a_remembered_plan_loads_no_models() -> None:
+def test_to_print_a_cached_plan_loads_no_models() -> None:
     assert "pydantic" not in imported_by("container_engine.printing.plan")

@@ -91,10 +91,10 @@ def named(name: str) -> RegistryImage:
     return image
 
 
-def test_an_image_from_a_path_that_is_no_text_is_remembered(tmp_path: Path) -> None:
+def test_an_image_from_a_path_that_is_no_text_has_a_ref(tmp_path: Path) -> None:
     store, image = Store(str(tmp_path / "s"), "amd64"), LocalImage("x", "dir", "/a\udcff")
     owned(Path(store.image(DIGEST)), 0)
-    store.remember(image, DIGEST)
+    store.write_ref(image, DIGEST)
     found = Stores(store, ()).find(image)
     assert found is not None
     assert (found.ref.name, found.ref.origin) == (r"dir:/a\xff", r"dir:/a\xff")
@@ -107,7 +107,7 @@ def test_a_store_that_everybody_may_write_has_only_the_owners_images(
 ) -> None:
     store, image = Store(str(tmp_path / "s"), "amd64"), named("a:1")
     owned(Path(store.image(DIGEST)), 0)
-    store.remember(image, DIGEST)
+    store.write_ref(image, DIGEST)
     stores = Stores(store, ())
     foreign = Path(store.ref(image) if of == "ref" else store.image(DIGEST))
     os.chown(foreign, OTHER, OTHER)
@@ -124,7 +124,7 @@ def test_what_everybody_may_write_or_exchange_counts_for_nothing(tmp_path: Path,
     """A store that was made with the umask 000, or made so by `chmod -R 777`."""
     store, image = Store(str(tmp_path / "s"), "amd64"), named("a:1")
     owned(Path(store.image(DIGEST)), 0)
-    store.remember(image, DIGEST)
+    store.write_ref(image, DIGEST)
     stores = Stores(store, ())
     file = Path(store.ref(image) if of == "ref" else store.image(DIGEST))
     usual = file.stat().st_mode
@@ -144,7 +144,7 @@ def test_a_ref_counts_for_no_other_name(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "s"), "amd64")
     first, second = named("a:1"), named("b:1")
     owned(Path(store.image(DIGEST)), 0)
-    store.remember(first, DIGEST)
+    store.write_ref(first, DIGEST)
     Path(store.ref(first)).rename(store.ref(second))
     assert Stores(store, ()).find(second) is None
     Path(store.ref(second)).rename(store.ref(first))

@@ -32,7 +32,7 @@ def scanner(tmp_path: Path) -> Scanner:
     return Scanner(Rules(policy, str(source)), str(tmp_path / "scans"), os.environ, "/none")
 
 
-def test_a_verdict_is_remembered(scanner: Scanner, subject: Subject) -> None:
+def test_a_verdict_is_cached(scanner: Scanner, subject: Subject) -> None:
     said = scanner.scan(subject)
     assert said.is_good
     assert scanner.recall(subject, said.when + 1) == said

@@ -51,7 +51,7 @@ def add(store: Store, number: int, *names: str, used: float = 0) -> Path:
     image_files.note_use(str(path), image_files.Use(when, when))
     os.utime(path, (when, when))
     for name in names:
-        store.remember(named(name), digest_of(number))
+        store.write_ref(named(name), digest_of(number))
     return path
 
 
@@ -115,7 +115,7 @@ def test_every_damage_is_found_and_repaired(store: Store) -> None:
     for number in range(7):
         add(store, number, f"a:{number}")
     expected = damage_images([Path(store.image(digest_of(n))) for n in range(6)])
-    store.remember(named("gone:1"), digest_of(9))
+    store.write_ref(named("gone:1"), digest_of(9))
     ref = next(root.glob("refs/*a:6-amd64.json"))
     (root / "refs/x-amd64.json").write_text("{")
     (root / "refs/other-amd64.json").write_bytes(ref.read_bytes())

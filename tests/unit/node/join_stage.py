@@ -251,10 +251,10 @@ class Stage:
     def text(self) -> str:
         return json.dumps(self.plan, separators=(",", ":"), ensure_ascii=False)
 
-    def remember(self) -> None:
+    def record(self) -> None:
         libexec = str(self.prefix / "libexec/container-engine")
         plan, place = node_plan(self.plan), str(self.place)
-        recorded_join.remember(self.text, plan, self.node, libexec, place, self.block)
+        recorded_join.record(self.text, plan, self.node, libexec, place, self.block)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -263,7 +263,7 @@ class Stage:
         first = enter.enter(self.plan["kept"], node_plan(self.plan), node)
         first.records.note([str(self.image)])
         flock(first.lock, LOCK_SH)
-        self.remember()
+        self.record()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(first.control_socket)
             listener.listen()

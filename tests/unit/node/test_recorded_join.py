@@ -89,7 +89,7 @@ class Changes:
 @pytest.mark.parametrize("change", _named(Changes).values(), ids=_named(Changes))
 def test_both_join_in_the_same_way_after(stage: Stage, change: Callable[[Stage], None]) -> None:
     change(stage)
-    stage.remember()
+    stage.record()
     found = stage.run_step()
     assert found is not None
     assert found == stage.run_step(by_python=True)
@@ -448,19 +448,17 @@ class Unusual:
 
 
 @pytest.mark.parametrize("change", _named(Unusual).values(), ids=_named(Unusual))
-def test_nothing_is_remembered_for_a_plan_with(
-    stage: Stage, change: Callable[[Stage], None]
-) -> None:
+def test_nothing_is_recorded_for_a_plan_with(stage: Stage, change: Callable[[Stage], None]) -> None:
     stage.recorded.unlink()
     change(stage)
-    stage.remember()
+    stage.record()
     assert not list(stage.place.glob("answers/*"))
 
 
-def test_ever_new_plans_are_not_all_remembered(stage: Stage) -> None:
+def test_ever_new_plans_are_not_all_recorded(stage: Stage) -> None:
     for number in range(30):
         stage.plan["name"] = "n" * number
-        stage.remember()
+        stage.record()
     assert len(list(stage.place.glob("answers/*"))) == 16
 
 
@@ -479,7 +477,7 @@ def test_a_full_disk_leaves_no_half_of_an_answer(
             shutil.copy(stage.place / name, directory)
         directory.chmod(0o700)
         given = (node_plan(stage.plan), stage.node, "/p/l/e", str(directory), stage.block)
-        recorded_join.remember(stage.text, *given)
+        recorded_join.record(stage.text, *given)
         assert sorted(os.listdir(directory)) == ["answers", "files", "image", "made"]
         assert os.listdir(directory / "answers") == []
     finally:

@@ -528,7 +528,7 @@ def test_a_site_with_a_rule_never_starts_without_python(
     assert not starts.starts_without_python()
 
 
-def test_an_image_that_the_site_refuses_is_refused_whatever_is_remembered(
+def test_an_image_that_the_site_refuses_is_refused_whatever_is_recorded(
     starts: StartStage,
 ) -> None:
     _with_an_answer(starts)
@@ -548,7 +548,7 @@ def test_a_guard_that_fails_is_explained_by_the_launcher(starts: StartStage, mod
     assert starts.was_python()
 
 
-def test_a_start_during_which_something_has_come_is_not_remembered(starts: StartStage) -> None:
+def test_a_start_during_which_something_has_come_is_not_recorded(starts: StartStage) -> None:
     """The launcher looks when the container has started, but has decided before."""
     starts.plan["mounts"] = [mount(str(starts.home / "later"), "/later", "nofail")]
     starts.guard(f"makes {starts.home}/later")
@@ -638,7 +638,7 @@ def test_random_faults_of_answers_never_start_another_container(
 
 
 class Unusual:
-    """Properties of starts that are not remembered."""
+    """Properties of starts that are not recorded."""
 
     @staticmethod
     def podman(starts: StartStage) -> None:
@@ -775,9 +775,7 @@ class Unusual:
 
 
 @pytest.mark.parametrize("change", _named(Unusual).values(), ids=_named(Unusual))
-def test_nothing_is_remembered_with(
-    starts: StartStage, change: Callable[[StartStage], None]
-) -> None:
+def test_nothing_is_recorded_with(starts: StartStage, change: Callable[[StartStage], None]) -> None:
     change(starts)
     starts.start()
     assert not starts.answers
@@ -802,7 +800,7 @@ def test_nothing_is_remembered_with(
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_start_that_needs_more_than_ce_node_does_is_not_remembered(
+def test_a_start_that_needs_more_than_ce_node_does_is_not_recorded(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -860,7 +858,7 @@ def test_an_answer_that_somebody_made_up_for_root_is_not_used(starts: StartStage
     assert not starts.starts_without_python()
 
 
-def test_a_start_by_root_is_not_remembered(
+def test_a_start_by_root_is_not_recorded(
     starts: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = node_plan(starts.plan)
@@ -949,7 +947,7 @@ def test_an_answer_that_is_wrong_now_makes_place_for_the_next(starts: StartStage
     assert starts.starts_without_python()
 
 
-def test_ever_new_plans_are_not_all_remembered(starts: StartStage) -> None:
+def test_ever_new_plans_are_not_all_recorded(starts: StartStage) -> None:
     for number in range(20):
         starts.plan["name"] = "n" * number
         starts.start()

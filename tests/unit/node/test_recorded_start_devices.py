@@ -416,7 +416,7 @@ def test_a_variable_that_nobody_asked_for_does_not_matter(devices: Devices) -> N
 
 
 class Never:
-    """Devices and hooks with which nothing is remembered."""
+    """Devices and hooks with which nothing is recorded."""
 
     @staticmethod
     def oci_hook(devices: Devices) -> None:
@@ -464,7 +464,7 @@ _NEVER = {name: value.__func__ for name, value in vars(Never).items() if name[0]
 
 
 @pytest.mark.parametrize("change", _NEVER.values(), ids=_NEVER)
-def test_nothing_is_remembered_with(devices: Devices, change: Callable[[Devices], None]) -> None:
+def test_nothing_is_recorded_with(devices: Devices, change: Callable[[Devices], None]) -> None:
     change(devices)
     try:
         devices.starts.start()

@@ -57,7 +57,7 @@ class User:
         return "".join([prepared.head, *prepared.parts])
 
     def recalled(self, name: str = "e") -> str | None:
-        """Return the remembered plan, or None if a new one is needed."""
+        """Return the cached plan, or None if a new one is needed."""
         told = self.told(["--for", "srun", "--", name])
         return None if told is None else told[1].decode()
 

@@ -1,4 +1,4 @@
-"""A remembered plan is used only while it is right."""
+"""A cached plan is used only while it is right."""
 
 import os
 import random
@@ -14,9 +14,9 @@ import container_engine
 from container_engine.base import answers
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.load import Configuration
-from container_engine.submit import plan_output, prepare, recorded_plan
+from container_engine.submit import cached_plan, plan_output, prepare
 from container_engine.submit.context import Context
-from container_engine.submit.site_context import read_site
+from container_engine.submit.read_site import read_site
 from tests.recorded import Answer, parsed, rewrite, write
 from tests.unit import squashfs
 from tests.unit.plan.conftest import User
@@ -24,28 +24,28 @@ from tests.unit.plan.conftest import User
 Change = Callable[[User], object]
 
 
-def test_a_plan_is_remembered_as_it_was_printed(user: User) -> None:
+def test_a_plan_is_cached_as_it_was_printed(user: User) -> None:
     printed = user.plan()
     assert user.recalled() == printed
     assert printed.endswith("}\n")
 
 
-def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
+def test_ce_plan_and_ce_run_ask_for_a_cached_plan_first(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed = user.plan()
     (recorded,) = user.answers()
     rewrite(recorded, _elsewhere)
     monkeypatch.chdir(user.cwd)
-    remembered_plan = printed.replace('"/scratch/me"', '"/remembered"')
-    assert remembered_plan != printed
-    # without the program, as in an installation of Python's packages alone, nothing is remembered
+    cached_text = printed.replace('"/scratch/me"', '"/cached"')
+    assert cached_text != printed
+    # without the program, as in an installation of Python's packages alone, nothing is cached
     assert plan_output.plan_of("e", user.context(), None) == ("", *divided(printed))
     user.plan()
     rewrite(recorded, _elsewhere)
     user.installed()
     for make, pull, expected in (
-        (plan_output.plan_of, None, remembered_plan),
+        (plan_output.plan_of, None, cached_text),
         (plan_output.plan_of, "missing", printed),
         (plan_output.new_plan_of, None, printed),
     ):
@@ -53,7 +53,7 @@ def test_ce_plan_and_ce_run_ask_for_a_remembered_plan_first(
 
 
 def _elsewhere(answer: Answer) -> Answer:
-    return answer._replace(result=answer.result.replace(b'"/scratch/me"', b'"/remembered"'))
+    return answer._replace(result=answer.result.replace(b'"/scratch/me"', b'"/cached"'))
 
 
 def divided(printed: str) -> tuple[str, str]:
@@ -62,18 +62,18 @@ def divided(printed: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("version", ["", container_engine.__version__ + "x", "1"])
-def test_a_remembered_plan_is_handed_only_to_python_of_the_same_version(
+def test_a_cached_plan_is_handed_only_to_python_of_the_same_version(
     user: User, version: str
 ) -> None:
     user.plan()
-    words = [str(user.installed()), f"--remembered={version}", "--", "e"]
+    words = [str(user.installed()), f"--cached={version}", "--", "e"]
     done = subprocess.run(words, env=user.env, cwd=user.cwd, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, b"")
 
 
-def test_a_request_for_a_remembered_plan_starts_no_planner(user: User) -> None:
+def test_a_request_for_a_cached_plan_starts_no_planner(user: User) -> None:
     printed = user.plan()
-    words = [str(user.installed()), f"--remembered={container_engine.__version__}", "--"]
+    words = [str(user.installed()), f"--cached={container_engine.__version__}", "--"]
     for name, expected in (("e", (0, "\0".join(["", *divided(printed), ""]))), ("f", (1, ""))):
         done = subprocess.run(
             [*words, name], env=user.env, cwd=user.cwd, stdout=subprocess.PIPE, timeout=60
@@ -245,19 +245,19 @@ def test_a_relative_name_is_another_plan_in_another_directory(user: User) -> Non
     assert '"workdir":"/two"' in user.plan("./here.toml")
 
 
-def test_nothing_is_remembered_of_files_that_changed_a_moment_ago(user: User) -> None:
+def test_nothing_is_cached_of_files_that_changed_a_moment_ago(user: User) -> None:
     user.plan(later_s=0)
     assert user.recalled() is None
 
 
-def test_a_refused_environment_is_not_remembered(user: User) -> None:
+def test_a_refused_environment_is_not_cached(user: User) -> None:
     user.env.pop("SCRATCH")
     with pytest.raises(container_engine.base.errors.UserError):
         user.plan()
     assert user.recalled() is None
 
 
-def test_an_environment_without_container_is_remembered_with_its_notice(user: User) -> None:
+def test_an_environment_without_container_is_cached_with_its_notice(user: User) -> None:
     (user.second / "e.toml").write_text('image = ""')
     assert user.plan() == prepare.HOST
     assert user.recalled() == prepare.HOST
@@ -267,7 +267,7 @@ def test_an_environment_without_container_is_remembered_with_its_notice(user: Us
 @pytest.mark.parametrize(
     "script", ["", "ulimit -t 1; while :; do :; done"], ids=["cannot be started", "is killed"]
 )
-def test_a_plan_without_the_images_environment_is_not_remembered(user: User, script: str) -> None:
+def test_a_plan_without_the_images_environment_is_not_cached(user: User, script: str) -> None:
     """Otherwise the plan would lack the environment even after unsquashfs works again."""
     broken = user.home / "bin/unsquashfs"
     broken.parent.mkdir()
@@ -378,7 +378,7 @@ def test_an_answer_that_somebody_else_owns_is_not_used(
     assert user.recalled() is None
 
 
-def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
+def test_nothing_is_cached_where_others_may_write(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True)
     place.chmod(0o777)
@@ -388,10 +388,10 @@ def test_nothing_is_remembered_where_others_may_write(user: User) -> None:
 
 def _made(
     user: User, head: str, parts: Sequence[str], files: tuple[str, ...] = ()
-) -> recorded_plan.Recorded:
-    words = recorded_plan.request("e", str(user.cwd))
+) -> cached_plan.CachedPlan:
+    words = cached_plan.request("e", str(user.cwd))
     until_then = time.time_ns() + 10**10
-    return recorded_plan.Recorded(words, str(user.prefix), files, {}, until_then, "", head, parts)
+    return cached_plan.CachedPlan(words, str(user.prefix), files, {}, until_then, "", head, parts)
 
 
 def test_jobs_whose_variables_alternate_all_have_their_plans(user: User) -> None:
@@ -407,7 +407,7 @@ def test_jobs_whose_variables_alternate_all_have_their_plans(user: User) -> None
 def test_an_answer_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
     directory = user.home / "directory"
     made = _made(user, prepare.HOST, (), files=(f"{directory}/file",))
-    assert recorded_plan.remember(made, user.env)
+    assert cached_plan.write(made, user.env)
     assert user.recalled() == prepare.HOST
     directory.touch()
     assert user.recalled() is None
@@ -433,18 +433,18 @@ def test_answers_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) 
 def test_only_the_newest_answers_are_kept(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True, mode=0o700)
-    for age in range(recorded_plan.MOST):
+    for age in range(cached_plan.MOST):
         old = place / f"old{age}"
         old.touch()
         os.utime(old, (1000 - age, 1000 - age))
     user.plan()
     names = {file.name for file in user.answers()}
-    assert len(names) == recorded_plan.MOST
-    assert f"old{recorded_plan.MOST - 1}" not in names
+    assert len(names) == cached_plan.MOST
+    assert f"old{cached_plan.MOST - 1}" not in names
     assert user.recalled() is not None
 
 
-def test_a_plan_that_depends_on_the_whole_environment_is_not_remembered(
+def test_a_plan_that_depends_on_the_whole_environment_is_not_cached(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_of_it(context: Context, config: Configuration, files: list[str]) -> SiteContext:
@@ -459,7 +459,7 @@ def test_a_plan_that_depends_on_the_whole_environment_is_not_remembered(
 def test_an_answer_ends_when_its_time_is_over(user: User) -> None:
     made = _made(user, prepare.HOST, ())
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
-        assert recorded_plan.remember(made._replace(not_after=not_after), user.env)
+        assert cached_plan.write(made._replace(not_after=not_after), user.env)
         assert (user.recalled() == prepare.HOST) == expected
 
 
@@ -489,8 +489,8 @@ def test_the_program_finds_the_answer_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
 ) -> None:
     user.env["LD_LIBRARY_PATH"] = "/none"
-    made = recorded_plan.Recorded(
-        recorded_plan.request(name, str(user.cwd), words),
+    made = cached_plan.CachedPlan(
+        cached_plan.request(name, str(user.cwd), words),
         str(user.prefix),
         (str(user.image), "/nowhere"),
         {"vLD_LIBRARY_PATH": "=/none", "vNONE": "-", "v": "-", "vA=B": "-"},
@@ -499,7 +499,7 @@ def test_the_program_finds_the_answer_of_each_request(
         facts + prepare.PLAN,
         ["{}\n"],
     )
-    assert recorded_plan.remember(made, user.env)
+    assert cached_plan.write(made, user.env)
     rest: list[str | bytes] = ["--", *([] if name is None else [os.fsencode(name)])]
     callers: list[list[str]] = [[], ["--for", "srun"], ["--for", "sbatch"]]
     for caller in callers:
@@ -511,7 +511,7 @@ def test_the_program_finds_the_answer_of_each_request(
 
 def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
     parts = ['{"a":{"secret":"', '"},"b":"@new@","secret":"', '"}\n']
-    assert recorded_plan.remember(_made(user, prepare.PLAN, parts), user.env)
+    assert cached_plan.write(_made(user, prepare.PLAN, parts), user.env)
     secrets = set()
     for _ in range(3):
         told = user.told(["--for", "srun", "e"])

@@ -1,4 +1,4 @@
-"""Options of pyxis in a launch are planned, remembered and limited like the lines of an EDF."""
+"""Options of pyxis in a launch are planned, cached and limited like the lines of an EDF."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.images import lock_file
 from container_engine.plan.model import LaunchPlan
-from container_engine.submit import recorded_plan
+from container_engine.submit import cached_plan
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -174,7 +174,7 @@ def test_what_the_site_refuses_a_file_it_refuses_an_option(
     assert f"ce: error: {message}" in refused(user, image, *words, name="e")
 
 
-def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None:
+def test_a_plan_is_cached_with_its_options_and_variables(user: User) -> None:
     def recalled(words: list[str], *name: str) -> bool:
         return user.told([*words, "--", *name]) is not None
 
@@ -190,7 +190,7 @@ def test_a_plan_is_remembered_with_its_options_and_variables(user: User) -> None
 
 def test_no_two_requests_have_the_same_words() -> None:
     keys = {
-        recorded_plan.request(*request)
+        cached_plan.request(*request)
         for request in (
             (None, "/", ["a"]),
             ("", "/", ["a"]),

@@ -8,7 +8,7 @@ import pytest
 from container_engine.images.store.store import architecture
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
-from container_engine.submit.site_context import machine
+from container_engine.submit.read_site import machine
 from container_engine.submit.stores import own_store, stores
 
 

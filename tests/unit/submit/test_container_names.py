@@ -44,7 +44,7 @@ def test_another_job_has_another_container(tmp_path: Path) -> None:
     record("demo", Options([NAMED]), env(tmp_path), CWD)
     found = completed(Options([NAMED]), env(tmp_path, "8"))
     assert (found.environment, list(found.options.words)) == (None, [NAMED])
-    # a remembered plan must not outlive the record's absence
+    # a cached plan must not outlive the record's absence
     assert found.consulted == (f"{tmp_path}/.local/state/container-engine/names/8/a",)
 
 

@@ -91,8 +91,8 @@ def test_a_hook_that_depends_on_its_step_or_the_kernel_is_pythons(of: Mapping[st
     assert _judged(hook(), hook(**of), node={"A": "1"}) is None
 
 
-def test_a_hook_that_does_not_apply_is_remembered_with_its_condition() -> None:
-    """Its condition is remembered, and the next step is asked for the variable."""
+def test_a_hook_that_does_not_apply_is_recorded_with_its_condition() -> None:
+    """Its condition is recorded, and the next step is asked for the variable."""
     assert _judged(hook(code="hook.py", automatic_when=["A"])) is not None
 
 

@@ -1,4 +1,4 @@
-"""A look into an image is remembered if the next look would certainly find the same."""
+"""A look into an image is recorded if the next look would certainly find the same."""
 
 import os
 import resource
@@ -42,9 +42,9 @@ class Software:
         link.symlink_to(release)
         link.rename(self.current)
 
-    def remember(self, tree: Tree, content: bytes = b"", request: str = "{}") -> None:
+    def record(self, tree: Tree, content: bytes = b"", request: str = "{}") -> None:
         changes = [("/etc/cache", content)] if content else []
-        recorded_look.remember(self.request, request, tree.asked, changes, _DONE)
+        recorded_look.record(self.request, request, tree.asked, changes, _DONE)
 
     def recall(self, text: str = "{}") -> object:
         return recorded_look.recall(self.request, text)
@@ -89,7 +89,7 @@ _ASKING: dict[str, Callable[[Tree, str], object]] = {
 def test_what_has_not_changed_is_known(software: Software, how: str) -> None:
     tree = Tree()
     _ASKING[how](tree, software.library)
-    software.remember(tree)
+    software.record(tree)
     assert software.recall() == (
         [("root-bind", ["/node/lib", "/root", "/lib/x"])],
         [*answers.installation(), *tree.asked],
@@ -103,20 +103,20 @@ def test_a_link_that_leads_to_another_name_of_the_same_file_is_noticed(
     """Releases may share a file by hard links and differ in its dependencies beside it."""
     tree = Tree()
     _ASKING[how](tree, software.library)
-    software.remember(tree)
+    software.record(tree)
     assert software.is_known()
     software.use("2")
     assert not software.is_known()
 
 
-def test_what_changes_while_it_is_looked_at_is_not_remembered(software: Software) -> None:
+def test_what_changes_while_it_is_looked_at_is_not_recorded(software: Software) -> None:
     (Path(software.library).parent.parent / "2/libx.so.1").unlink()
     (Path(software.library).parent.parent / "2/libx.so.1").write_text("y")
     time.sleep(0.01)
     tree = Tree()
     assert tree.content(software.library, 100) == b"x"
     software.use("2")
-    software.remember(tree)
+    software.record(tree)
     assert not software.is_known()
 
 
@@ -125,39 +125,39 @@ def test_a_symlink_that_leads_nowhere_is_noticed(software: Software) -> None:
     missing = software.current / "liby.so.1"
     tree = Tree()
     assert not tree.exists(str(missing))
-    software.remember(tree)
+    software.record(tree)
     assert software.is_known()
     missing.symlink_to("nowhere")
     assert not software.is_known()
     tree = Tree()
     assert tree.exists(str(missing))
-    software.remember(tree)
+    software.record(tree)
     assert software.is_known()
     missing.unlink()
     assert not software.is_known()
 
 
-def test_what_has_another_path_of_the_kernel_is_not_remembered(software: Software) -> None:
+def test_what_has_another_path_of_the_kernel_is_not_recorded(software: Software) -> None:
     (software.current / "net").symlink_to("/sys/class/net")
     tree = Tree()
     tree.names(str(software.current / "net"))
-    software.remember(tree)
+    software.record(tree)
     assert not software.is_known()
 
 
 @pytest.mark.parametrize("place", ["/dev/shm", "/sys/class", "/proc/self"])
-def test_files_in_kernel_file_systems_and_shared_memory_are_not_remembered(
+def test_files_in_kernel_file_systems_and_shared_memory_are_not_recorded(
     software: Software, place: str
 ) -> None:
     tree = Tree()
     tree.exists(f"{place}/not-there")
-    software.remember(tree)
+    software.record(tree)
     assert not software.is_known()
 
 
 def test_what_was_done_to_an_image_is_done_again_in_its_order(software: Software) -> None:
     changes: list[tuple[str, bytes | None]] = [("/etc/cache", b"abc"), ("/lib/old", None)]
-    recorded_look.remember(software.request, "{}", {}, changes, _DONE)
+    recorded_look.record(software.request, "{}", {}, changes, _DONE)
     assert software.recall() == (
         [
             ("root-copy", [str(software.file), "/root", "/etc/cache"]),
@@ -170,16 +170,16 @@ def test_what_was_done_to_an_image_is_done_again_in_its_order(software: Software
 
 
 def test_what_is_there_already_is_not_written_again(software: Software) -> None:
-    software.remember(Tree(), b"abc")
+    software.record(Tree(), b"abc")
     before = software.file.stat().st_ino
-    software.remember(Tree(), b"abc", request="[]")
+    software.record(Tree(), b"abc", request="[]")
     assert software.file.stat().st_ino == before
     assert len([*Path(software.answers).iterdir()]) == 2
 
 
 def test_only_the_youngest_answers_and_files_stay(software: Software) -> None:
     for number in range(70):
-        software.remember(Tree(), b"abc%d" % number, request=f"[{number}]")
+        software.record(Tree(), b"abc%d" % number, request=f"[{number}]")
     assert (len([*Path(software.answers).iterdir()]), len([*software.files.iterdir()])) == (16, 32)
     assert software.recall("[69]") is not None
     assert software.recall("[0]") is None
@@ -191,7 +191,7 @@ def test_an_answer_is_only_taken_from_directories_of_the_users_alone(
     software: Software, fault: str, which: str
 ) -> None:
     """The first of them is in a directory in which everybody may create one."""
-    software.remember(Tree())
+    software.record(Tree())
     assert software.is_known()
     place = Path(software.answers)
     if which == "the user's answers":
@@ -217,7 +217,7 @@ def test_without_a_place_nothing_is_known() -> None:
 def test_an_answer_with_an_invalid_operation_is_not_used(
     software: Software, operations: str
 ) -> None:
-    software.remember(Tree())
+    software.record(Tree())
     right = parsed(software.answer)
     for result in (right.result, operations.encode()):
         write(software.answer, right._replace(result=result))
@@ -227,12 +227,12 @@ def test_an_answer_with_an_invalid_operation_is_not_used(
 def test_what_was_written_is_not_taken_from_a_file_with_other_content(software: Software) -> None:
     """After a loss of power a file may be empty, or have NULs."""
     for damaged in (b"", b"\0\0\0", b"abcd"):
-        software.remember(Tree(), b"abc")
+        software.record(Tree(), b"abc")
         assert software.file.read_bytes() == b"abc"
         assert software.is_known()
         software.file.write_bytes(damaged)
         assert not software.is_known()
-    software.remember(Tree(), b"abc")
+    software.record(Tree(), b"abc")
     assert software.file.read_bytes() == b"abc"
 
 
@@ -240,7 +240,7 @@ def test_what_was_written_is_not_taken_from_a_file_with_other_content(software: 
 def test_what_was_written_is_only_taken_from_the_users_own_file(
     software: Software, fault: str
 ) -> None:
-    software.remember(Tree(), b"abc")
+    software.record(Tree(), b"abc")
     file = software.file
     if fault == "mode":
         file.chmod(0o644)
@@ -249,14 +249,14 @@ def test_what_was_written_is_only_taken_from_the_users_own_file(
     if fault == "link":
         file.symlink_to(file.parent.parent / "aside")
     assert not software.is_known()
-    software.remember(Tree(), b"abc")
+    software.record(Tree(), b"abc")
     assert software.is_known()
     assert (software.file.is_symlink(), software.file.stat().st_mode & 0o777) == (False, 0o600)
 
 
 @pytest.mark.parametrize("text", ["[" * 1_000_000, "9" * 1_000_000, "{", "", "\xff"])
 def test_an_answer_that_is_a_bomb_is_not_known(software: Software, text: str) -> None:
-    software.remember(Tree())
+    software.record(Tree())
     write(software.answer, parsed(software.answer)._replace(result=text.encode("latin-1")))
     assert not software.is_known()
 
@@ -283,10 +283,10 @@ def test_a_failure_to_open_is_not_taken_for_a_missing_file(software: Software) -
     assert (image.is_certain, host.tree.is_certain) == (False, False)
 
 
-def test_a_library_that_is_needed_by_a_relative_path_is_looked_for_and_not_remembered(
+def test_a_library_that_is_needed_by_a_relative_path_is_looked_for_and_not_recorded(
     software: Software,
 ) -> None:
     host = Host(62)
     assert host.read("beside/libx.so.1") is None
-    software.remember(host.tree)
+    software.record(host.tree)
     assert not (host.tree.is_certain and software.is_known())
