@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +112,26 @@ evals:
     type: vetnode.evaluations.env_var_eval.EnvVarEval
     expected: { SLURMD_NODENAME: n1 }
 """
+
+
+def test_a_squashfs_of_tools_serves_images_with_and_without_python(user: User) -> None:
+    tree, from_packages = user.directory / "tools", installed("tools")
+    shutil.copytree(next(from_packages.glob("lib/python3*/site-packages")), tree)
+    shutil.copytree(from_packages / "bin", tree / "bin", dirs_exist_ok=True, symlinks=True)
+    shutil.copy(PROGRAMS / "gpus.py", tree)
+    image = user.cluster.image
+    mounts = f"{user.directory}/tools.sqsh:/opt/tools:sqsh,{image('demo')}:/opt/python:sqsh"
+    user.run(str(user.cluster.prefix / "bin/ce"), "pack", str(tree), f"{user.directory}/tools.sqsh")
+    for name in ("demo", "busybox", "musl"):
+        srun = f"srun --container-image={image(name)} --container-mounts={mounts}"
+        out = user.run("sh", "-c", f"L={_LIBRARIES}; {srun} {_PYTHON} /opt/tools/gpus.py")
+        assert "no GPUs: NVML Shared Library Not Found\n" in out, out
+        assert "py-spy 0.4.3\n" in user.run("sh", "-c", f"{srun} /opt/tools/bin/py-spy --version")
+
+
+# of the image that is mounted, with its own loader
+_LIBRARIES = f"/opt/python/usr/lib/{os.uname().machine}-linux-gnu"
+_PYTHON = "$L/ld-linux-x86-64.so.2 --library-path $L /opt/python/usr/bin/python3"
 
 
 def test_skypilot_finds_pyxis_and_starts_its_nodes(user: User, stub: Path) -> None:
