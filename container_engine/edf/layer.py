@@ -156,7 +156,8 @@ def no_container(over: Overlay) -> Problem:
     hint = "add --container-image=IMAGE or --environment=NAME"
     named = over.layer.annotations.get(CONTAINER_NAME)
     if named is not None:
-        message = f"this job has no container '{named.value}' to continue"
+        name = named.value.partition(":")[0]
+        message = f"this job has no container '{name}' to continue"
         return named.origin.error("", message, f"to make it, {hint}", SEE)
     where = over.first or Origin("--container-image", 0)
     return where.error("", "there is no container to apply it to", hint, SEE)

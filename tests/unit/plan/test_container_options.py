@@ -104,6 +104,12 @@ def test_the_name_of_a_kept_container_does_not_fill_an_empty_image(user: User) -
     assert said.startswith("ce: error: --container-image: its value is empty\n")
 
 
+def test_a_container_that_the_job_lacks_is_named_without_its_mode(user: User) -> None:
+    user.env["SLURM_JOB_ID"] = "7"
+    said = refused(user, "--container-name=k:exec")
+    assert "--container-name: this job has no container 'k' to continue\n" in said
+
+
 def test_an_image_of_an_option_gives_a_base_its_image(user: User) -> None:
     (user.first / "base.toml").write_text('mounts = ["/data"]\n')
     plan = planned(user, f"--container-image={user.image}", name="base")
