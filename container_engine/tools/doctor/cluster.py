@@ -28,6 +28,7 @@ _WRITTEN = {
 _CLOCK_S = 30  # the largest difference allowed; munge refuses messages that are minutes old
 # "plnd" is idle until a job starts that the backfill scheduler has planned there
 _USABLE = ("idle", "mix", "alloc", "comp", "plnd")
+_RESERVED = ("maint", "resv")
 
 
 class Group(NamedTuple):
@@ -55,7 +56,7 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     """Return the nodes to check, by partition and state, and findings on those that are not up.
 
     Within an allocation its nodes are checked, otherwise all that are up. Raise UserError if none
-    is up, and CeError if Slurm does not answer.
+    is, and CeError if Slurm does not answer.
     """
     if env.get("SLURM_JOB_NODELIST"):
         return [Group(tuple(slurm.hosts(env["SLURM_JOB_NODELIST"], env)))], []
@@ -74,13 +75,25 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
         if state.startswith(_USABLE)
     ]
     if not usable:
-        raise UserError("no node is up", "sinfo shows their states")
+        raise _none_usable(Counter(state for _partition, state in found.values()))
     remedy = "sinfo -R says why, scontrol show node NODE what else is known"
     return usable, [
         Folded(warning("nodes", f"{state}: not asked", remedy), tuple(names))
         for (_partition, state), names in members.items()
         if not state.startswith(_USABLE)
     ]
+
+
+def _none_usable(states: Mapping[str, int]) -> UserError:
+    """Return the error for a cluster whose nodes have these states, each on so many nodes."""
+    hint = "sinfo -R says why"
+    if any(state.startswith(_RESERVED) for state in states):
+        hint = (
+            "scontrol show reservations names the reservation; in an allocation with"
+            " --reservation=NAME its nodes are asked"
+        )
+    them = ", ".join(f"{number} {state}" for state, number in states.items())
+    return UserError(f"no node takes jobs: {them or 'sinfo names none'}", hint)
 
 
 def hostlist(names: Sequence[str], env: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.base.errors import UserError
 from container_engine.site.model import SiteConfig
 from container_engine.tools.doctor import site
 from container_engine.tools.doctor.cluster import (
@@ -121,6 +122,23 @@ def test_an_idle_node_for_which_a_job_is_planned_is_up(
 ) -> None:
     asked, _others = groups(slurm("echo n1 plnd all*", SRUN))
     assert asked == [(("n1",), "all")]
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "hint"),
+    [
+        ("maint", "no node takes jobs: 2 maint", "--reservation=NAME"),
+        ("down*", "no node takes jobs: 2 down*", "sinfo -R says why"),
+    ],
+)
+def test_nodes_of_which_none_takes_jobs_are_named_by_their_states(
+    slurm: Callable[[str, str], dict[str, str]], state: str, told: str, hint: str
+) -> None:
+    env = slurm(f"echo n1 {state} all*; echo n2 {state} all*; echo n2 {state} small", SRUN)
+    with pytest.raises(UserError) as raised:
+        groups(env)
+    assert raised.value.message == told
+    assert hint in (raised.value.hint or "")
 
 
 def test_full_nodes_and_silent_ones_take_nobody_elses_answer(
