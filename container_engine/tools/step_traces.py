@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ _SECOND = 1_000_000_000
 _MAX_NODES = 1 << 16
 _LAST = 1 << 62  # a time later than any
 _IMAGE, _HOOK = ("name", "path", "digest"), ("name", "release", "reason")
+# two steps of one number: Slurm waits longer before it requeues a job, and clocks differ by less
+_RUNS_APART_S = 5.0
 _MOST = 1 << 20  # largest size of a node's trace in bytes; the usual size is a few thousand
 
 
@@ -63,6 +65,16 @@ class Trace(NamedTuple):
     def began(self) -> float:
         """The beginning of the launch in seconds since 1970; 0 if unknown."""
         return self.phases[0].begin if self.phases else 0.0
+
+    @property
+    def planned(self) -> float:
+        """The time at which srun made its plan, in seconds since 1970; 0 if unknown."""
+        return self.began if self.phases[:1] != self.on_node[:1] else 0.0
+
+    @property
+    def seen(self) -> float:
+        """The last time of which the trace tells, in seconds since 1970."""
+        return max((self.end or 0.0, *(phase.end for phase in self.phases)))
 
     @property
     def start_took(self) -> float:
@@ -133,8 +145,13 @@ def _array(directory: str, step: str) -> str:
 
 
 def read(directory: str, step: str) -> list[Trace]:
-    """Return the traces of all nodes of a step, sorted by name. Raise UserError."""
-    return list(_traces(directory, step))
+    """Return the traces of all nodes of a step, sorted by name. Raise UserError.
+
+    Those of an earlier run of a requeued job, which had other nodes, are left out.
+    """
+    found = list(_traces(directory, step))
+    planned = max((trace.planned for trace in found), default=0.0)
+    return [trace for trace in found if trace.seen + _RUNS_APART_S > planned]
 
 
 def missing(traces: Sequence[Trace]) -> list[str]:
@@ -150,13 +167,17 @@ def missing(traces: Sequence[Trace]) -> list[str]:
 
 def first(directory: str, step: str) -> Trace | None:
     """Return one node's trace, or None, for facts that all nodes share. Raise UserError."""
-    return next(_traces(directory, step), None)
+    return next(_traces(directory, step, _newest_first), None)
 
 
-def _traces(directory: str, step: str) -> Iterator[Trace]:
+def _newest_first(path: str) -> float:
+    return -os.stat(path, follow_symlinks=False).st_mtime
+
+
+def _traces(directory: str, step: str, order: Callable[[str], Any] = natural) -> Iterator[Trace]:
     place = os.path.join(directory, step)
     try:
-        names = sorted(os.listdir(place), key=natural)
+        names = sorted(os.listdir(place), key=lambda name: order(f"{place}/{name}"))
     except FileNotFoundError:
         return  # a launch has just removed it as an old one
     except OSError as error:

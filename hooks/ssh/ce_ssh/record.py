@@ -2,6 +2,7 @@
 
 A directory per job, with one per step in it, is in the user's cache directory, which login and
 compute nodes share. Only the user can read it. It has names, ports and public keys, but no secret.
+A requeued job has directories of its own, STEP@RUN: a node that lost its power has removed nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 HOST_KEY_ALIAS = "container-engine"
 PORT_ENDING, KEY_ENDING = ".port", ".known_hosts"
 _DRAFT = ".new"
+_RUN = "@"
 _TRIES = 10
 
 
@@ -28,12 +30,14 @@ def root(environment: Mapping[str, str], home: str) -> str:
 
 
 def of_step(environment: Mapping[str, str]) -> str:
-    """Return the name of a step's directory: JOB/STEP, or with this process's ID outside a step."""
+    """Return a step's directory: JOB/STEP, JOB/STEP@RUN; outside a step with this process's ID."""
     job = environment.get("SLURM_JOB_ID", "")
     step = environment.get("SLURM_STEP_ID", "")
     if not job.isdigit():
         return f"run-{os.getpid()}/0"
-    return f"{job}/{step}" if step.isdigit() else f"{job}/run-{os.getpid()}"
+    run = environment.get("SLURM_RESTART_COUNT", "")
+    again = f"{_RUN}{run}" if run.isdigit() else ""
+    return f"{job}/{step if step.isdigit() else f'run-{os.getpid()}'}{again}"
 
 
 def prepare(directory: str, node: str) -> bool:
@@ -81,7 +85,8 @@ class Server:
 
     def __init__(self, directory: str, node: str) -> None:
         """Read the record. Raise OSError or ValueError if it is missing or cut short."""
-        self.step, self.node = ".".join(directory.rsplit("/", 2)[1:]), node
+        job, step = directory.rsplit("/", 2)[1:]
+        self.step, self.node = f"{job}.{step.partition(_RUN)[0]}", node
         self.known_hosts = f"{directory}/{node}{KEY_ENDING}"
         with open(f"{directory}/{node}{PORT_ENDING}", encoding="utf-8") as file:
             port, self.address, self.user, self.key_file = file.read().rstrip("\n").split(" ", 3)
@@ -91,12 +96,16 @@ class Server:
 
 
 def servers(records: str, job: str) -> list[Server]:
-    """Return the servers of a job, or of one of its steps (JOB.STEP), ordered by step and node."""
+    """Return the servers of a job, or of one of its steps (JOB.STEP), ordered by step and node.
+
+    Those of earlier runs of a requeued job are left out.
+    """
     job, _dot, wanted = job.partition(".")
     found = []
     steps = _entries(f"{records}/{job}") if _is_own(f"{records}/{job}") else []
+    newest = max(map(_run_of, steps), default=0)
     for step in sorted(steps, key=_in_order):
-        if wanted not in ("", step):
+        if _run_of(step) != newest or wanted not in ("", step.partition(_RUN)[0]):
             continue
         directory = f"{records}/{job}/{step}"
         if not _is_own(directory):
@@ -110,7 +119,13 @@ def servers(records: str, job: str) -> list[Server]:
     return found
 
 
+def _run_of(step: str) -> int:
+    run = step.partition(_RUN)[2]
+    return int(run) if run.isdigit() else 0
+
+
 def _in_order(step: str) -> tuple[int, str]:
+    step = step.partition(_RUN)[0]
     return (int(step), "") if step.isdigit() else (1 << 62, step)
 
 

@@ -72,6 +72,27 @@ def test_nodes_are_in_the_order_of_their_numbers(step: Path) -> None:
     assert names == [f"n{number}" for number in range(1, 11)]
 
 
+@pytest.mark.parametrize("has_ended", [True, False], ids=["requeued", "power lost"])
+def test_what_an_earlier_run_of_the_job_had_on_another_node_is_left_out(
+    tmp_path: Path, has_ended: bool
+) -> None:
+    again = json.loads(json.dumps(facts(50)), object_hook=_two_minutes_later)
+    write(tmp_path, "7.0", "n3", again)
+    write(tmp_path, "7.0", "n2", {**again, "environment": "new"})
+    write(tmp_path, "7.0", "n1", facts(50), *[ended(101, 102)] * has_ended)
+    os.utime(tmp_path / "7.0/n1.json", (1, 1))
+    os.utime(tmp_path / "7.0/n3.json", (2, 2))
+    assert [trace.node for trace in step_traces.read(str(tmp_path), "7.0")] == ["n2", "n3"]
+    first = step_traces.first(str(tmp_path), "7.0")
+    assert first is not None
+    assert first.facts["environment"] == "new"
+
+
+def _two_minutes_later(part: dict[str, Any]) -> dict[str, Any]:
+    times = [key for key in ("begin", "end") if key in part]
+    return {**part, **{key: part[key] + 120 * SECOND for key in times}}
+
+
 def test_a_start_lasts_from_the_fork_to_the_last_task(step: Path) -> None:
     first = step_traces.read(str(step), "7.0")[0]
     assert first.start_took == pytest.approx(0.072, abs=1e-6)
@@ -299,6 +320,7 @@ def test_the_first_trace_is_had_without_reading_the_others(tmp_path: Path) -> No
     write(tmp_path, "8.0", "n1", {"version": 0})
     write(tmp_path, "8.0", "n2", facts(50))
     (tmp_path / "8.0/n10.json").mkdir()
+    os.utime(tmp_path / "8.0/n10.json", (1, 1))
     first = step_traces.first(str(tmp_path), "8.0")
     assert first is not None
     assert first.node == "n2"

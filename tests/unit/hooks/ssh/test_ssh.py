@@ -79,6 +79,17 @@ def test_a_record_tells_all_and_one_that_is_cut_short_is_passed_over(tmp_path: P
     assert (server.key_file, server.host_key) == ("/h/my keys/k.pub", "ssh-ed25519 AAAA")
 
 
+def test_what_a_node_left_in_an_earlier_run_of_its_job_is_no_server(tmp_path: Path) -> None:
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}
+    for node, more in (("n1", {}), ("n2", {"SLURM_RESTART_COUNT": "1"})):
+        directory = f"{tmp_path}/{record.of_step(step | more)}"
+        assert record.prepare(directory, node)
+        record.write(directory, node, "1 h u ", "ssh-ed25519 AAAA")
+    for wanted in ("7", "7.2"):
+        [server] = record.servers(str(tmp_path), wanted)
+        assert (server.step, server.node) == ("7.2", "n2")
+
+
 def test_a_record_is_for_its_owner_alone(tmp_path: Path) -> None:
     directory = f"{tmp_path}/7/0"
     record.prepare(directory, "n1")
