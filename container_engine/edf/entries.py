@@ -1,10 +1,10 @@
-"""Parses one entry of `mounts` or `devices`, and renders a mount as its shortest string."""
+"""Parses one entry of `mounts` or `devices`, renders a mount, and says what entries lead to."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from container_engine.base.errors import UserError
 from container_engine.base.mounts import excess, is_reserved
@@ -101,6 +101,27 @@ def packed_as_file(mount: Mount) -> tuple[str, str]:
     """Return the message and hint for a SquashFS file that is mounted as a plain file."""
     hint = f"to see what is in it: {escape(mount.source)}:{escape(mount.target)}:sqsh"
     return f"'{escape(mount.source)}' is a SquashFS file, mounted as a plain file", hint
+
+
+def on_host(path: str, mounts: Sequence[Mount]) -> str:
+    """Return the path on the host of a path in the container; "" for what is not mounted."""
+    having = [one for one in mounts if f"{path}/".startswith(f"{str(one.target).rstrip('/')}/")]
+    if not having:
+        return ""
+    mount = max(having, key=lambda one: len(str(one.target)))
+    if mount.kind != "bind" or not isinstance(mount.source, str):
+        return ""
+    return mount.source + path[len(str(mount.target).rstrip("/")) :]
+
+
+_ACTIVATED = re.compile(r"(?:^|[\s;&|\"'])(/[^\s;&|\"']*)/bin/activate\b")
+
+
+def activated(startup: Sequence[tuple[Text, Origin]]) -> Iterator[tuple[str, Origin]]:
+    """Yield the virtual and conda environments that start-up lines activate."""
+    for text, origin in startup:
+        for match in _ACTIVATED.finditer(text if isinstance(text, str) else ""):
+            yield match[1], origin
 
 
 def mount_text(mount: Mount, literal: Callable[[str], str]) -> str:

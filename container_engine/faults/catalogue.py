@@ -268,6 +268,12 @@ FAULTS = {
         YOU,
         "correct the file or link in the image; for HOME, set another path below [env]",
     ),
+    "virtual-environment": Fault(
+        "a virtual environment of Python would not start in the environment's image",
+        YOU,
+        "make it again in a container of that image; ce pack --venv DIRECTORY FILE.sqsh --for NAME"
+        " checks it",
+    ),
     "mount-policy": Fault(
         "the site's policy does not allow this mount",
         SITE,

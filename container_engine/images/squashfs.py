@@ -59,12 +59,13 @@ _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
 class Superblock(NamedTuple):
     """The fields of a superblock that are used here.
 
-    `bytes_used` counts from the start of the file, without padding.
+    `bytes_used` counts from the start of the file, without padding; `files` are directories, too.
     """
 
     bytes_used: int
     block_size: int
     compressor: str
+    files: int = 0
 
 
 _NOT_SQUASHFS = "image-not-squashfs"
@@ -114,7 +115,7 @@ def parse(path: str, head: bytes, size: int) -> Superblock:
     if bytes_used > size:
         raise _cut_short(path, size, str(bytes_used))
     name = _COMPRESSORS.get(compression, f"unknown ({compression})")
-    return Superblock(bytes_used, block_size, name)
+    return Superblock(bytes_used, block_size, name, fields[1])
 
 
 def similar(path: str) -> str | None:

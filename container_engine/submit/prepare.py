@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine import __version__
@@ -170,6 +171,24 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     built = check(edf, resolved.image, site_context, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
+    fitting, looked_at = _virtual_environments(edf, built.plan, recording)
+    inputs.files.extend(looked_at)
+    if any(problem.severity == "error" for problem in fitting):
+        raise RefusedError((*loaded.problems, *built.problems, *fitting))
     notices += "".join(map(warning_text, resolved.notices))
-    notices += "".join(problem.text for problem in built.problems)
+    notices += "".join(problem.text for problem in (*built.problems, *fitting))
     return Prepared(built.plan, notices, resolved.not_after)
+
+
+def _virtual_environments(
+    edf: Edf, plan: LaunchPlan, context: Context
+) -> tuple[Sequence[Problem], Sequence[str]]:
+    """Return what is wrong with those that `edf` brings, and the paths that this depends on."""
+    may_bring_one = edf.startup or any(
+        one.kind == "squashfs" or os.path.isfile(f"{one.source}/pyvenv.cfg") for one in edf.mounts
+    )
+    if not may_bring_one or plan.image.on_nodes or not os.path.isfile(plan.image.path):
+        return (), ()
+    from container_engine.submit import virtual_environments
+
+    return virtual_environments.problems(edf, plan, context)

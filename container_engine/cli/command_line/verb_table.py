@@ -115,7 +115,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "scan": ("ce scan train",),
     "rmi": ("ce rmi ubuntu:24.04",),
     "gc": ("ce gc --unused 60 --dry-run", "ce gc --size 50G"),
-    "pack": ("ce pack ./dataset dataset.sqsh",),
+    "pack": ("ce pack ./dataset dataset.sqsh", "ce pack --venv ./venv venv.sqsh --for demo"),
     "login": ("ce login nvcr.io", "ce login -u alice --password-stdin registry.example.org"),
     "logout": ("ce logout nvcr.io",),
     "store": ("ce store check",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from typing import TYPE_CHECKING
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
@@ -15,6 +16,9 @@ from container_engine.printing import output
 from container_engine.printing.messages import listener
 from container_engine.submit.context import Context, site_config
 
+if TYPE_CHECKING:
+    from container_engine.build.pack_venv import PackedVenv
+
 _LEVELS = range(1, 23)
 _BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}
 
@@ -22,6 +26,17 @@ _BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIRECTORY", help="what to put into the file")
     parser.add_argument("file", metavar="FILE.sqsh", help="the file that is made")
+    parser.add_argument(
+        "--venv",
+        action="store_true",
+        help="DIRECTORY is a virtual environment of Python: compile it, let it be mounted anywhere",
+    )
+    parser.add_argument(
+        "--for",
+        metavar="ENVIRONMENT",
+        dest="environment",
+        help="refuse a virtual environment that would not start in this environment's image",
+    )
     parser.add_argument("-f", "--force", action="store_true", help="replace FILE.sqsh if it exists")
     parser.add_argument(
         "--level",
@@ -56,11 +71,15 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     packer = Packer(context.env, site_config(context).import_timeout_s)
     block_size = str(_BLOCKS[arguments.block_size])
     more = ("-b", block_size, "-Xcompression-level", str(arguments.level))
+    venv = _venv(arguments, source, target, context) if arguments.venv else None
     parent = os.path.dirname(target)
     try:
         with tempfile.TemporaryDirectory(prefix=".ce-pack-", dir=parent) as work:
             made = os.path.join(work, "file")
-            block = pack_with_progress(source, made, packer, progress, *more)
+            if venv is None:
+                block = pack_with_progress(source, made, packer, progress, *more)
+            else:
+                block = venv.pack(made, packer, progress)
             with open(made, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(made, target)
@@ -70,5 +89,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             raise UserError(text, "make room, or name a file elsewhere", name=parent) from None
         raise unusable(parent, error) from None
     progress.say(f"{arguments.file}: {size_text(block.bytes_used)}")
-    output.line(target)
+    for line in (target,) if venv is None else venv.lines:
+        output.line(line)
     return 0
+
+
+def _venv(arguments: argparse.Namespace, source: str, target: str, context: Context) -> PackedVenv:
+    from container_engine.build.pack_venv import PackedVenv
+
+    return PackedVenv(source, target, arguments.environment, context)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from container_engine.site.model import SiteConfig
 
 PROGRAMS = (
-    *("plan", "plan-anew", "launcher", "inject", "describe_image", "epilog"),
+    *("plan", "plan-anew", "launcher", "inject", "describe_image", "check_venv", "epilog"),
     *("ce-start", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-join", "ce-prolog"),
     *("ce-advise", "ce-user", "ce-reaper", "task-prolog"),
 )

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "mount-source-missing": (NODE, OF_NODES),
     "mount-destination": (NODE, OF_NODES),
     "image-path": (NODE, OF_NODES),
+    "virtual-environment": ("needs an image with Python", "tests/integration/test_venvs.py"),
     "command-not-found": (NODE, OF_NODES),
     "command-not-executable": (NODE, OF_NODES),
     "mpirun-inside": (NODE, "tests/slurm/test_mpi.py"),

@@ -14,6 +14,7 @@ NOT_PROVOKED = {
     "environment-not-inherited": "needs a Slurm with other names of variables; the C tests do it",
     "step-async": "needs Slurm 26.05 with its step manager; the C tests do it",
     "entrypoint-ended": "needs an image with one; tests/integration/test_start.py does it",
+    "virtual-environment": "needs an image with Python; tests/integration/test_venvs.py does it",
     "task-container": "needs a limit between two containers of a node; the C tests do it",
     "plugin-contained": "needs Slurm 24.05 or newer with contain_spank; the C tests do it",
 }

@@ -1,0 +1,80 @@
+"""A virtual environment is packed, mounted, and compared with its environment's image."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.engine import Engine
+
+VERSION = Path(os.path.realpath("/usr/bin/python3")).name.removeprefix("python")
+
+
+@pytest.fixture
+def venv(engine: Engine) -> Path:
+    """One of this host's Python, which is that of the image, with a module that nobody compiled."""
+    path = engine.scratch / "venv"
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", path], check=True)
+    (path / f"lib/python{VERSION}/site-packages/one.py").write_text("A = 1\n")
+    (path / "bin/tool").write_text(f"#!{path}/bin/python\nimport one\nprint(one.__cached__)\n")
+    (path / "bin/tool").chmod(0o755)
+    return path
+
+
+def packed(engine: Engine, venv: Path, edf: Path) -> tuple[list[str], str]:
+    words = [str(engine.prefix / "bin/ce"), "pack", "--venv", str(venv), "venv.sqsh", "--for"]
+    with engine.popen([*words, str(edf)]) as process:
+        out, err = process.communicate(timeout=120)
+    return out.splitlines(), err
+
+
+def test_a_packed_one_starts_with_bytecode_wherever_it_is_mounted(
+    engine: Engine, venv: Path
+) -> None:
+    lines, said = packed(engine, venv, engine.edf(image="demo"))
+    file = engine.scratch / "venv.sqsh"
+    assert lines == [
+        f'mounts = ["{file}:{venv}:sqsh"]',
+        f'startup = ["source {venv}/bin/activate"]',
+    ]
+    assert said.startswith("ce: venv.sqsh: ")
+    for place in (str(venv), "/else/where"):
+        text = "\n".join(lines).replace(f"{venv}:sqsh", f"{place}:sqsh")
+        edf = engine.edf(text.replace(f"{venv}/bin", f"{place}/bin"), "demo")
+        cached = engine.output(edf, "sh", "-c", 'tool; test -e "$(tool)" && echo there').split()
+        assert cached[0].startswith(f"{place}/lib/python{VERSION}/site-packages/__pycache__/one.")
+        assert cached[1] == "there"
+
+
+def test_one_of_another_python_is_refused(engine: Engine, venv: Path) -> None:
+    (venv / f"lib/python{VERSION}").rename(venv / "lib/python3.99")
+    python = os.path.realpath("/usr/bin/python3")
+    why = f"its packages are for Python 3.99, and {python} is {VERSION}"
+    lines, said = packed(engine, venv, engine.edf(image="demo"))
+    assert said.startswith(f"ce: error: {venv}: {why}\n")
+    assert said.endswith("ce: see: ce help virtual-environment\n")
+    assert (lines, (engine.scratch / "venv.sqsh").exists()) == ([], False)
+    # nobody has to pack it for that
+    for text in (f'mounts = ["{venv}:/v"]', f'mounts = ["{engine.scratch}:/s", "{venv}:/v"]'):
+        edf = engine.edf(text, "demo")
+        assert engine.refusal(edf) == (
+            f"{edf}:2: mounts: the virtual environment /v does not fit: {why}"
+        )
+
+
+def test_activating_one_that_is_elsewhere_is_refused(engine: Engine, venv: Path) -> None:
+    line = 'startup = ["source /s/venv/bin/activate"]'
+    edf = engine.edf(f'mounts = ["{engine.scratch}:/s"]\n{line}', "demo")
+    assert engine.refusal(edf) == (
+        f"{edf}:3: startup: the virtual environment /s/venv does not fit: its bin/activate is for"
+        f" '{venv}', which is not in this container"
+    )
+
+
+def test_a_conda_environment_is_left_to_conda_pack(engine: Engine) -> None:
+    (directory := engine.scratch / "conda").mkdir()
+    (directory / "conda-meta").mkdir()
+    _lines, said = packed(engine, directory, engine.edf())
+    line = f"conda-pack -p {directory} --dest-prefix {directory} --format squashfs -o "
+    assert f"ce: hint: {line}{engine.scratch}/venv.sqsh packs it" in said
