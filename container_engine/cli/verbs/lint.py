@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 
 from container_engine.base.mounts import network_file_system
@@ -14,7 +16,10 @@ from container_engine.submit.context import Context
 from container_engine.submit.environment import judged, load_with_origins
 from container_engine.submit.refused import RefusedError
 from container_engine.tools.lint.advise import advise
-from container_engine.tools.lint.subject import Subject
+from container_engine.tools.lint.subject import Packages, Subject
+
+_MODULE = re.compile(r"\.(py|so)$")
+_MOST_FILES = 200_000  # a file server takes a minute to list as many
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +48,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             context.cwd,
             context.env,
             network_file_system,
+            _packages,
         )
         # no advice on lines that the loader has already warned about
         warned = {(problem.file, problem.line, problem.key) for problem in problems}
@@ -68,3 +74,18 @@ def _advice_text(problem: Problem) -> str:
     """Return advice for stdout: the line itself, and the hint below it."""
     hint = f"    {one_line(problem.hint)}\n" if problem.hint else ""
     return f"{one_line(str(problem))}\n{hint}"
+
+
+def _packages(path: str) -> Packages | None:
+    """Count what is in a directory of Python packages, the first `_MOST_FILES` files of it."""
+    if not os.path.isdir(path):
+        return None
+    marks = {"virtual": "pyvenv.cfg", "conda": "conda-meta"}
+    kind = next((kind for kind, mark in marks.items() if os.path.exists(f"{path}/{mark}")), "")
+    files = modules = 0
+    for _where, _directories, names in os.walk(path):
+        files += len(names)
+        modules += sum(1 for name in names if _MODULE.search(name))
+        if files > _MOST_FILES:
+            break
+    return Packages(kind, files, modules)

@@ -13,6 +13,7 @@ from container_engine.base.secrecy import TOKENS, is_secret_name
 from container_engine.edf.model import Origin, Problem
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.tools.lint.network import network, sockets
+from container_engine.tools.lint.packages import packages
 from container_engine.tools.lint.subject import Subject, is_in, variables_in, written
 from container_engine.tools.lint.tuning import (
     caches,
@@ -143,6 +144,7 @@ MATTERS = (
     startup,
     shell_variables,
     sockets,
+    packages,
     slurm_variables,
     gpus,
     quoted_values,

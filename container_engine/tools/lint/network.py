@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from container_engine.edf.entries import on_host
 from container_engine.edf.model import EnvEntry, Mount, Problem
-from container_engine.tools.lint.subject import Subject, is_in
+from container_engine.tools.lint.subject import Subject
 
 _PLUGINS_HOOK, _FABRICS_HOOK, _STACK = "aws_ofi_nccl", "cxi", "netstack"
 _UNLESS = "unless the image has its own"
@@ -153,7 +154,7 @@ def sockets(subject: Subject) -> Iterator[Problem]:
     if origin is None or not subject.has_image:
         return
     for mount in subject.edf.mounts:
-        kind = _network(subject, mount.source) if mount.kind == "bind" else ""
+        kind = subject.network_of(mount.source) if mount.kind == "bind" else ""
         if kind and mount.target in _PLACES:
             message = f"puts '{mount.source}', on {kind}, in the place of {mount.target}: {_WHY}"
             yield mount.origin.warning("mounts", message, "mount it elsewhere")
@@ -161,25 +162,10 @@ def sockets(subject: Subject) -> Iterator[Problem]:
     for name in _NAMES:
         entry = said.get(name)
         value = entry.value if entry is not None else subject.variables.get(name, "")
-        source = _on_host(subject, value) if isinstance(value, str) else ""
-        kind = _network(subject, source)
+        source = on_host(value, subject.edf.mounts) if isinstance(value, str) else ""
+        kind = subject.network_of(source)
         if kind:
             whose = "" if entry is not None else "your shell's value "
             message = f"{whose}leads to '{source}' on {kind}: {_WHY}"
             hint = f'{name} = "/tmp" is each container\'s own, "" removes it'
             yield (entry.origin if entry else origin).warning(f"env.{name}", message, hint)
-
-
-def _network(subject: Subject, path: object) -> str:
-    return subject.network(path) if isinstance(path, str) and path.startswith("/") else ""
-
-
-def _on_host(subject: Subject, path: str) -> str:
-    """Return the path on the host of a path in the container; "" for what is not mounted."""
-    mounts = [mount for mount in subject.edf.mounts if is_in(path, str(mount.target))]
-    if not mounts:
-        return ""
-    mount = max(mounts, key=lambda mount: len(str(mount.target)))
-    if mount.kind != "bind" or not isinstance(mount.source, str):
-        return ""
-    return mount.source + path[len(str(mount.target)) :]

@@ -13,12 +13,23 @@ from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import SiteContext
 
 
+class Packages(NamedTuple):
+    """Python packages in a directory: `kind` is "virtual", "conda" or "" for any other directory.
+
+    `modules` are those of its `files` that `import` opens.
+    """
+
+    kind: str
+    files: int
+    modules: int
+
+
 class Subject(NamedTuple):
     """A valid environment with its `histories`.
 
     `hooks` apply to the environment; `site_context` has all that there are. `cwd` and
     `variables` are the caller's. `network` returns the kind of the network file system that has a
-    path, "" for none.
+    path, "" for none, and `packages` what is in a directory of Python packages.
     """
 
     edf: Edf
@@ -28,6 +39,7 @@ class Subject(NamedTuple):
     cwd: str
     variables: Mapping[str, str]
     network: Callable[[str], str]
+    packages: Callable[[str], Packages | None]
 
     @property
     def has_image(self) -> bool:
@@ -43,6 +55,10 @@ class Subject(NamedTuple):
     def home(self) -> str:
         """Return the caller's home, "" if there is none."""
         return self.variables.get("HOME", "").rstrip("/")
+
+    def network_of(self, path: object) -> str:
+        """Return the kind of the network file system that has an absolute path, else ""."""
+        return self.network(path) if isinstance(path, str) and path.startswith("/") else ""
 
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)

@@ -407,6 +407,35 @@ def test_sockets_on_a_network_file_system_are_reported(
         assert advice(here, capsys, text) == "e.toml: no advice\n"
 
 
+def test_packages_in_many_files_on_a_file_server_are_named_with_their_cost(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("container_engine.cli.verbs.lint.network_file_system", lambda _path: "nfs4")
+    for name, mark in (("venv", "pyvenv.cfg"), ("conda", "conda-meta"), ("own", "x.txt")):
+        (here / name).mkdir()
+        for file in (mark, *(f"{number}.py" for number in range(300))):
+            (here / name / file).touch()
+
+    def cost(line: str, what: str, name: str, end: str) -> str:
+        where = f"301 files in '{here}/{name}' on nfs4"
+        opens = "to import a third of its 300 modules is 100 opens there, times the ranks"
+        return f"{line}: {what}, {where}: {opens}\n    {end} makes one file of "
+
+    said = advice(here, capsys, f'mounts = ["{here}/venv:/v"]\n')
+    pack = "ce pack --venv DIRECTORY FILE.sqsh"
+    assert said.startswith(cost("2: mounts", "a virtual environment", "venv", pack))
+    text = f'mounts = ["{here}:/h"]\nstartup = ["source /h/conda/bin/activate"]\n'
+    said = advice(here, capsys, text)
+    conda = "conda-pack --format squashfs"
+    assert said.startswith(cost("3: startup", "a conda environment", "conda", conda))
+    text = f'mounts = ["{here}:/h"]\n[env]\nPYTHONPATH = "/h/own:${{image:PYTHONPATH:-}}"\n'
+    said = advice(here, capsys, text)
+    own = "ce pack DIRECTORY FILE.sqsh"
+    assert said.startswith(cost("4: env.PYTHONPATH", "Python packages", "own", own))
+    # data are not packages, however many files they are
+    assert advice(here, capsys, f'mounts = ["{here}/own:/own"]\n') == "e.toml: no advice\n"
+
+
 def test_a_file_system_is_known_by_the_last_mount_that_has_the_path(
     monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:

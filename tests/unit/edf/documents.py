@@ -84,6 +84,7 @@ def _load(path: Path, content: bytes) -> Edf | None:
                 cwd=CWD,
                 variables={"HOME": "/h"},
                 network=lambda _path: "",
+                packages=lambda _path: None,
             ),
         )
     return loaded.edf
