@@ -99,6 +99,9 @@ class Check(Model):
     kind: Annotated[CheckKind, about("what is asked of the subject")]
     severity: Annotated[Literal["warn", "fail"], about("what happens if the check fails")] = "warn"
     subject: Annotated[str, about("a path, pattern or name, depending on the kind")]
+    file: Annotated[
+        str, about("PATH=CONTENT: where a node has this file, its content decides, not the subject")
+    ] = ""
     hint: Annotated[str, about("what to do about it")] = ""
 
 
@@ -137,12 +140,19 @@ class HookService(Service, Mergeable):
     when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
 
 
-class HookCheck(Check, Mergeable):
+class Conditional(Mergeable):
     when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
+    needed_by: Annotated[
+        str, about("NAME or NAME=pattern: only if the hook or the EDF sets the variable so")
+    ] = ""
 
 
-class HookRunCheck(RunCheck, Mergeable):
-    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
+class HookCheck(Check, Conditional):
+    pass
+
+
+class HookRunCheck(RunCheck, Conditional):
+    pass
 
 
 AnyCheck: TypeAlias = Annotated[HookCheck | HookRunCheck, Field(discriminator="kind")]

@@ -126,6 +126,7 @@ class Check(TypedDict, total=False):
     kind: Literal['device', 'file', 'group', 'libc', 'loadable', 'unversioned', 'major', 'glibc', 'mpi', 'program', 'variable']
     severity: Literal['warn', 'fail']
     subject: str
+    file: str
     hint: str
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import did_you_mean, natural, nearest
@@ -54,7 +55,7 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
         refusals = [*_requirements(edf, active), *settle(active, values, annotations, entries)]
         problems += [_problem(edf, refusal) for refusal in refusals]
         origin = _origin(edf, active.asked) or active.hook.file
-        uses.append(_use(active, values, origin))
+        uses.append(_use(active, values, origin, edf=edf))
     active_names = {active.hook.name for active in matched.active}
     for hook in hooks.values():
         if hook.name not in active_names and not hook.data.turned_off:
@@ -139,7 +140,9 @@ def choices(
         yield f"{name} = {value}" if name else "", _use(active, values, hook.file)
 
 
-def _use(active: Active, values: Values, origin: str, *, every: bool = False) -> HookUse:
+def _use(
+    active: Active, values: Values, origin: str, *, edf: Edf | None = None, every: bool = False
+) -> HookUse:
     """Return the hook with the parts whose conditions hold, or with `every` part."""
     hook, data = active.hook, active.hook.data
 
@@ -147,20 +150,26 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
         return every or values.holds(hook, when)
 
     edits = [edit for edit in data.edits.values() if applies(edit.when)]
-    checks = [(name, check) for name, check in data.checks.items() if applies(check.when)]
+    merged = _merged(edits, data.profiles.get(data.profile, {}))
+    env = merged["env"] | {entry.name: entry.value for entry in (edf.env if edf else ())}
+    checks = [
+        (name, check)
+        for name, check in data.checks.items()
+        if applies(check.when) and (every or _is_needed(check.needed_by, env))
+    ]
     made = {
-        **_merged(edits, data.profiles.get(data.profile, {})),
+        **merged,
         "services": [
-            {**_without_when(service), "name": name}
+            {**_planned(service), "name": name}
             for name, service in data.services.items()
             if applies(service.when)
         ],
         "checks": [
             *_libc_check(data.requires.libc),
-            *(_without_when(check) for _name, check in checks if not isinstance(check, RunCheck)),
+            *(_planned(check) for _name, check in checks if not isinstance(check, RunCheck)),
         ],
         "runs": [
-            {**_without_when(check), "name": name}
+            {**_planned(check), "name": name}
             for name, check in checks
             if isinstance(check, RunCheck)
         ],
@@ -182,10 +191,16 @@ def _use(active: Active, values: Values, origin: str, *, every: bool = False) ->
     return HookUse.of({**about, **filled})
 
 
-def _without_when(part: HookService | AnyCheck) -> dict[str, object]:
-    document = part.as_dict()
-    del document["when"]
-    return document
+def _planned(part: HookService | AnyCheck) -> dict[str, object]:
+    """Return what a plan has of a part: all but its conditions."""
+    return {key: v for key, v in part.as_dict().items() if key not in ("when", "needed_by")}
+
+
+def _is_needed(by: str, env: Mapping[str, object]) -> bool:
+    """Check whether a variable is set as a check says that is for it, if it says so."""
+    name, equals, pattern = by.partition("=")
+    value = env.get(name)
+    return not by or (value is not None and (not equals or fnmatchcase(str(value), pattern)))
 
 
 def _libc_check(libc: str) -> list[dict[str, object]]:
@@ -193,7 +208,7 @@ def _libc_check(libc: str) -> list[dict[str, object]]:
     return [{"kind": "libc", "severity": "fail", "subject": libc}] if libc else []
 
 
-def _merged(edits: Sequence[Edit], profile: Mapping[str, str]) -> dict[str, object]:
+def _merged(edits: Sequence[Edit], profile: Mapping[str, str]) -> dict[str, Any]:
     """Merge the edits into one; later edits override variables of earlier ones and the profile."""
     env = dict(profile)
     prepend: dict[str, tuple[str, ...]] = {}

@@ -146,6 +146,10 @@ void ce_srun_note_options(void)
 	note(CE_CARRY_MPI, getenv("SLURM_MPI_TYPE") != NULL || has_word(&line, "--mp"));
 	note(CE_CARRY_CHDIR, has_option(&line, "--chdir") || has_option(&line, "-D"));
 	note(CE_CARRY_PROLOG, getenv("SLURM_TASK_PROLOG") != NULL || has_word(&line, "--task-p"));
+	/* as salloc and newer Slurms do: hooks ask for it */
+	const char *network = ce_srun_value(&line, "--network");
+	if (network != NULL)
+		(void)setenv("SLURM_NETWORK", network, 1);
 }
 
 int ce_srun_has_option(const char *option)

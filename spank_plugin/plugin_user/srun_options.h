@@ -18,7 +18,7 @@ struct ce_line ce_srun_line(void);
 /* Record in variables for the nodes (carry.h) whether --mpi, --chdir or --task-prolog was given, on this
  * process's command line or, except --chdir, in Slurm's variables. For --mpi and --task-prolog, an argument
  * of the command that looks the same is mistaken for the option. That costs no more than a warning about MPI
- * for a user who did not choose it, or one additional execve. */
+ * for a user who did not choose it, or one additional execve. SLURM_NETWORK gets the value of --network. */
 void ce_srun_note_options(void);
 
 /* Return whether srun copies the command's file to the nodes, by --bcast or SLURM_BCAST. An argument of the

@@ -31,7 +31,10 @@ settings.group = "ce-project"
 [edits.devices]
 devices = [{ path = "@/dev/kfd" }, { path = "@/dev/dri/renderD*" }]
 """,
-    "aws_ofi_nccl": 'settings.directory = "@/plugin/{variant}"',
+    "aws_ofi_nccl": """
+settings.directory = "@/plugin/{variant}"
+checks.rendezvous.file = "@/rdzv_get_en=0"
+""",
     "cxi": """
 settings.libfabric = "@/fabric/libfabric.so.1"
 [edits.devices]
@@ -84,6 +87,8 @@ class Hardware:
             build(self.dir / "lib" / name, name, symbol="whose", says="the node's")
         self._network()
         (self.dir / "dcgm").mkdir()
+        # the driver's, as Slurm sets it for steps with --network=disable_rdzv_get
+        (self.dir / "rdzv_get_en").write_text("0\n")
         (self.dir / "bin").mkdir()
         program = self.dir / "bin/nvidia-cuda-mps-control"
         program.write_bytes((ROOT / "tests/slurm/nvidia-cuda-mps-control").read_bytes())

@@ -35,6 +35,8 @@ class Network:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.devices = directory / "dev"
+        # what Slurm's plugin for Slingshot sets to 0 for steps with --network=disable_rdzv_get
+        self.driver = directory / "rdzv_get_en"
 
     def set_up(self, devices: int = 4, severity: str = "warn") -> None:
         shutil.rmtree(self.devices, ignore_errors=True)
@@ -45,8 +47,9 @@ class Network:
             subprocess.run(["mknod", "-m", "666", name, "c", "1", "3"], check=True)
         text = SITE.format(fabric=FABRIC, devices=self.devices, severity=severity)
         self.write("cxi", text)
+        self.driver.write_text("0\n")
         plugins = f'[settings]\ndirectory = "{self.directory}/plugin/{{variant}}"\n'
-        self.write("aws_ofi_nccl", plugins)
+        self.write("aws_ofi_nccl", f'checks.rendezvous.file = "{self.driver}=0"\n{plugins}')
 
     def write(self, hook: str, text: str) -> None:
         file = self.directory / "hooks.d" / hook / "hook.toml"
@@ -175,6 +178,33 @@ def test_the_dynamic_variant_in_an_image_without_cuda_is_found_before_the_tasks_
         "ce: warning: hook aws_ofi_nccl: libcudart.so is not in this container (NCCL would use TCP:"
         " this variant loads the image's CUDA runtime by that name)"
     )
+
+
+RENDEZVOUS = (
+    " (FI_CXI_RDZV_PROTO=alt_read has no effect, and NCCL is slow: say srun"
+    " --network=disable_rdzv_get)"
+)
+
+
+def test_a_profile_with_alt_read_asks_the_driver_or_the_step_for_what_it_needs(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up()
+    static = NCCL + 'com.hooks.aws_ofi_nccl.variant = "cuda12"\n'
+    step = ("-N1", f"--environment={edf(cluster, static)}", "true")
+    assert cluster.srun(*step).stderr == ""
+    network.driver.write_text("1\n")
+    # the option is no proof where the driver says otherwise
+    [line] = said(cluster.srun("--network=disable_rdzv_get", *step).stderr)
+    wrong = f"{network.driver} on this node is 1, not 0"
+    assert line == f"ce: warning: hook aws_ofi_nccl: {wrong}{RENDEZVOUS}"
+    network.driver.unlink()
+    [line] = said(cluster.srun(*step).stderr)
+    lacks = "the step does not have SLURM_NETWORK=*disable_rdzv_get*"
+    assert line == f"ce: warning: hook aws_ofi_nccl: {lacks}{RENDEZVOUS}"
+    assert cluster.srun("--network=job_vni,disable_rdzv_get", *step).stderr == ""
+    own = f'env = {{ FI_CXI_RDZV_PROTO = "default" }}\n{static}'
+    assert cluster.srun("-N1", f"--environment={edf(cluster, own)}", "true").stderr == ""
 
 
 def test_a_variant_that_the_site_does_not_have_on_its_nodes_is_named(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from container_engine.base import hook_code
+from container_engine.base.answers import state
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount
 from container_engine.node.container.edits import HookEdits
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.hooks.built_in import Code
-    from container_engine.node.plan_types import HookUse
+    from container_engine.node.plan_types import Check, HookUse
 
 
 # set if the user chose how MPI starts (spank_plugin/plugin/carry.h)
@@ -169,8 +170,7 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
 def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
     """Run the pre-flight checks that need no container; add problems to `edits`."""
     for check in hook.get("checks", ()):
-        find_problem = ON_NODE.get(check["kind"])
-        problem = find_problem(fill(check["subject"], hook, node), node) if find_problem else ""
+        problem = _lacks(check, hook, node)
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
@@ -178,6 +178,16 @@ def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
                 edits.add_unmet(hook, LaunchError(problem, remedy, "hook-check", where=where))
             else:
                 edits.warn(hook, f"{problem}{hint}")
+
+
+def _lacks(check: Check, hook: HookUse, node: Mapping[str, str]) -> str:
+    path, _, wanted = fill(check.get("file", ""), hook, node).partition("=")
+    found = state(f"c{path}") if path else ""
+    if found.startswith("="):
+        content = found[1:].strip()
+        return "" if content == wanted else f"{path} on this node is {content}, not {wanted}"
+    find_problem = ON_NODE.get(check["kind"])
+    return find_problem(fill(check["subject"], hook, node), node) if find_problem else ""
 
 
 def _lacks_device(pattern: str, _node: Mapping[str, str]) -> str:

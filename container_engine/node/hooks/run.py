@@ -298,8 +298,8 @@ def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:
     return [name for name in wanted if name not in present]
 
 
-# kinds of checks whose result depends on the step or its user
-_OF_STEP = frozenset(["group", "variable", "mpi"])
+# kinds of checks whose result depends on more of the step or its user than variables
+_OF_STEP = frozenset(["group", "mpi"])
 # code that looks at no file and no clock
 _OF_VARIABLES = frozenset(["", "pytorch"])
 
@@ -326,7 +326,7 @@ def repeatable(
     places = (*(question[1:] for question in asked), *(mount.target for mount in edits.mounts))
     if any(map(is_of_kernel, places)):
         return None
-    asked |= dict.fromkeys(of_image)
+    asked |= dict.fromkeys((*of_image, *_contents(hooks)))
     names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
     return Repeatable(list(asked), list(dict.fromkeys(names)), edits.port)
 
@@ -345,6 +345,12 @@ def _is_data(hook: HookUse) -> bool:
         and '"var"' not in text
         and BEGIN not in text
     )
+
+
+def _contents(hooks: Sequence[HookUse]) -> Iterator[str]:
+    """Yield the questions about files whose content decides a check."""
+    checks = (check for hook in hooks for check in hook.get("checks", ()))
+    yield from (f"c{check['file'].partition('=')[0]}" for check in checks if check.get("file"))
 
 
 def _patterns(hook: HookUse) -> Iterator[str]:

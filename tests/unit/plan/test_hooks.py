@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.catalog.load import Catalog, load
-from container_engine.edf.model import Annotation, Origin
+from container_engine.edf.model import Annotation, EnvEntry, Origin
 from container_engine.plan.hooks import Used, use
 from container_engine.plan.model import HookUse
 from tests.unit.catalog.sites import Site
@@ -423,3 +423,18 @@ def test_what_only_the_node_knows_stays_for_it(site: Site) -> None:
     site.hook("h", '[edits.e]\nsearch = ["/run/{node.uid}"]')
     (hook,) = used(site.load(), h__enabled="true").hooks
     assert hook.search == ("/run/{node.uid}",)
+
+
+@pytest.mark.parametrize(
+    ("profile", "own", "is_asked"),
+    [("a", None, True), ("b", None, False), ("a", "default", False), ("b", "alt_read", True)],
+)
+def test_a_check_that_a_variable_needs_is_there_if_hook_or_environment_sets_it_so(
+    site: Site, profile: str, own: str | None, is_asked: bool
+) -> None:
+    check = '[checks.c]\nkind = "variable"\nsubject = "N"\nneeded_by = "V=alt_*"\n'
+    site.hook("h", f'profile = "{profile}"\nprofiles.a.V = "alt_read"\nprofiles.b.W = "1"\n{check}')
+    env = () if own is None else (EnvEntry("V", own, Origin("/e.toml", 1)),)
+    annotations = (Annotation("com.hooks.h.enabled", "true", Origin("/e.toml", 1)),)
+    found = use(edf(annotations=annotations, env=env), site.load().hooks, "x86_64", nothing)
+    assert [check.subject for check in found.hooks[0].checks] == (["N"] if is_asked else [])

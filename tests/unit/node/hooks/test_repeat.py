@@ -78,7 +78,6 @@ def test_what_is_more_than_files_and_variables_is_pythons(edits: Mapping[str, ob
         {"code": "hook.py"},
         {"automatic_when": ["A"]},
         {"checks": [{"kind": "group", "subject": "g"}]},
-        {"checks": [{"kind": "variable", "subject": "V"}]},
         {"checks": [{"kind": "mpi", "subject": "m"}]},
         {"env": {"V": "{node.job}"}},
         {"mounts": [mount("/run/{node.uid}", "/r")]},
@@ -115,6 +114,13 @@ def test_a_variable_that_only_the_step_sets_is_asked_for(
     node = Variables(values.get("node", {}), {})
     edits.settings(values.get("edf", {}), values.get("image", {}), node)
     assert node.asked == asked
+
+
+def test_a_check_is_asked_again_where_its_file_or_variable_has_changed() -> None:
+    checks = [{"kind": "variable", "subject": "V", "file": "/sys/class/x/y=0"}]
+    found = _judged(hook(checks=checks))
+    assert found is not None
+    assert "c/sys/class/x/y" in found.asked
 
 
 def test_what_devices_depend_on_is_compared() -> None:

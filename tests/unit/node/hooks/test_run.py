@@ -179,6 +179,21 @@ def test_the_check_for_a_variable_looks_at_the_step() -> None:
     assert on_node(hook(checks=[check]), node=node).warnings == []
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("0\n", ""), ("1\n", "FILE on this node is 1, not 0"), (None, "the step does not have V")],
+)
+def test_a_file_of_the_node_decides_in_place_of_a_variable(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    file = tmp_path / "rdzv_get_en"
+    if content is not None:
+        file.write_text(content)
+    check = {"kind": "variable", "severity": "warn", "subject": "V", "file": f"{file}=0"}
+    expected = [f"hook cxi: {said}".replace("FILE", str(file))] if said else []
+    assert on_node(hook(checks=[check])).warnings == expected
+
+
 # ---- mounts ----------------------------------------------------------------------------------
 
 
