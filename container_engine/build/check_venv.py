@@ -30,6 +30,13 @@ _VERSION = re.compile(r"(?:.*/)?python(\d+\.\d+t?)")
 SHEBANG = re.compile(rb"#!(?:/bin/sh\n'''exec' \"?)?(/[^\"\n]*)/bin/(python[^\s\"/]*)")
 ACTIVATE = re.compile(rb"(?m)^(\s*(?:export )?VIRTUAL_ENV=)(['\"]?)(/[^'\"\n]*)\2$")
 _HEAD, _MOST = 1024, 1 << 20
+# where an image's Python has packages: its prefix and version are put in
+_PACKAGES = (
+    *("{0}/lib/python{1}/site-packages", "{0}/lib64/python{1}/site-packages"),
+    *("{0}/lib/python3/dist-packages", "/usr/local/lib/python{1}/dist-packages"),
+)
+# without those of an extra or of another platform, which have a condition
+_REQUIRED = re.compile(r"(?m)^Requires-Dist: *([A-Za-z0-9._-]+)[^;\n]*$")
 # libraries of a GPU's driver, which come from the node, and Python's own, which is loaded by then
 _FROM_ELSEWHERE = ("libcuda.", "libnvidia-", "libnvcuvid.", "libhsa-runtime64.", "libpython")
 _AGAIN = "make it again with the image's own Python: srun -N1 --environment=NAME python3 -m venv "
@@ -53,6 +60,7 @@ class Container:
         self.node = host.tree
         self.image = Image(host, tree, library_path, known)
         self.loader = LoaderView(self.image, host, {}, {}, "")
+        self._libraries: dict[str, Library | None] = {}
 
     def locate(self, path: str) -> tuple[Tree, str]:
         """Return where the file is: the tree that has it, and its path there."""
@@ -66,12 +74,19 @@ class Container:
             f"{where}/".startswith(f"{target.rstrip('/')}/") for target in self._unknown
         )
 
+    def names(self, directory: str) -> list[str]:
+        on_node, where = self.image.mounts.directory(directory)
+        return _names(self.node if on_node else self.image.tree, where)
+
     def library(self, path: str) -> Library | None:
-        tree, where = self.locate(path)
-        try:
-            return elf.read(where, tree)
-        except (OSError, NotALibraryError):
-            return None
+        """Return the library, for whatever processor, or None for another file."""
+        if path not in self._libraries:
+            tree, where = self.locate(path)
+            try:
+                self._libraries[path] = elf.read(where, tree)
+            except (OSError, NotALibraryError):
+                self._libraries[path] = None
+        return self._libraries[path]
 
 
 def _machine(tree: Tree) -> int:
@@ -267,6 +282,25 @@ class Check:
     def warnings(self) -> Iterator[Finding]:
         """Yield libraries that the image lacks; a hook, or another package, may provide them."""
         yield from self._missing(is_certain=False)
+        if re.search(rb"(?mi)^include-system-site-packages *= *true", self._read("pyvenv.cfg")):
+            yield from self._missing_packages()
+
+    def _missing_packages(self) -> Iterator[Finding]:
+        """Yield packages that it takes from its Python's, and the image's Python has not."""
+        own = f"{self._target}/lib/python{self.version}/site-packages"
+        prefix = os.path.dirname(os.path.dirname(self.python))
+        places = (own, *(place.format(prefix, self.version) for place in _PACKAGES))
+        there = {_project(name) for place in places for name in self._container.names(place)}
+        lost: dict[str, str] = {}
+        for info in self._container.names(own):
+            path = f"{own}/{info}/METADATA"[len(self._target) + 1 :]
+            head = self._read(path).decode("utf-8", "replace").partition("\n\n")[0]
+            for name in _REQUIRED.findall(head) if info.endswith(".dist-info") else ():
+                if _project(name) not in there:
+                    lost.setdefault(name, info.partition("-")[0])
+        for name, by in lost.items():
+            message = f"{by} needs the package {name}, in neither it nor the image"
+            yield Finding(message, f"install {name} into it, in a container of the image")
 
     def _missing(self, *, is_certain: bool) -> Iterator[Finding]:
         own = {os.path.basename(path) for path in (*self._files.libraries, *self._files.links)}
@@ -305,6 +339,13 @@ class Check:
 def _version_of(name: str) -> str:
     match = _VERSION.fullmatch(name)
     return match[1] if match else ""
+
+
+def _project(name: str) -> str:
+    """Return the name of a project, or of a file that says what is installed, to compare it."""
+    if name.endswith((".dist-info", ".egg-info")):
+        name = name.partition("-")[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _names(tree: Tree, directory: str) -> list[str]:

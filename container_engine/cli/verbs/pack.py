@@ -13,7 +13,7 @@ from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import FULL, unusable
 from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.printing import output
-from container_engine.printing.messages import listener
+from container_engine.printing.messages import listener, refuse
 from container_engine.submit.context import Context, site_config
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.environment is not None and not arguments.venv:
+        return refuse(
+            "pack: --for goes with --venv", "ce pack --venv DIRECTORY FILE.sqsh --for NAME"
+        )
     source = os.path.join(context.cwd, arguments.directory)
     target = os.path.join(context.cwd, arguments.file)
     if not os.path.isdir(source):

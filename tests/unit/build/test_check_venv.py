@@ -203,6 +203,22 @@ def test_a_library_that_a_hook_may_bring_is_a_warning(image: Path, venv: Path) -
     ]
 
 
+def test_a_package_of_the_hosts_python_that_the_image_lacks_is_a_warning(
+    image: Path, venv: Path
+) -> None:
+    with (venv / "pyvenv.cfg").open("a") as file:
+        file.write("include-system-site-packages = true\n")
+    (venv / SITE / "einops-1.dist-info").mkdir()
+    wanted = ("Num_Py>=1", "There", 'extra; extra == "test"', "einops")
+    head = "".join(f"Requires-Dist: {one}\n" for one in wanted)
+    (venv / SITE / "einops-1.dist-info/METADATA").write_text(f"{head}\nRequires-Dist: text\n")
+    (image / "usr/lib/python3/dist-packages/there-2.egg-info").mkdir(parents=True)
+    said_now = [message for message, _hint in said(image, venv)["warnings"]]
+    assert said_now == ["einops needs the package Num_Py, in neither it nor the image"]
+    (image / "usr/lib/python3/dist-packages/num.py-2.dist-info").mkdir()
+    assert said(image, venv)["warnings"] == []
+
+
 def test_scripts_of_another_place_are_named(image: Path, venv: Path) -> None:
     (venv / "bin/tool").write_text("#!/old/bin/python3\n")
     assert said(image, venv)["moved"] == {"/old": "bin/tool"}
