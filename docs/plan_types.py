@@ -19,7 +19,7 @@ from container_engine.plan import model  # noqa: E402
 # the document itself and its settings become the fields of a NodePlan
 _PARTS = (
     *(model.Image, Mount, Device, model.EnvEntry, model.StartupLine, model.HookUse),
-    model.KeptContainer,
+    *(model.Run, model.KeptContainer),
 )
 TARGET = ROOT / "container_engine/node/plan_types.py"
 _HEAD = '''"""Types of a plan's parts, for the type checker alone: never imported by a launch.

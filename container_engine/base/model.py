@@ -128,6 +128,7 @@ _OTHERWISE = {
     "string_pattern_mismatch": "{input!r} has an invalid form",  # the pattern would not help
     "union_tag_invalid": "the kind must be {expected_tags}",
     "union_tag_not_found": "the kind is missing",
+    "string_too_short": "must not be empty",
     "too_short": "must have at least {min_length} item",
 }
 

@@ -38,14 +38,19 @@ class RunCheck(Model):
     ] = 0
 
 
-def faults(check: RunCheck, *, of_hook: bool) -> Iterator[tuple[str, str]]:
+class ListedCheck(RunCheck):
+    """One of `[[checks]]`, which no hook has beside it."""
+
+    name: Annotated[str, about("for messages", min_length=1)]
+    program: Annotated[Literal["image", "host"], about("whose program it is")] = "image"
+
+
+def faults(check: RunCheck) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not go together, each with what is wrong."""
     if not check.command or not check.command[0]:
         yield "command", "must have a program"
     elif check.program == "hook" and check.command[0].startswith("/"):
         yield "command", "a program of the hook is named relative to the hook.toml"
-    if check.program == "hook" and not of_hook:
-        yield "program", "'hook' is only for the checks of a hook.toml"
     if check.program == "image" and not check.inside:
         yield "inside", "before there is a container, only the host or the hook has the program"
     if check.valid_s and check.per == "pair":

@@ -85,6 +85,11 @@ def _key_part(part: str) -> str:
 _SWITCHES = tuple(key for key, kind in PLAIN.items() if kind == "switch")
 _ARRAYS = ("base_environment", "mounts", "devices", "startup")
 _TABLES = ("env", "annotations")
+_HEADS = {
+    "annotations": ("[annotations]", 'com.hooks.NAME.enabled = "true"'),
+    "checks": ("[[checks]]", "name and command"),
+    "env": ("[env]", 'NAME = "value"'),
+}
 _NO_ENTRYPOINT = (
     "give the program to srun or ce run; entrypoint = true runs the image's own before it"
 )
@@ -109,10 +114,18 @@ def check(data: dict[str, Any], report: Report) -> tuple[Document, Mapping[str, 
     try:
         return Document.of(known), {}
     except MisfitError as error:
-        faults = {fault.place: fault.value for fault in error.unfit}
-    for place, value in faults.items():
-        _wrong_type(place, value, report)
-    return _without(known, faults.keys())
+        faults = {
+            fault.place: (fault.value, misfit)
+            for fault, misfit in zip(error.unfit, error.misfits, strict=True)
+        }
+    for place, (value, misfit) in faults.items():
+        if place[0] == "checks" and len(place) > 1:
+            # the message about an unknown key names it
+            at = place if misfit.key else place[:2]
+            report.error(at, misfit.message, misfit.example)
+        else:
+            _wrong_type(place, value, report)
+    return _without(known, {place[:2] for place in faults})
 
 
 def _without(
@@ -170,6 +183,8 @@ def _wrong_type(path: Path, value: object, report: Report) -> None:
         wanted = "a table"
     elif key == "image":
         wanted = "a string or an array of strings"
+    elif key == "checks":
+        wanted = "tables"
     else:
         wanted = "an array of strings" if key in _ARRAYS else "a string"
     report.error(path, f"expected {wanted}, found {describe(value)}", _type_hint(path, value))
@@ -187,12 +202,8 @@ def _type_hint(path: Path, value: object) -> str | None:
         return f"write {key} = {switch}{quotes}" if switch else other
     if key in _ARRAYS:
         return _array_hint(path, value)
-    if key == "env":
-        return 'write [env] on a line of its own and below it NAME = "value"'
-    if key == "annotations":
-        return (
-            'write [annotations] on a line of its own and below it com.hooks.NAME.enabled = "true"'
-        )
+    if key in _HEADS:
+        return "write {} on a line of its own and below it {}".format(*_HEADS[key])
     return _string_hint(key, value) if len(path) == 1 else None
 
 

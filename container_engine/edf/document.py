@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from container_engine.base.model import Written, about
+from container_engine.base.run_check import ListedCheck
 
 Strings = list[str]
 # for the schema only: the engine's own message for an empty array has more to say
@@ -102,6 +103,15 @@ class Document(Written):
         about(
             "Shell lines that run once per node inside the container, before any task.",
             examples=[["source /opt/venv/bin/activate"]],
+        ),
+    ] = Field(default_factory=list)
+
+    checks: Annotated[
+        list[ListedCheck],
+        about(
+            "Programs that must pass before the first task, each a table [[checks]].",
+            examples=[[{"name": "gpus", "command": ["nvidia-smi", "-L"], "severity": "fail"}]],
+            json_schema_extra={"since": "0.2.0"},
         ),
     ] = Field(default_factory=list)
 

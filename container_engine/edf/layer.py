@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
+from container_engine.base.run_check import ListedCheck
 from container_engine.edf.document import PLAIN
 from container_engine.edf.model import (
     Annotation,
@@ -62,6 +63,7 @@ class Layer:
     env: dict[str, EnvEntry] = field(default_factory=dict)
     annotations: dict[str, Annotation] = field(default_factory=dict)
     startup: dict[Text, Origin] = field(default_factory=dict)
+    checks: dict[str, WithOrigin[ListedCheck]] = field(default_factory=dict)
 
 
 def image_item(number: object) -> str:
@@ -83,6 +85,7 @@ def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
         env=lower.env | upper.env,
         annotations=lower.annotations | upper.annotations,
         startup=_appended(lower.startup, upper.startup),
+        checks=lower.checks | upper.checks,
     )
 
 

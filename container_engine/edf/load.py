@@ -84,6 +84,7 @@ def _interpret(data: dict[str, Any], report: Report, setting: Setting) -> EdfFil
         env=reader.env(),
         annotations=reader.annotations(),
         startup=reader.startup(),
+        checks=reader.checks(),
     )
     bases = reader.bases()
     return EdfFile(report.file, layer, bases, report.sorted(), reader.written)
@@ -268,5 +269,6 @@ def _edf(name: str, files: tuple[str, ...], layer: Layer, *, of_option: bool) ->
         env=tuple(entry for _, entry in sorted(layer.env.items())),
         annotations=tuple(entry for _, entry in sorted(layer.annotations.items())),
         startup=tuple(layer.startup.items()),
+        checks=tuple((check.value, check.origin) for check in layer.checks.values()),
         has_image_of_option=of_option,
     )

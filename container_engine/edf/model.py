@@ -17,6 +17,8 @@ from container_engine.base.text_layout import block
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
+    from container_engine.base.run_check import ListedCheck
+
 Operator: TypeAlias = Literal["", ":-", "-", ":+", "+", ":?", "?"]
 
 
@@ -219,6 +221,7 @@ class Edf:
     env: tuple[EnvEntry, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     startup: tuple[tuple[Text, Origin], ...] = ()
+    checks: tuple[tuple[ListedCheck, Origin], ...] = ()
     has_image_of_option: bool = False
 
     @property

@@ -6,9 +6,10 @@ As text it is merged, expanded and sorted, without its bases. Pure.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from container_engine.base.secrecy import HIDDEN, Secrecy
 from container_engine.base.variables import WORD, replacement_kind
@@ -19,6 +20,7 @@ from container_engine.edf.layer import Item, Layer, WithOrigin, image_item
 from container_engine.edf.model import escape, shown, spell
 
 if TYPE_CHECKING:
+    from container_engine.base.run_check import ListedCheck
     from container_engine.edf.load import EdfFile
     from container_engine.edf.model import Edf, Mount, Origin, Text
 
@@ -34,7 +36,9 @@ Rendered = bool | str | list[str] | dict[str, str]
 
 def to_json(edf: Edf) -> str:
     """Return the values as the container gets them; those only the node knows stay `${NAME}`."""
-    return json.dumps(_rendered(edf, str), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    checks = _checks(edf, str)
+    whole = _rendered(edf, str) | ({"checks": checks} if checks else {})
+    return json.dumps(whole, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def to_toml(edf: Edf) -> str:
@@ -49,10 +53,13 @@ def to_toml(edf: Edf) -> str:
         if isinstance(value, dict) and value:
             pairs = (f"{_toml_key(name)} = {toml_string(value[name])}" for name in sorted(value))
             lines += ["", f"[{key}]", *pairs]
+    for check in _checks(edf, escape):
+        lines += ["", "[[checks]]", *(f"{key} = {_toml_value(check[key])}" for key in check)]
     return "\n".join(lines) + "\n"
 
 
 def _rendered(edf: Edf, literal: Callable[[str], str]) -> dict[str, Rendered]:
+    """Return the values but for the checks, which are no strings."""
     found: dict[str, Rendered] = {
         "annotations": {entry.key: literal(entry.value) for entry in edf.annotations},
         "devices": [spell(device.name, literal) for device in edf.devices],
@@ -69,9 +76,23 @@ def _rendered(edf: Edf, literal: Callable[[str], str]) -> dict[str, Rendered]:
     return found
 
 
-def _toml_value(value: bool | str | list[str]) -> str:
+def _checks(edf: Edf, literal: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Return the checks as they are written, without the keys that have their defaults."""
+
+    def spelled(value: Any) -> Any:  # noqa: ANN401  # a value of a check
+        if isinstance(value, tuple):
+            return [literal(word) for word in value]
+        return literal(value) if isinstance(value, str) else value
+
+    written = (check.model_dump(exclude_defaults=True) for check, _origin in edf.checks)
+    return [{key: spelled(value) for key, value in check.items()} for check in written]
+
+
+def _toml_value(value: float | str | list[str]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
     if isinstance(value, str):
         return toml_string(value)
     items = "".join(f"  {toml_string(item)},\n" for item in value)
@@ -201,6 +222,7 @@ def values(edf: Edf) -> Iterator[Found]:
         "image": _images,
         "mounts": _mounts,
         "startup": _startup,
+        "checks": _named_checks,
     }
     for key in sorted(found):
         yield from found[key](edf, key)
@@ -238,6 +260,15 @@ def _startup(edf: Edf, key: str) -> Iterator[Found]:
         yield f"{key}[{index}]", (key, line), line, origin
 
 
+def _named_checks(edf: Edf, key: str) -> Iterator[Found]:
+    for check, origin in edf.checks:
+        yield f"{key}.{check.name}", (key, check.name), _command(check), origin
+
+
+def _command(check: ListedCheck) -> str:
+    return f"{shlex.join(check.command)} ({check.severity})"
+
+
 def _one(edf: Edf, key: str) -> Iterator[Found]:
     value, origin = getattr(edf, key), getattr(edf, f"{key}_origin")
     if value is not None and origin is not None:
@@ -260,6 +291,8 @@ def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
         yield ("annotations", entry.key), entry.origin, entry.value
     for line, origin in layer.startup.items():
         yield ("startup", line), origin, line
+    for check in layer.checks.values():
+        yield ("checks", check.value.name), check.origin, _command(check.value)
 
 
 def _single(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from container_engine.base.errors import UserError
+from container_engine.base.run_check import ListedCheck, faults
 from container_engine.base.toml_positions import Path
 from container_engine.base.variables import MAX_VARIABLE
 from container_engine.edf.annotations import HookRules, check_names, check_value, flatten
@@ -32,6 +33,7 @@ from container_engine.edf.model import (
 )
 from container_engine.edf.names import TILDE_HINT
 
+T = TypeVar("T")
 # For these, the value of the host is hardly ever what the container needs.
 _HOST_PATHS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _IMAGE = "image:"
@@ -174,6 +176,24 @@ class Reader:
                 self.written.setdefault(("startup", text), written)
         return result
 
+    def checks(self) -> dict[str, WithOrigin[ListedCheck]]:
+        result: dict[str, WithOrigin[ListedCheck]] = {}
+        for path, check in self._items("checks", self._document.checks):
+            for key, message in faults(check):
+                self._report.error((*path, key), message)
+            if check.name in result:
+                self._report.error((*path, "name"), f"there is another check '{check.name}'")
+            known: dict[str, Any] = {}
+            for key in ("command", "words", "forbid"):
+                texts = [self._known((*path, key), text) for text in getattr(check, key)]
+                known[key] = tuple(text for text in texts if text is not None)
+            for key in ("message", "hint"):
+                known[key] = self._known((*path, key), getattr(check, key)) or ""
+            value = check.model_copy(update=known)
+            result[check.name] = WithOrigin(value, self._report.origin(path))
+            self.written["checks", check.name] = " ".join(check.command)
+        return result
+
     def env(self) -> dict[str, EnvEntry]:
         result: dict[str, EnvEntry] = {}
         for name, written in self._document.env.items():
@@ -217,7 +237,7 @@ class Reader:
                 result.append(Base(name, self._report.origin(path), key_text(path)))
         return tuple(result)
 
-    def _items(self, key: str, values: list[str]) -> list[tuple[Path, str]]:
+    def _items(self, key: str, values: list[T]) -> list[tuple[Path, T]]:
         places = self._indexes.get(key, range(len(values)))
         return [((key, place), value) for place, value in zip(places, values, strict=True)]
 
@@ -255,8 +275,8 @@ class Reader:
 
     def _report_faults(self, path: Path, error: ExpandError) -> None:
         for message, hint in error.faults:
-            # these are shell lines, and most likely the dollar sign is meant for the shell
-            own = _FOR_THE_SHELL if path[0] == "startup" else hint
+            # these may be shell lines, and most likely the dollar sign is meant for the shell
+            own = _FOR_THE_SHELL if path[0] in ("startup", "checks") else hint
             self._report.error(path, message, own, error.see)
 
     def _refuse_image_variables(self, path: Path, text: Text) -> None:

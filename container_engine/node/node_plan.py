@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         HookUse,
         KeptContainer,
         Mount,
+        Run,
         StartupLine,
         Text,
     )
@@ -112,6 +113,8 @@ class NodePlan(Frozen):
     annotations_from: Mapping[str, str] = {}
     startup: Sequence[StartupLine] = ()
     hooks: Sequence[HookUse] = ()
+    # checks of site and EDF that run a program
+    runs: Sequence[Run] = ()
     # a container that lives with its job, and its name
     kept: KeptContainer | None = None
     container_name: str = ""

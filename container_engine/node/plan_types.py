@@ -186,6 +186,28 @@ HookUse = TypedDict(
     total=False,
 )
 
+Run = TypedDict(
+    "Run",
+    {
+        "kind": Literal['run'],
+        "name": str,
+        "command": Sequence[str],
+        "program": Literal['image', 'host', 'hook'],
+        "inside": bool,
+        "per": Literal['node', 'pair'],
+        "limit_s": float,
+        "exit_code": int,
+        "words": Sequence[str],
+        "forbid": Sequence[str],
+        "severity": Literal['warn', 'fail'],
+        "message": str,
+        "hint": str,
+        "valid_s": float,
+        "from": str,
+    },
+    total=False,
+)
+
 class KeptContainer(TypedDict, total=False):
     name: str
     key: str

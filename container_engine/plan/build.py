@@ -21,6 +21,7 @@ from container_engine.plan.model import (
     Image,
     KeptContainer,
     LaunchPlan,
+    Run,
     Settings,
     StartupLine,
 )
@@ -89,6 +90,10 @@ def build(
         annotations_from={entry.key: str(entry.origin) for entry in edf.annotations},
         startup=_startup(edf, texts),
         hooks=used.hooks,
+        runs=(
+            *site_context.wide.checks,
+            *(Run(**check.model_dump(), origin=str(origin)) for check, origin in edf.checks),
+        ),
         kept=kept,
         settings=_settings(site_context, settings, kept),
         settings_from={name: chosen.origin for name, chosen in settings.items()},

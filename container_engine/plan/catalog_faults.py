@@ -106,7 +106,7 @@ def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
 
 def _runs(hook: Hook) -> Iterator[Fault]:
     for name, check in _run_checks(hook).items():
-        for key, message in run_check.faults(check, of_hook=True):
+        for key, message in run_check.faults(check):
             yield Fault(hook.file, message, key=f"checks.{name}.{key}")
 
 

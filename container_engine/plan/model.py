@@ -80,6 +80,12 @@ class StartupLine(Model):
     origin: Annotated[str, about(_FROM, alias="from")]
 
 
+class Run(RunCheck):
+    """A check of the site or of the EDF."""
+
+    origin: Annotated[str, about(_FROM, alias="from")] = ""
+
+
 class HookUse(Model):
     """A hook that is applied, with its data for the given parameters.
 
@@ -208,6 +214,7 @@ class LaunchPlan(Model):
     annotations_from: Annotated[dict[str, str], about(_FROM)] = Field(default_factory=dict)
     startup: Annotated[Array[StartupLine], about("run once per node before tasks")] = ()
     hooks: Annotated[Array[HookUse], about("in the order of application")] = ()
+    runs: Annotated[Array[Run], about("checks of site and EDF that run a program")] = ()
     kept: Annotated[
         KeptContainer | None,
         about("a container that lives with its job; null: it ends with its step"),

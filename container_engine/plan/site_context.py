@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from container_engine.base.errors import UserError
+from container_engine.base.run_check import ListedCheck, faults
 from container_engine.base.toml_positions import Fault
 from container_engine.catalog.load import Hook
 from container_engine.edf.entries import parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, pieces
 from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
 from container_engine.plan.hooks import Added, Entries
-from container_engine.plan.model import HookUse
+from container_engine.plan.model import HookUse, Run
 from container_engine.site.load import Configuration, FaultsError
 from container_engine.site.model import SiteConfig
 
@@ -38,6 +39,7 @@ class Sitewide(NamedTuple):
     mounts: tuple[Mount, ...]
     devices: tuple[Device, ...]
     env: tuple[EnvEntry, ...]
+    checks: tuple[Run, ...] = ()
 
 
 def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
@@ -51,6 +53,7 @@ def sitewide(config: Configuration, env: Mapping[str, str]) -> Sitewide:
         tuple(reader.mounts(config.settings.mounts)),
         tuple(reader.devices(config.settings.devices)),
         tuple(reader.env(config.settings.env)),
+        tuple(reader.checks(config.settings.checks)),
     )
     if reader.faults:
         raise FaultsError(reader.faults, config.origins)
@@ -107,6 +110,14 @@ class _Reader:
                 yield EnvEntry(name, expand(text, self._scope), origin)
             except UserError as error:
                 self._fault(origin, error)
+
+    def checks(self, written: tuple[ListedCheck, ...]) -> Iterator[Run]:
+        """Yield the checks with their strings as they are, which may be shell lines."""
+        for index, check in enumerate(written):
+            origin = self._origin(f"checks[{index}]")
+            for key, message in faults(check):
+                self._fault(origin, UserError(f"{key}: {message}"))
+            yield Run(**check.model_dump(), origin=str(origin))
 
     def _origin(self, key: str) -> SiteOrigin:
         return SiteOrigin(self._config.origins[key], 0, key)

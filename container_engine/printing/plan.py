@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Image,
         Mount,
         Part,
+        Run,
         Text,
         Variable,
     )
@@ -56,6 +57,7 @@ def show(plan: Mapping[str, Any], secrecy: Secrecy = _USUAL, columns: int | None
     rows += [("hook", _hook(hook), f"{hook['reason']}, {hook['from']}") for hook in always]
     rows += [("hook", f"only in some steps: {some}", "automatic") for some in only_in_some(in_some)]
     rows += [("startup", text(step["line"]), step["from"]) for step in plan["startup"]]
+    rows += [("check", _check(run), run["from"]) for run in plan["runs"]]
     rows += [("env", _set(entry, secrecy), entry["from"]) for entry in plan["env"]]
     for key, value in plan["annotations"].items():
         rows.append(("annotation", f"{key} = {value}", plan["annotations_from"].get(key, "")))
@@ -139,6 +141,10 @@ def _hook(hook: HookUse) -> str:
     parts = [f"{name} = {value}" for name, value in shown.items()]
     parts += [f"profile {hook['profile']}"] if hook["profile"] else []
     return f"{hook['name']} {hook['release']}{': ' if parts else ''}{', '.join(parts)}"
+
+
+def _check(run: Run) -> str:
+    return f"{run['name']}: {shlex.join(run['command'])} ({run['severity']})"
 
 
 def _layout(rows: list[tuple[str, str, str]], columns: int | None) -> Iterable[str]:

@@ -32,7 +32,7 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _TOML = 'a line is KEY = "TEXT", KEY = ["TEXT", "TEXT"], KEY = true or KEY = 60'
 # Arrays of these keys are joined across files, and tables merged key by key. For all other keys
 # the value of the last file counts.
-_APPENDED = ("devices", "devices_if_there", "mounts")
+_APPENDED = ("checks", "devices", "devices_if_there", "mounts")
 _UNKNOWN = re.compile(r"unknown key '([^']+)'")
 _OF_TOML = re.compile(r"\(at line (\d+), column")
 _INDEX = re.compile(r"(.*)\[(\d+)\]$")

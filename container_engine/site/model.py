@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from container_engine.base.model import Array, Model, Written, about
+from container_engine.base.run_check import ListedCheck
 from container_engine.base.secrecy import WORDS
 from container_engine.site.places import Places
 
@@ -166,6 +167,14 @@ class SiteConfig(Written):
             examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
         ),
     ] = Field(default_factory=dict)
+    checks: Annotated[
+        Array[ListedCheck],
+        about(
+            "programs that must pass before the first task of every container",
+            examples=[[{"name": "gpus", "command": ["nvidia-smi", "-L"], "severity": "fail"}]],
+            json_schema_extra={"since": "0.2.0"},
+        ),
+    ] = ()
     edf_may_override: Annotated[
         Array[Overridable],
         about(

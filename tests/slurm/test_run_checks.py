@@ -273,3 +273,44 @@ def test_a_verdict_is_believed_and_the_start_without_python_until_it_ends(
         assert "hook prove: check counts: prove did not print 'counted'" in done.stderr
     assert count.read_text() == "xxyy"
     shutil.rmtree(file.parent)
+
+
+_OF_SITE = """
+[[checks]]
+name = "health"
+program = "host"
+inside = false
+command = ["sh", "-c", "echo the disk $DISK is bad; exit 2"]
+"""
+_OF_EDF = """
+[[checks]]
+name = "home"
+command = ["sh", "-c", "echo $$HOME of ${HOME}; exit 1"]
+severity = "SEVERITY"
+"""
+
+
+def test_a_site_and_an_environment_have_checks_also_without_slurm(
+    cluster: Cluster, site: Site
+) -> None:
+    site.configure(_OF_SITE)
+    edf, home = site.edf(_OF_EDF.replace("SEVERITY", "warn")), cluster.home()
+    wanted = [
+        f"site: {site.file}:checks[0]: check health: sh ended with exit code 2, not 0;"
+        " it printed: the disk is bad",
+        f"{edf}:4: check home: sh ended with exit code 1, not 0; it printed: {home} of {home}",
+    ]
+    done = cluster.srun("-wn1", f"--environment={edf}", "true")
+    said = [line.removeprefix("ce: warning: n1: ") for line in done.stderr.splitlines()]
+    assert (done.returncode, said) == (0, wanted)
+    done = cluster.run(["ce", "run", edf, "true"])
+    said = [line.removeprefix("ce: warning: ") for line in done.stderr.splitlines()]
+    assert (done.returncode, said) == (0, wanted)
+
+    edf = site.edf(_OF_EDF.replace("SEVERITY", "fail"))
+    done = cluster.run(["ce", "run", edf, "echo", "it ran"])
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"ce: error: {edf}:4: check home: sh ended with exit code 1, not 0" in done.stderr
+    plan = cluster.run(["ce", "plan", edf]).stdout
+    assert re.search(r"^check +health: sh -c .* \(warn\)", plan, re.MULTILINE)
+    assert "home: sh -c" in plan

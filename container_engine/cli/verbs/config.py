@@ -90,6 +90,8 @@ def _toml(value: object) -> str:
         return '""'
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}"
     # strings, arrays of strings and booleans look alike in TOML and JSON
     return json.dumps(value, ensure_ascii=False)
 

@@ -199,7 +199,7 @@ class Start:
 
     def start(self, descriptors: GuardDescriptors) -> Container:
         """Start the container and wait until its first process runs. Raise LaunchError."""
-        if any(hook.get("runs") for hook in self._plan.hooks):
+        if self._plan.runs or any(hook.get("runs") for hook in self._plan.hooks):
             from container_engine.node.start.run_checks import Checks
 
             self._checks = Checks(self._plan, self._node, self._libexec)

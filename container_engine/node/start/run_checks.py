@@ -196,6 +196,8 @@ class Checks:
 
 
 def _planned(plan: NodePlan, node: Mapping[str, str]) -> Iterator[Check]:
+    for own in plan.runs:
+        yield Check(own["from"], own, "")
     for hook in plan.hooks:
         if not hook.get("runs") or not applies(hook, node):
             continue
