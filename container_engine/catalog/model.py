@@ -86,6 +86,7 @@ CheckKind: TypeAlias = Literal[
     "loadable",
     "unversioned",
     "major",
+    "memlock",
     "glibc",
     "mpi",
     "program",

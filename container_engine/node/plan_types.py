@@ -123,7 +123,7 @@ class Service(TypedDict, total=False):
 
 
 class Check(TypedDict, total=False):
-    kind: Literal['device', 'file', 'group', 'libc', 'loadable', 'unversioned', 'major', 'glibc', 'mpi', 'program', 'variable']
+    kind: Literal['device', 'file', 'group', 'libc', 'loadable', 'unversioned', 'major', 'memlock', 'glibc', 'mpi', 'program', 'variable']
     severity: Literal['warn', 'fail']
     subject: str
     file: str

@@ -105,6 +105,10 @@ def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
 
 
 def _runs(hook: Hook) -> Iterator[Fault]:
+    for name, one in hook.data.checks.items():
+        if one.kind == "memlock" and not one.subject.isdigit():
+            message = f"expected a number of KiB, got '{one.subject}'"
+            yield Fault(hook.file, message, key=f"checks.{name}.subject")
     for name, check in _run_checks(hook).items():
         for key, message in run_check.faults(check):
             yield Fault(hook.file, message, key=f"checks.{name}.{key}")

@@ -43,8 +43,9 @@ devices = [{ path = "@/dev/cxi*", optional = true }]
 when = { "netstack.source" = "host" }
 mounts = [{ source = "@/fabric/providers" }]
 env.FI_PROVIDER_PATH = "@/fabric/providers"
-[checks.device]
-subject = "@/dev/cxi*"
+[checks]
+device.subject = "@/dev/cxi*"
+memlock.subject = "1"
 """,
     "dcgm": 'settings = { libraries = "@/lib", directory = "@/dcgm" }',
     "gdrcopy": """
@@ -55,8 +56,9 @@ devices = [{ path = "@/dev/gdrdrv" }]
     "infiniband": """
 [edits.devices]
 devices = [{ path = "@/dev/infiniband/*" }]
-[checks.device]
-subject = "@/dev/infiniband/uverbs*"
+[checks]
+device.subject = "@/dev/infiniband/uverbs*"
+memlock.subject = "1"
 """,
     "mpich_abi": 'settings.library = "@/lib/{name}"',
     "netstack": 'settings.base = "@/netstack"',

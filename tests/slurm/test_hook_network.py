@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, causes
+from tests.slurm.cluster import Cluster, Completed, causes
 
 pytestmark = pytest.mark.usefixtures("tidy", "network")
 
@@ -23,6 +23,8 @@ SITE = """\
 libfabric = "{fabric}"
 [edits.devices]
 devices = [{{ path = "{devices}/cxi*", optional = true }}]
+[checks.memlock]
+subject = "{memlock}"
 [checks.device]
 subject = "{devices}/cxi*"
 severity = "{severity}"
@@ -38,14 +40,14 @@ class Network:
         # what Slurm's plugin for Slingshot sets to 0 for steps with --network=disable_rdzv_get
         self.driver = directory / "rdzv_get_en"
 
-    def set_up(self, devices: int = 4, severity: str = "warn") -> None:
+    def set_up(self, devices: int = 4, severity: str = "warn", memlock: str = "1") -> None:
         shutil.rmtree(self.devices, ignore_errors=True)
         self.devices.mkdir()
         for number in range(devices):
             # A device is identified by its type and numbers; these are /dev/null's.
             name = str(self.devices / f"cxi{number}")
             subprocess.run(["mknod", "-m", "666", name, "c", "1", "3"], check=True)
-        text = SITE.format(fabric=FABRIC, devices=self.devices, severity=severity)
+        text = SITE.format(fabric=FABRIC, devices=self.devices, severity=severity, memlock=memlock)
         self.write("cxi", text)
         self.driver.write_text("0\n")
         plugins = f'[settings]\ndirectory = "{self.directory}/plugin/{{variant}}"\n'
@@ -177,6 +179,29 @@ def test_the_dynamic_variant_in_an_image_without_cuda_is_found_before_the_tasks_
     assert line == (
         "ce: warning: hook aws_ofi_nccl: libcudart.so is not in this container (NCCL would use TCP:"
         " this variant loads the image's CUDA runtime by that name)"
+    )
+
+
+def test_a_low_limit_of_locked_memory_is_told_with_what_to_set(
+    cluster: Cluster, network: Network
+) -> None:
+    network.set_up(memlock="64")
+    environment = edf(cluster, '[annotations]\ncom.hooks.cxi.enabled = "true"\n')
+    script = 'ulimit -l $1; shift; exec srun -N1 "$@" sh -c "ulimit -l"'
+
+    def run(limit: str) -> Completed:
+        return cluster.run(["sh", "-c", script, "sh", limit, f"--environment={environment}"])
+
+    assert (run("64").stdout, run("64").stderr) == ("64\n", "")
+    # what was recorded does not hide it
+    done = run("63")
+    assert done.stdout == "63\n"
+    [line] = said(done.stderr)
+    assert line == (
+        "ce: warning: hook cxi: tasks can lock 63 KiB of memory (ulimit -l), and need 64"
+        " (registering buffers fails, so that MPI and NCCL end or are slow; administrators set"
+        " LimitMEMLOCK=infinity for slurmd, and PropagateResourceLimitsExcept=MEMLOCK in"
+        " slurm.conf)"
     )
 
 

@@ -169,8 +169,10 @@ def add_mounts(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
 
 def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
     """Run the pre-flight checks that need no container; add problems to `edits`."""
+    before = len(edits.warnings) + len(edits.unmet)
     for check in hook.get("checks", ()):
-        problem = _lacks(check, hook, node)
+        is_moot = check["kind"] == "memlock" and before < len(edits.warnings) + len(edits.unmet)
+        problem = "" if is_moot else _lacks(check, hook, node)
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
             if check["severity"] == "fail":
@@ -199,6 +201,20 @@ def _lacks_variable(condition: str, node: Mapping[str, str]) -> str:
     return "" if holds(condition, node) else f"the step does not have {condition}"
 
 
+def _lacks_memlock(wanted: str, node: Mapping[str, str]) -> str:
+    """Return why tasks cannot lock so many KiB. The launcher has their limits.
+
+    What the user hands on is looked up, too: the next step has the same limit if it is the same.
+    """
+    from resource import RLIM_INFINITY, RLIMIT_MEMLOCK, getrlimit
+
+    node.get("SLURM_RLIMIT_MEMLOCK")
+    bytes_, _hard = getrlimit(RLIMIT_MEMLOCK)
+    if bytes_ == RLIM_INFINITY or bytes_ >> 10 >= int(wanted):
+        return ""
+    return f"tasks can lock {bytes_ >> 10} KiB of memory (ulimit -l), and need {wanted}"
+
+
 def _lacks_group(name: str, _node: Mapping[str, str]) -> str:
     gid = group_id(name)
     if gid is None:
@@ -218,6 +234,7 @@ def group_id(name: str) -> int | None:
 ON_NODE: dict[str, Callable[[str, Mapping[str, str]], str]] = {
     "device": _lacks_device,
     "group": _lacks_group,
+    "memlock": _lacks_memlock,
     "variable": _lacks_variable,
 }
 

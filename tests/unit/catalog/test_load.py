@@ -102,6 +102,10 @@ BAD = {
         f"{PARAMETER}[settings]\nd = '/d/{{p}}'\n[services.s]\ncommand = ['{{d}}/x']",
         "services: '{d}/x': users must not choose a program",
     ),
+    "limit in words": (
+        "[checks.c]\nkind = 'memlock'\nsubject = 'much'",
+        "checks.c.subject: expected a number of KiB, got 'much'",
+    ),
     "circle with itself": ("implies = ['h']", "implies: goes in a circle: h -> h"),
 }
 
