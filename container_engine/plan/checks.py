@@ -121,10 +121,6 @@ def _of_tasks(edf: Edf, site_context: SiteContext, plan: LaunchPlan) -> Iterator
     if plan.settings.start == "podman":
         message = 'Podman makes one container for a node: "task" needs start = "crun"'
         yield _once(edf, origin, f"annotations.{_SCOPE}", message)
-    runs = (*plan.runs, *(run for hook in plan.hooks for run in hook.runs))
-    if inside := [run.name for run in runs if run.inside]:
-        message = f"check '{inside[0]}' runs in the one container of a node: {_WITH_TASKS}"
-        yield _once(edf, origin, f"annotations.{_SCOPE}", message)
     for hook in plan.hooks:
         serves = hook.services or site_context.hooks[hook.name].data.serves
         if hook.automatic_when is None and serves:

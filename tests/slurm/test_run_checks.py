@@ -314,3 +314,28 @@ def test_a_site_and_an_environment_have_checks_also_without_slurm(
     plan = cluster.run(["ce", "plan", edf]).stdout
     assert re.search(r"^check +health: sh -c .* \(warn\)", plan, re.MULTILINE)
     assert "home: sh -c" in plan
+
+
+_ISOLATED = f"""
+[[checks]]
+name = "hangs"
+command = ["sh", "-c", "sleep {_HANGS} & sleep {_HANGS}"]
+limit_s = 0.5
+[[checks]]
+name = "host"
+program = "host"
+command = ["sh", "-c", "echo my process is $$$$; hostname"]
+words = ["my process is"]
+[annotations.com.ce]
+unshare = "pid,uts"
+"""
+
+
+@pytest.mark.parametrize("scope", ["step", "task"])
+def test_checks_run_in_containers_with_processes_of_their_own(cluster: Cluster, scope: str) -> None:
+    edf = cluster.edf(f'{_ISOLATED}scope = "{scope}"\n')
+    done = cluster.srun("-wn1", "-n2", f"--environment={edf}", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\nran\n")
+    assert done.stderr == (f"ce: warning: n1: {edf}:3: check hangs: sh did not pass within 0.5 s\n")
+    assert verdicts(cluster, "name", "verdict") == {"n1": [("hangs", "failed"), ("host", "passed")]}
+    assert not running(_HANGS)

@@ -308,7 +308,11 @@ class Supervisor:
         with open(self._pipe, "rb") as file:
             text = file.read().decode("utf-8", "surrogateescape")
         os.waitpid(self._pid, 0)
-        return Outcome(**parse_json(text)) if text else Outcome(error="was killed with its limit")
+        return (
+            Outcome(**parse_json(text))
+            if text
+            else Outcome(error="has lost its supervisor: it was killed")
+        )
 
 
 def _of_pair(check: Check) -> dict[str, str]:
