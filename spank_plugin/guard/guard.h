@@ -54,7 +54,7 @@ struct guard {
 	int init;	   /* pidfd of the container's first process, -1 before there is one */
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
-	int fuse_device[GUARD_MAX_FUSE];  /* their FUSE devices, only for other steps of the job; else -1 */
+	int fuse_device[GUARD_MAX_FUSE];  /* clones of their devices, for other steps of the job; else -1 */
 	size_t fuse_count;
 	struct guard_job_container {
 		int lock;      /* the container's lock file, shared with other guards; -1: this step's own */
@@ -153,6 +153,12 @@ void guard_report_failure(struct guard *guard);
  * kernel reads, else NULL. Return 0, or -1 after guard_fail. */
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
 		       const char *mode, int reads);
+
+/* Return another device of the same FUSE connection, -1 with errno. The kernel fails the requests that a
+ * server has taken when the last descriptor of its device is closed. Who keeps the connection for others
+ * keeps a clone: with the device itself, a request that a killed server has left would never end, nor would
+ * who waits for it. */
+int guard_clone_device(int device);
 
 /* Run a program, or its copy at the path `copy` if that is not NULL and can be executed, with its standard
  * output in the descriptor `output`, and wait for it. Messages of failures call it `what`. Return 0 if it

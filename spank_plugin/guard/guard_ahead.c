@@ -7,11 +7,8 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,8 +247,9 @@ static void add(struct ahead *ahead, const struct ce_read *read)
 	}
 }
 
-static void follow_server(struct ahead *ahead)
+static void *read_ahead(void *context)
 {
+	struct ahead *ahead = context;
 	struct ce_read told[256];
 	struct pollfd reads = { .fd = ahead->reads, .events = POLLIN };
 	ssize_t size = 1;
@@ -272,86 +270,33 @@ static void follow_server(struct ahead *ahead)
 	}
 	if (ahead->count > saved)
 		save(ahead);
-}
-
-/* ---- the thread -------------------------------------------------------------------------------- */
-
-struct start {
-	struct ahead *ahead;
-	const char *place;
-	sem_t settled; /* whether the thread has its descriptors, or is about to end */
-	bool is_settled;
-};
-
-/* Have descriptors of its own, of which none is a FUSE device. The guard keeps the device of a job's
- * container: when guard and server are killed, this thread, which may wait for the server's answer, must not
- * be what keeps the connection, and so its own wait, alive. */
-static bool settle(struct ahead *ahead, const char *place)
-{
-	enum { READS = 3 };
-
-	int reads = ahead->reads;
-	ahead->reads = ahead->place = ahead->records = -1;
-	if (unshare(CLONE_FILES) < 0 || (reads != READS && dup3(reads, READS, O_CLOEXEC) < 0) ||
-	    close_range(READS + 1, ~0U, 0) < 0)
-		return false;
-	ahead->reads = READS;
-	ahead->place = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	ahead->records = open_records();
-	return ahead->place >= 0 && ahead->records >= 0;
-}
-
-static void *read_ahead(void *context)
-{
-	struct start *start = context;
-	struct ahead *ahead = start->ahead;
-	bool is_settled = settle(ahead, start->place);
-
-	start->is_settled = is_settled;
-	sem_post(&start->settled); /* from here on `start` is gone */
-	if (is_settled)
-		follow_server(ahead);
 	release(ahead);
 	return NULL;
-}
-
-/* Start the thread, which frees `ahead`. Return whether it reads. */
-static bool start_thread(struct ahead *ahead, const char *place)
-{
-	struct start start = { .ahead = ahead, .place = place };
-	pthread_t thread;
-
-	(void)sem_init(&start.settled, 0, 0);
-	if (pthread_create(&thread, NULL, read_ahead, &start) != 0) {
-		free(ahead->request);
-		free(ahead);
-		return false;
-	}
-	(void)pthread_detach(thread);
-	while (sem_wait(&start.settled) < 0)
-		;
-	return start.is_settled;
 }
 
 int guard_read_ahead(const char *image, const char *place)
 {
 	struct ahead *ahead = calloc(1, sizeof *ahead);
-	int ends[2];
+	int ends[2] = { -1, -1 };
+	pthread_t thread;
 
-	if (ahead == NULL || (ahead->request = guard_describe_image(image)) == NULL ||
-	    pipe2(ends, O_CLOEXEC) < 0) {
-		if (ahead != NULL)
-			free(ahead->request);
-		free(ahead);
+	if (ahead == NULL)
 		return -1;
-	}
-	snprintf(ahead->name, sizeof ahead->name, "%u",
-		 ce_crc(0, ahead->request, strlen(ahead->request)) % RECORDS);
-	ahead->reads = ends[0];
-	(void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
+	bool has_pipe = pipe2(ends, O_CLOEXEC) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0;
 	(void)fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* if it stays smaller, the record is shorter */
-	if (!start_thread(ahead, place))
-		ce_close_fd(&ends[1]);
-	close(ends[0]);
-	return ends[1];
+	ahead->reads = ends[0];
+	ahead->place = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ahead->records = open_records();
+	ahead->request = guard_describe_image(image);
+	if (has_pipe && ahead->place >= 0 && ahead->records >= 0 && ahead->request != NULL) {
+		snprintf(ahead->name, sizeof ahead->name, "%u",
+			 ce_crc(0, ahead->request, strlen(ahead->request)) % RECORDS);
+		if (pthread_create(&thread, NULL, read_ahead, ahead) == 0) {
+			(void)pthread_detach(thread);
+			return ends[1];
+		}
+	}
+	ce_close_fd(&ends[1]);
+	release(ahead);
+	return -1;
 }

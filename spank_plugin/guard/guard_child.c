@@ -1,12 +1,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -180,6 +182,18 @@ static pid_t spawn(struct guard *guard, const char *const argv[], const char *co
 	return pid;
 }
 
+int guard_clone_device(int device)
+{
+	CE_AUTO_FD clone = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	uint32_t number = (uint32_t)device;
+	int made = clone;
+
+	if (clone < 0 || ioctl(clone, FUSE_DEV_IOC_CLONE, &number) < 0)
+		return -1;
+	clone = -1;
+	return made;
+}
+
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
 		       const char *mode, int reads)
 {
@@ -193,7 +207,7 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 		return -1;
 	guard->fuse_image[guard->fuse_count] = strdup(image);
 	guard->fuse_device[guard->fuse_count] =
-		guard->job_container.lock >= 0 ? fcntl(device, F_DUPFD_CLOEXEC, 3) : -1;
+		guard->job_container.lock >= 0 ? guard_clone_device(device) : -1;
 	guard->fuse[guard->fuse_count++] = pid;
 	return 0;
 }

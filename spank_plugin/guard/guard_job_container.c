@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,10 +24,6 @@
 #include "guard.h"
 #include "guard_ops.h"
 #include "guard_walk.h"
-
-#ifndef FUSE_DEV_IOC_CLONE
-#define FUSE_DEV_IOC_CLONE _IOR(229, 0, uint32_t)
-#endif
 
 int guard_op_keep(struct guard *guard, char **args)
 {
@@ -41,17 +36,12 @@ int guard_op_keep(struct guard *guard, char **args)
 
 /* ---- a guard that joins ------------------------------------------------------------------------ */
 
-/* The kernel ends a server's unanswered requests when the last descriptor of its FUSE device is closed. A
- * clone is a device of its own: what another guard's server leaves unanswered when it is killed fails,
- * instead of hanging. */
 int guard_op_fuse_again(struct guard *guard, char **args)
 {
 	CE_AUTO_FD theirs = ce_descriptor(args[2]);
-	CE_AUTO_FD device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	uint32_t number = (uint32_t)theirs;
+	CE_AUTO_FD device = theirs < 0 ? -1 : guard_clone_device(theirs);
 
-	if (theirs < 0 || device < 0 || guard->fuse_count == GUARD_MAX_FUSE ||
-	    ioctl(device, FUSE_DEV_IOC_CLONE, &number) < 0)
+	if (device < 0 || guard->fuse_count == GUARD_MAX_FUSE)
 		return guard_fail(guard, "cannot serve the image of the running container");
 	return guard_start_server(guard, args[0], args[1], device, "again", -1);
 }

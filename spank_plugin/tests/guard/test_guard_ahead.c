@@ -294,31 +294,69 @@ static bool ends_soon(pid_t pid)
 	return false;
 }
 
-/* The guard of a job's container has the device, too. */
-static void end_both(void)
+/* Look a name up: the request that is taken. */
+static void look_up(void)
 {
-	set_up();
-	CHECK_INT(opened(FILES), 0);
+	struct stat found;
+
+	(void)stat(test_path(place, "name"), &found);
+}
+
+static void look_up_ahead(void)
+{
+	int told = guard_read_ahead(image, place);
+
+	(void)ce_write_all(told, pieces, sizeof pieces);
+	pause();
+}
+
+/* Kill the guard of a job's container while it waits for the answer of a server that has ended. */
+static void end_both(void (*wait_for_answer)(void))
+{
+	struct guard guard = GUARD_INIT;
+
 	CE_AUTO_FD device = mount_mute();
-	pid_t guard = fork();
-	CHECK(guard >= 0);
-	if (guard == 0) {
-		int told = guard_read_ahead(image, place);
-		(void)ce_write_all(told, pieces, sizeof pieces);
-		pause();
+	guard.job_container.lock = guard.log = STDERR_FILENO;
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK_INT(guard_start_server(&guard, "/bin/true", image, device, NULL, -1), 0);
+		CHECK(guard.fuse_device[0] >= 0);
+		ce_close_fd(&device);
+		wait_for_answer();
 		_exit(1);
 	}
 	take_request(device);
-	CHECK_INT(kill(guard, SIGKILL), 0);
+	CHECK_INT(kill(pid, SIGKILL), 0);
 	ce_close_fd(&device);
-	bool has_ended = ends_soon(guard);
+	bool has_ended = ends_soon(pid);
 	CHECK_INT(umount2(place, MNT_FORCE), 0); /* else a thread that waits would do so forever */
 	CHECK(has_ended);
+}
+
+static void end_both_while_looking_up(void)
+{
+	set_up();
+	end_both(look_up);
 	_exit(0);
+}
+
+static void end_both_while_reading_ahead(void)
+{
+	set_up();
+	CHECK_INT(opened(FILES), 0);
+	end_both(look_up_ahead);
+	_exit(0);
+}
+
+TEST("a guard that is killed with its server ends, even while it waits for an answer")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(end_both_while_looking_up), 0);
 }
 
 TEST("a guard that is killed with its server ends, even while it waits for an answer to read ahead")
 {
 	test_needs_root();
-	CHECK_INT(test_in_child(end_both), 0);
+	CHECK_INT(test_in_child(end_both_while_reading_ahead), 0);
 }
