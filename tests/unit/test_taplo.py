@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.base.test_schemas import BAD_BY_SCHEMA
+from tests.unit.cli.test_schema import BAD_BY_SCHEMA
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "edf_schemas"
