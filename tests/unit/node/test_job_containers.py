@@ -17,8 +17,14 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import write_private
-from container_engine.node.job_containers.directory import ignored, made_of, names_here, remove
-from container_engine.node.job_containers.enter import JobContainer, Running, enter
+from container_engine.node.job_containers.directory import names_here, remove
+from container_engine.node.job_containers.enter import (
+    JobContainer,
+    Running,
+    enter,
+    ignored,
+    made_of,
+)
 from container_engine.node.node_plan import ImageFile, NodePlan, node_plan
 from container_engine.node.plan_json import to_json
 from container_engine.node.plan_types import KeptContainer
