@@ -5,6 +5,7 @@ docs/design/0010-what-hooks-promise.md has the whole list.
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.integration.libraries import Place, build, place_in, run
 from tests.integration.prepared import LIBRARIES, cuda_image, image
-from tests.slurm.cluster import Cluster, Completed, causes
+from tests.slurm.cluster import ROOT, Cluster, Completed, causes
 from tests.slurm.hardware import FABRIC, Hardware, aside
 from tests.slurm.site import Site, site_on
 
@@ -257,9 +258,8 @@ for library in {OWN}/*; do {program} "$library" >/dev/null || echo "$library doe
     assert len(done.stderr.splitlines()) == (kind == "newer"), done.stderr
 
 
-def test_without_the_hook_fi_info_finds_no_cxi(
-    cluster: Cluster, hardware: Hardware, place: Place
-) -> None:
+def with_own_fabric(place: Place) -> Path:
+    """Return an image with libfabric of its own, which does not know CXI."""
     tree = place.variant("own-fabric")
     for name in run("ldd", FI_INFO).split():
         if name.startswith("/") and not (tree / name.lstrip("/")).exists():
@@ -267,12 +267,35 @@ def test_without_the_hook_fi_info_finds_no_cxi(
             target.write_bytes(Path(name).read_bytes())
             target.chmod(0o755)
     run("ldconfig", "-r", tree)
-    done = started_with(
-        cluster, place.squash(tree), f'mounts = ["{FI_INFO}"]\n', f"{FI_INFO} -p cxi"
-    )
+    return place.squash(tree)
+
+
+def of_the_page(name: str) -> tuple[str, str]:
+    """Return the text of a hook in the page, and what follows it there."""
+    page = (ROOT / "docs/admin/hooks.md").read_text()
+    _before, found, rest = page.partition(f"# /etc/container-engine/hooks.d/{name}/hook.toml\n")
+    text, _fence, after = rest.partition("```\n")
+    assert found
+    return text, after
+
+
+def test_without_the_hook_fi_info_finds_no_cxi(
+    cluster: Cluster, hardware: Hardware, place: Place
+) -> None:
+    """Try the page's example of a check that runs a program, as it is written, on both networks."""
+    text, after = of_the_page("fabric_proof")
+    file = hardware.site.hook("fabric_proof", text, whole=False)
+    image_file, mounts = with_own_fabric(place), f'mounts = ["{FI_INFO}"]\n'
+    try:
+        done = started_with(cluster, image_file, mounts, f"{FI_INFO} -p cxi")
+        proven = started_with(cluster, image_file, mounts + CXI, "true")
+    finally:
+        shutil.rmtree(file.parent)
     assert done.returncode != 0
     assert "fi_getinfo: -61" in done.stderr
-    assert hardware.dir.exists()
+    shown = next(line for line in after.splitlines() if line.startswith("ce: warning: nid001:"))
+    assert shown.replace("nid001", "n1") in done.stderr.splitlines()
+    assert (proven.returncode, proven.stderr) == (0, "")
 
 
 def test_a_node_without_its_devices_is_named_and_the_other_is_not(

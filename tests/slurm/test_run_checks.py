@@ -14,10 +14,13 @@ import pytest
 from tests.recorded import Answer, parsed, rewrite
 from tests.slurm.cluster import ALICE, Cluster, causes
 from tests.slurm.polling import until
+from tests.slurm.test_hook_specification import of_the_page, with_own_fabric
+from tests.slurm.test_hook_specification import place as place  # noqa: PLC0414  # a fixture
 from tests.slurm.test_starts_again import _SETTLED_S, Node, answers_of
 from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
 
 if TYPE_CHECKING:
+    from tests.integration.libraries import Place
     from tests.slurm.site import Site
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -230,6 +233,20 @@ def test_neighbours_are_tried_in_a_ring_and_a_node_alone_says_so(
     assert (done.returncode, done.stderr) == (0, "")
     (alone,) = verdicts(cluster, "name", "verdict").values()
     assert alone == [("ring", "alone"), ("mute", "alone")]
+
+
+def test_the_pages_ring_reaches_its_neighbours(cluster: Cluster, site: Site, place: Place) -> None:
+    text, _after = of_the_page("ring")
+    # no node of the sandbox has CXI, and none has a name
+    hosts = cluster.write("127.0.0.1 localhost n1 n2\n")
+    ring = text.replace("-e rdm -p cxi", "-e msg -p tcp")
+    site.hook("ring", ring, whole=False)
+    mounts = f'mounts = ["/usr/bin/fi_pingpong", "{hosts}:/etc/hosts"]\n'
+    enabled = '[annotations]\ncom.hooks.ring.enabled = "true"\n'
+    edf = cluster.edf(f'image = "{with_own_fabric(place)}"\n{mounts}{enabled}', image=None)
+    done = cluster.srun("-N2", f"--environment={edf}", "true")
+    assert ring != text
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_verdict_is_believed_and_the_start_without_python_until_it_ends(

@@ -106,6 +106,27 @@ BAD = {
         "[checks.c]\nkind = 'memlock'\nsubject = 'much'",
         "checks.c.subject: expected a number of KiB, got 'much'",
     ),
+    "checked program by parameter": (
+        f"{PARAMETER}[checks.c]\nkind = 'run'\ncommand = ['{{p}}', '-x']",
+        "checks: '{p}': users must not choose a program",
+    ),
+    "check of a program without one": (
+        "[checks.c]\nkind = 'run'\nsubject = 'true'",
+        "checks.c.command: is missing",
+    ),
+    "check of the image before there is one": (
+        "[checks.c]\nkind = 'run'\ncommand = ['a']\ninside = false",
+        "checks.c.inside: before there is a container, only the host or the hook has the program",
+    ),
+    "check of a pair that is believed": (
+        "[checks.c]\nkind = 'run'\ncommand = ['a']\nper = 'pair'\nvalid_s = 60",
+        "checks.c.valid_s: a pair is never believed later",
+    ),
+    "check of a hook's program elsewhere": (
+        "[checks.c]\nkind = 'run'\ncommand = ['/bin/a']\nprogram = 'hook'",
+        "checks.c.command: a program of the hook is named relative to the hook.toml",
+    ),
+    "check without a kind": ("[checks.c]\nsubject = 'a'", "checks.c: the kind is missing"),
     "circle with itself": ("implies = ['h']", "implies: goes in a circle: h -> h"),
 }
 
