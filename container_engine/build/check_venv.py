@@ -152,7 +152,7 @@ class Check:
         yield from self._interpreter()
         yield from self._links()
         yield from self._editable()
-        yield from self._libraries()
+        yield from self._libraries(is_certain=True)
         yield from self._missing(is_certain=True)
 
     def _interpreter(self) -> Iterator[Finding]:
@@ -238,12 +238,22 @@ class Check:
     def _is_moved(self, path: str) -> bool:
         return any(f"{path}/".startswith(f"{prefix}/") for prefix in self.moved())
 
-    def _libraries(self) -> Iterator[Finding]:
-        """Yield what keeps libraries from loading, the first file and the number of others."""
+    def _libraries(self, *, is_certain: bool) -> Iterator[Finding]:
+        """Yield what keeps libraries from loading, the first file and the number of others.
+
+        It is certain that a module is loaded, and what other libraries need; the rest may be meant
+        for other hosts.
+        """
+        there = [
+            (path, library)
+            for path in self._files.libraries
+            if (library := self._container.library(f"{self._target}/{path}")) is not None
+        ]
+        needed = {name for _path, library in there for name in library.needed}
         found: dict[Finding, list[str]] = {}
-        for path in self._files.libraries:
-            library = self._container.library(f"{self._target}/{path}")
-            if library is not None and (why := self._unloadable(path, library)):
+        for path, library in there:
+            is_used = bool(_EXTENSION.search(path)) or os.path.basename(path) in needed
+            if is_used == is_certain and (why := self._unloadable(path, library)):
                 found.setdefault(why, []).append(path)
         for why, paths in found.items():
             yield Finding(f"{_and_more(paths)} {why.message}", why.hint)
@@ -281,6 +291,7 @@ class Check:
 
     def warnings(self) -> Iterator[Finding]:
         """Yield libraries that the image lacks; a hook, or another package, may provide them."""
+        yield from self._libraries(is_certain=False)
         yield from self._missing(is_certain=False)
         if re.search(rb"(?mi)^include-system-site-packages *= *true", self._read("pyvenv.cfg")):
             yield from self._missing_packages()

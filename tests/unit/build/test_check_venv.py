@@ -125,7 +125,10 @@ def of_another_processor(venv: Path) -> None:
 
 def of_a_newer_libc(venv: Path) -> None:
     library = versioned(venv.parent / "new/libc.so.6", "libc.so.6", "GLIBC_2.99")
-    needing(venv, library, f"{SITE}/x.libs/libz.so")
+    needing(venv, library, f"{SITE}/x.libs/libq.so")
+    where = venv / f"{SITE}/x.libs"
+    words = ("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/x.libs", f"-L{where}", "-lq")
+    compiled(venv / EXTENSION, "", *words)
 
 
 def of_musl(venv: Path) -> None:
@@ -152,7 +155,7 @@ def without_a_runtime(venv: Path) -> None:
         (editable, "an editable install is in '/h/my p', in neither the image nor a mount"),
         (old_editable, "an editable install is in '/h/q', in neither the image nor a mount"),
         (of_another_processor, f"{EXTENSION} is for s390x processors, and the image is for "),
-        (of_a_newer_libc, f"{SITE}/x.libs/libz.so needs GLIBC_2.99, and the image has 2.17"),
+        (of_a_newer_libc, f"{SITE}/x.libs/libq.so needs GLIBC_2.99, and the image has 2.17"),
         (of_musl, f"{EXTENSION} is built for musl, and the image has glibc"),
         (without_a_runtime, f"{EXTENSION} needs libstdc++.so.6, in neither it nor the image"),
     ],
@@ -217,6 +220,15 @@ def test_a_package_of_the_hosts_python_that_the_image_lacks_is_a_warning(
     assert said_now == ["einops needs the package Num_Py, in neither it nor the image"]
     (image / "usr/lib/python3/dist-packages/num.py-2.dist-info").mkdir()
     assert said(image, venv)["warnings"] == []
+
+
+def test_a_library_that_nothing_needs_is_a_warning(image: Path, venv: Path) -> None:
+    of_a_newer_libc(venv)
+    (venv / EXTENSION).unlink()
+    found = said(image, venv)
+    assert found["refusals"] == []
+    message = f"{SITE}/x.libs/libq.so needs GLIBC_2.99, and the image has 2.17"
+    assert [one for one, _hint in found["warnings"]] == [message]
 
 
 def test_scripts_of_another_place_are_named(image: Path, venv: Path) -> None:
