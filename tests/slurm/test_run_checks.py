@@ -356,3 +356,17 @@ def test_checks_run_in_containers_with_processes_of_their_own(cluster: Cluster, 
     assert done.stderr == (f"ce: warning: n1: {edf}:3: check hangs: sh did not pass within 0.5 s\n")
     assert verdicts(cluster, "name", "verdict") == {"n1": [("hangs", "failed"), ("host", "passed")]}
     assert not running(_HANGS)
+
+
+@pytest.mark.parametrize("severity", ["warn", "fail"])
+def test_what_differs_between_nodes_is_only_the_output_and_said_once(
+    cluster: Cluster, severity: str
+) -> None:
+    edf = cluster.edf(
+        f'[[checks]]\nname = "c"\nseverity = "{severity}"\n'
+        'command = ["sh", "-c", "echo $$SLURMD_NODENAME | tr n12 xab; false"]\n'
+    )
+    done = cluster.srun("-N2", f"--environment={edf}", "true")
+    said = [line for line in done.stderr.splitlines() if f"{edf}:2: check c: " in line]
+    assert len(said) == 1
+    assert re.search(r"exit code 1, not 0; it printed: x[ab]$", said[0])

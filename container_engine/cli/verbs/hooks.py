@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from container_engine.base import hook_code, slurm
 from container_engine.base.errors import CeError, LaunchError, UserError
+from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import nearest, warning_text
 from container_engine.base.toml_positions import Fault
 from container_engine.catalog.load import Catalog, Hook
+from container_engine.node.container.description import PATH
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.prepare import ON_NODE, fill, group_id, known
 from container_engine.node.libraries.search import MACHINES, Host
@@ -282,12 +284,23 @@ class _Look:
         for hook in use.hooks:
             found = os.access(hook.path, os.X_OK)
             yield _Row(OK if found else MISSING, "program", hook.path)
+        yield from (self._run(use, run) for run in use.runs if run.program != "image")
         yield from (self._cdi(name, MISSING) for name in use.cdi)
         yield from (self._cdi(name, ABSENT) for name in use.cdi_if_there)
         yield from self._programs(use)
         for check in use.checks:
             if check.kind in ON_NODE:
                 yield self._check(check.kind, check.subject, check.hint)
+
+    def _run(self, use: HookUse, run: RunCheck) -> _Row:
+        word = run.command[0]
+        if not known(word, self._context.env):
+            return _Row(STEP, "program", word)
+        wanted = fill(word, {}, self._context.env)
+        if run.program == "hook":
+            wanted = posixpath.join(posixpath.dirname(use.file), wanted)
+        found = shutil.which(wanted, path=PATH)
+        return _Row(OK if found else MISSING, "program", found or wanted)
 
     def _files(self, what: str, pattern: str, *, optional: bool) -> _Row:
         node = self._context.env

@@ -140,8 +140,8 @@ def for_plugin(
     if failure.details:
         details = concealed(failure.details, secrets, node)
         log = _keep(f"{message}\n\n{details}", recorded, node)
-    whole = " ".join((message, *also))
-    if not claim_message(trace.directory_of(recorded), node, f"error {alike(whole, node)}"):
+    whole = " ".join(alike(text, node) for text in (message, *also))
+    if not claim_message(trace.directory_of(recorded), node, f"error {whole}"):
         return LaunchError("", see=failure.see)
     below = catalogue.below(failure.see, failure.hint, log)
     text = "\n".join((_one_line(message), *(f"ce: also: {_one_line(t)}" for t in also), below))

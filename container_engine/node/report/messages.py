@@ -101,11 +101,16 @@ def claim_message(directory: str, node: Mapping[str, str], message: str) -> bool
     return True
 
 
+def without_output(message: str) -> str:
+    """Return the message without what a program printed, which may differ on each node."""
+    return message.partition("; it printed: ")[0]
+
+
 def alike(message: str, node: Mapping[str, str]) -> str:
-    """Return the message without what differs between nodes: the node's name and all numbers."""
+    """Return the message without what differs between nodes: output, names of nodes, numbers."""
     import re
 
     own = re.escape(node.get("SLURMD_NODENAME") or os.uname().nodename)
     # only as a whole word: inside another word it is not the node's name, and equal on all nodes
-    text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", message)
+    text = re.sub(rf"(?<![A-Za-z0-9]){own}(?![A-Za-z0-9])", "@", without_output(message))
     return re.sub(r"\d+", "0", text)

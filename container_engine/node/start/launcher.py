@@ -181,7 +181,11 @@ def _notices(
     from container_engine.node.report import messages
 
     place = trace.directory_of(recorded)
-    unprinted = [line for line in warnings if messages.claim_message(place, node, line)]
+    unprinted = [
+        line
+        for line in warnings
+        if messages.claim_message(place, node, messages.without_output(line))
+    ]
     return messages.concealed("\n".join(unprinted), secrets, node)[:_MAX_NOTICES]
 
 

@@ -257,6 +257,24 @@ def test_a_check_of_the_node_counts_and_says_its_hint(
     assert told(capsys) == [["lacks", "device", said]]
 
 
+def test_programs_of_checks_are_looked_up_but_for_those_of_images(
+    site: Path, catalog: Path, capsys: Capture
+) -> None:
+    checks = "".join(
+        f"[checks.{name}]\nkind = 'run'\nprogram = '{name}'\ncommand = ['{word}']\n"
+        for name, word in (("image", "nothing"), ("host", "sh"), ("hook", "prove"))
+    )
+    prove = write(catalog, "a", SMALLEST + checks).with_name("prove")
+    assert run(site, "test", "a") == 1
+    assert told(capsys) == [["ok", "program", "/usr/bin/sh"], ["missing", "program", str(prove)]]
+    assert run(site, "check") == 1
+    said = f"checks.hook.command: {prove} is not a program that can run here"
+    assert said in capsys.readouterr().err
+    prove.write_text("#!/bin/sh\n")
+    prove.chmod(0o755)
+    assert run(site, "check") == 0
+
+
 def test_what_only_a_step_knows_is_not_called_missing(site: Path, capsys: Capture) -> None:
     assert run(site, "test", "pmix") == 0
     assert capsys.readouterr().out.startswith("in a step mount    {node.CE_PMIX_DIR}\n")
