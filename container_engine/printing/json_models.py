@@ -196,6 +196,41 @@ class Collection(_Document):
     refreshed: Annotated[int, about("how many images --keep-alive has touched")]
 
 
+class VettedCheck(Model):
+    """A check that ran a program on a node."""
+
+    check: Annotated[str, about("whose it is, and its name")]
+    peer: Annotated[str, about("the other node of a pair, empty for a check of one node")]
+    verdict: Annotated[
+        str, about("passed, failed, believed, or alone: a pair without another node")
+    ]
+    problem: Annotated[str, about("what a failed check says")]
+    took: Annotated[float, about("in seconds")]
+
+
+class VettedNode(Model):
+    """A node of the allocation."""
+
+    node: Annotated[str, about("its name in Slurm")]
+    verdict: Annotated[
+        Literal["good", "failed", "silent", "excluded"],
+        about("failed: no container; silent: no answer; excluded: by the file, and not asked"),
+    ]
+    reason: Annotated[str, about("why it is not good")]
+    warnings: Annotated[Array[str], about("what containers on it warn about")]
+    checks: Annotated[
+        Array[VettedCheck], about("the checks that ran programs, if a trace has them")
+    ]
+
+
+class ListOfVerdicts(_Document):
+    """`ce vet --json FILE`: the verdict on each node of the allocation."""
+
+    environment: Annotated[str, about("as in --environment")]
+    good: Annotated[list[str], about("the good nodes, those with warnings last")]
+    nodes: Annotated[list[VettedNode], about("in Slurm's order")]
+
+
 class EngineVersion(_Document):
     """`ce version --json`: the version of the engine."""
 
@@ -216,4 +251,5 @@ MODELS: dict[str, type[Model]] = {
     "store": StoreCheck,
     "trace": ListOfTraces,
     "version": EngineVersion,
+    "vet": ListOfVerdicts,
 }

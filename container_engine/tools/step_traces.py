@@ -223,7 +223,7 @@ def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
     images = (image, *image.get("above", ()))
     names = [one[key] for one in images for key in _IMAGE]
     texts = (facts["environment"], facts.get("container", ""), facts["error"])
-    texts += (*names, *facts["files"])
+    texts += (*names, *facts["files"], *facts.get("warnings", ()))
     hooks = [hook[key] for hook in facts["hooks"] for key in _HOOK]
     checks = facts.get("checks", [])
     texts += (*(one[key] for one in checks for key in ("name", "of", "verdict", "problem")),)

@@ -10,6 +10,8 @@
  * `ce-init --say TEXT PROGRAM ARG…` becomes PROGRAM with a line of TEXT on its standard input: the way to
  * stop a daemon that takes commands there, in an image that has no shell.
  *
+ * `ce-init --print NAME` writes that entry of its environment as one line: an answer from any image.
+ *
  * `.ce-entry DIR PROGRAM ARG…` becomes PROGRAM, the image's entrypoint, in DIR if that is there, and as
  * root with the filter for root in a container (common/seccomp.h). It is this program by another name,
  * because the guard would take one called ce-init for the first process.
@@ -28,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -133,6 +136,21 @@ static int say(const char *text, char **command)
 	return 127;
 }
 
+static int print(const char *name)
+{
+	size_t length = strlen(name);
+	char end[] = "\n";
+
+	for (char **entry = environ; *entry != NULL; entry++) {
+		/* srun does not split what is written at once */
+		struct iovec line[] = { { *entry, strlen(*entry) }, { end, 1 } };
+
+		if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+			return writev(1, line, 2) < 0;
+	}
+	return 1;
+}
+
 static int become_entrypoint(const char *dir, char **command)
 {
 	/* A mount may hide the directory. The container's runtime would make it then, in what is mounted. */
@@ -159,6 +177,8 @@ int main(int argc, char **argv)
 		return become_entrypoint(argv[1], argv + 2);
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "--print") == 0)
+		return print(argv[2]);
 	if (argc >= 4 && strcmp(argv[1], "--say") == 0)
 		return say(argv[2], argv + 3);
 	if (argc >= 4 && strcmp(argv[1], "--startup") == 0)

@@ -73,6 +73,7 @@ _PURPOSES = {
         "exec": Verb("exec", "run one more command, or a shell, in a running container"),
         "save": Verb("save", "save a running container as an image"),
         "trace": Verb("trace", "show where a launch spent its time"),
+        "vet": Verb("vet", "tell the good nodes of a job from the bad ones"),
         "report": Verb("report", "write one file to attach to a support ticket"),
     },
     "Know this site": {
@@ -126,6 +127,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "exec": ("ce exec -w node2 1234.0 -- nvidia-smi", "ce exec work -- ls /data"),
     "save": ("ce save 1234 mine.sqsh", "ce save --difference 1234.0 mine.sqsh"),
     "trace": ("ce trace 1234", "ce trace 1234.0 --perfetto launch.json"),
+    "vet": ("ce vet train", "ce vet train --good-nodes 4 --exclude-file ./bad-nodes"),
     "report": ("ce report 1234", "ce report"),
     "doctor": ("ce doctor", "ce doctor --all-nodes"),
     "completion": ("ce completion bash",),

@@ -58,6 +58,7 @@ class Marks:
         self.guard = ""  # the guard's own times: "OPERATION NANOSECONDS" lines
         self.names: dict[str, Sequence[str]] = {}  # of the tasks' variables, by their origin
         self.checks: Sequence[Mapping[str, Any]] = ()  # the verdicts of run_checks.py
+        self.warnings: Sequence[str] = ()  # of this node, also where another one prints them
         self._marks: list[tuple[str, int]] = []
 
     def mark(self, name: str) -> None:
@@ -165,6 +166,7 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
         **of_plan(plan, node),
         "variables": marks.names,
         **_checks(marks.checks, plan.secrets, node),
+        **_warnings(marks.warnings, plan.secrets, node),
         "phases": phases,
         "error": error[:_LONGEST_ERROR],
     }
@@ -227,6 +229,16 @@ def _checks(
 
     shown = [{**one, "problem": concealed(one["problem"], secrets, node)} for one in verdicts]
     return {"checks": shown}
+
+
+def _warnings(
+    warnings: Sequence[str], secrets: Secrets, node: Mapping[str, str]
+) -> dict[str, list[str]]:
+    if not warnings:
+        return {}
+    from container_engine.node.report.messages import concealed
+
+    return {"warnings": [concealed(line, secrets, node) for line in warnings]}
 
 
 def _image(images: Sequence[ImageFile]) -> dict[str, Any]:

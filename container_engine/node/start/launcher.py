@@ -109,6 +109,7 @@ def _launch(
         trace.write(recorded, plan, node, marks, said)
         raise errors.for_plugin(failure, recorded, node, plan.secrets) from None
     marks.mark("answer")
+    marks.warnings = (*plan.notices, *ready.warnings)
     _answer_ready(reply, ready, plan, node, recorded, saves=bool(target))
     try:  # noqa: SIM105  # importing contextlib would cost every start
         ready.go_on()

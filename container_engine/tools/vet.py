@@ -1,0 +1,213 @@
+"""Ask each node of an allocation, by a step in the container, and judge it by answer and trace."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from container_engine.base import files, slurm
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.process import CommandError, merged, reason
+from container_engine.tools import step_traces
+
+GOOD, FAILED, SILENT, EXCLUDED = "good", "failed", "silent", "excluded"
+_ANSWER = "SLURMD_NODENAME"
+# the container's first program, which is in any image
+_TASK = ("/dev/.ce-init", "--print", _ANSWER)
+# steps of one node each, for those that did not answer the step of all
+_AT_ONCE = 16
+
+
+class Verdict(NamedTuple):
+    """The verdict on a node; `reason` says why it is not good, `checks` are those of its trace."""
+
+    node: str
+    verdict: str
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    checks: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def failed_pairs(self) -> set[str]:
+        """The nodes with which a check failed."""
+        return {one["peer"] for one in self.checks if one["verdict"] == "failed" and one["peer"]}
+
+
+class Question(NamedTuple):
+    """What each node is asked. `traces` is the directory of `uid`'s traces, "" for none."""
+
+    environment: str
+    limit_s: float
+    traces: str
+    uid: int
+    env: Mapping[str, str]
+
+
+def vet(nodes: Sequence[str], question: Question) -> list[Verdict]:
+    """Return the verdict on each node.
+
+    A pair that fails does not tell which of its two nodes is bad. If one of them is bad anyway, or
+    fails with its other neighbour too, the other one is asked again without it.
+    """
+    found = _ask(nodes, question, time.monotonic() + question.limit_s)
+    bad = {one.node for one in found if one.verdict != GOOD and len(one.failed_pairs) != 1}
+    again = [
+        one.node
+        for one in found
+        if one.verdict == FAILED and one.failed_pairs and one.failed_pairs <= bad - {one.node}
+    ]
+    deadline = time.monotonic() + question.limit_s
+    newer = {one.node: one for one in (_ask(again, question, deadline) if again else ())}
+    return [newer.get(one.node, one) for one in found]
+
+
+def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verdict]:
+    """Ask all nodes in one step until the deadline.
+
+    A node that Slurm does not reach ends the step for all; those after it in Slurm's tree do not
+    even begin. So those without an answer are asked again, each in a step of its own.
+    """
+    before = _steps(question)
+    pieces: list[bytes] = []
+    complaint, left = "", deadline - time.monotonic()
+    try:
+        if left > 0:
+            merged(
+                _srun(nodes, question),
+                slurm.without_step(question.env),
+                left,
+                pieces.append,
+                is_shown=False,
+            )
+    except CommandError as error:
+        complaint = error.reason
+    except SiteError as error:
+        if error.see != "program-slow":
+            raise
+        left = 0
+    said = b"".join(pieces).decode(errors="replace")
+    traces = _traces(question, before)
+    slow = "" if left > 0 else f"no answer within {question.limit_s:g} s"
+    found = [_judged(node, said, traces.get(node), slow or complaint) for node in nodes]
+    silent = [one.node for one in found if one.verdict == SILENT]
+    if slow or len(nodes) == 1 or not silent:
+        return found
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for answer in pool.map(lambda node: _ask([node], question, deadline), silent):
+            found = [answer[0] if one.node == answer[0].node else one for one in found]
+    return found
+
+
+def _srun(nodes: Sequence[str], question: Question) -> list[str]:
+    argv = ["srun", "--job-name=ce-vet", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}"]
+    argv += ["--ntasks-per-node=1", f"--nodelist={','.join(nodes)}", "--overlap", "--mem=0"]
+    argv += ["--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0"]
+    # Slurm ends what hangs after this process has gone, too
+    argv += [f"--time={math.ceil(question.limit_s / 60) + 1}"]
+    return [*argv, f"--environment={question.environment}", *_TASK]
+
+
+def _steps(question: Question) -> set[str]:
+    """Return the steps of this job that have a trace."""
+    if not question.traces:
+        return set()
+    known = step_traces.steps(question.traces, question.uid)
+    return {step for step in known if step.startswith(f"{question.env['SLURM_JOB_ID']}.")}
+
+
+def _traces(question: Question, before: set[str]) -> dict[str, step_traces.Trace]:
+    """Return the newest trace of each node, of steps that were not there `before`."""
+    new = sorted(_steps(question) - before, key=lambda step: int(step.partition(".")[2]))
+    with contextlib.suppress(UserError):
+        return {one.node: one for step in new for one in step_traces.read(question.traces, step)}
+    return {}
+
+
+def _judged(node: str, said: str, trace: step_traces.Trace | None, complaint: str) -> Verdict:
+    """Return the verdict by what the node and srun have printed, and by its trace if there is one.
+
+    Of equal messages of several nodes only one is printed, where all of them have traces.
+    """
+    name = re.escape(node)
+    errors = re.findall(rf"(?m)^ce: error: {name}: (.*)$", said)
+    warnings = re.findall(rf"(?m)^ce: warning: {name}: (.*)$", said)
+    checks: tuple[Mapping[str, Any], ...] = ()
+    if trace is not None:
+        errors = [trace.facts["error"]] if trace.facts["error"] else errors
+        warnings = trace.facts.get("warnings", warnings)
+        checks = tuple(map(_check, trace.facts.get("checks", ())))
+    if re.search(rf"(?m)^{_ANSWER}={name}$", said):
+        return Verdict(node, GOOD, "", tuple(warnings), checks)
+    if errors:
+        return Verdict(node, FAILED, errors[0], tuple(warnings), checks)
+    about = re.findall(rf"(?m)^srun: error: (.*(?<![\w.-]){name}(?![\w.-]).*)$", said)
+    why = complaint if complaint.startswith("no answer") else (*about, complaint, "no answer")[0]
+    return Verdict(node, SILENT, why or "no answer", tuple(warnings), checks)
+
+
+def _check(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "check": f"{recorded['of']}: {recorded['name']}",
+        "peer": str(recorded.get("peer", "")),
+        **{key: recorded[key] for key in ("verdict", "problem")},
+        "took": (recorded["end"] - recorded["begin"]) / 1e9,
+    }
+
+
+_REMEMBERED_S = 7 * 86400
+_NODE = re.compile(r"[\w.-]+")
+_FORM = "each line is NODE # TIME REASON: correct it or remove it"
+
+
+def remembered(path: str, now: float) -> dict[str, str]:
+    """Return the nodes that the file excludes, each with the time and the reason.
+
+    Lines older than a week are removed from it. Slurm reads the file, too (sbatch --exclude): `#`
+    begins a comment. A node without one stays. Raise UserError.
+    """
+    found, kept = {}, []
+    try:
+        with open(path, "a+", encoding="utf-8") as file:
+            file.seek(0)
+            lines = file.read().splitlines()
+        for number, line in enumerate(lines, 1):
+            node, _mark, about = (part.strip() for part in line.partition("#"))
+            if node and not _NODE.fullmatch(node):
+                raise UserError(f"'{node[:40]}' is no node", _FORM, where=f"{path}:{number}")
+            if not node or not about or now - _time(about, f"{path}:{number}") < _REMEMBERED_S:
+                kept.append(line)
+                found.update({node: about} if node else {})
+        if kept != lines:
+            files.replace(os.path.realpath(path), _text(kept))
+    except (OSError, ValueError) as error:
+        raise UserError(reason(error), "name a text file that you may write", where=path) from None
+    return found
+
+
+def _time(about: str, where: str) -> float:
+    try:
+        return datetime.fromisoformat(about.partition(" ")[0]).timestamp()
+    except (ValueError, OverflowError):
+        raise UserError(f"'{about[:40]}' begins with no time", _FORM, where=where) from None
+
+
+def _text(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def remember(path: str, bad: Sequence[Verdict], now: float) -> None:
+    """Add nodes to the file, in one write: other jobs may do so, too. Raise UserError."""
+    when = datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
+    lines = (f"{one.node} # {when} {' '.join(one.reason.split())}" for one in bad)
+    try:
+        with open(path, "ab") as file:
+            file.write(_text(lines))
+    except OSError as error:
+        raise UserError(reason(error), "name a text file that you may write", where=path) from None

@@ -1,0 +1,146 @@
+"""`ce vet`: which nodes of an allocation are good."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.slurm.polling import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.slurm.cluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_PAGE = Path(__file__).parents[2] / "docs/howto/failed-node.md"
+_ENVIRONMENT = """\
+image = "{image}"
+mounts = ["{here}"]
+workdir = "{here}"
+
+[[checks]]
+name = "gpu"
+command = ["sh", "-c", "test ! -e dead-$$SLURMD_NODENAME"]
+severity = "fail"
+message = "the GPU is dead"
+
+[[checks]]
+name = "disk"
+command = ["sh", "-c", "test ! -e full-$$SLURMD_NODENAME"]
+
+[[checks]]
+name = "stopped"
+command = ["sh", "-c", "test ! -e stop-$$SLURMD_NODENAME || kill -STOP $PPID"]
+"""
+_DEAD = "train.toml:5: check gpu: the GPU is dead: sh ended with exit code 1, not 0"
+
+
+@pytest.fixture
+def here(cluster: Cluster, shared: Path) -> Path:
+    """Return a directory with an environment `train`, a program of that name, and no bad node."""
+    text = _ENVIRONMENT.format(image=cluster.image("demo"), here=shared)
+    (shared / "train.toml").write_text(text.replace("$PPID", "$$PPID"))
+    (shared / "train").write_text("#!/bin/sh\necho trained on $SLURMD_NODENAME\n")
+    (shared / "train").chmod(0o755)
+    return shared
+
+
+def script_of_the_page() -> str:
+    """Return the script, for an allocation of two nodes of which one is needed."""
+    (script,) = map(
+        str, re.findall(r"```sh\n(#!/bin/bash\n.*?ce vet.*?)```", _PAGE.read_text(), re.DOTALL)
+    )
+    assert (script.count("--nodes=6"), script.count(" 5"), script.count("=5 ")) == (1, 1, 1)
+    return script.replace("--nodes=6", "--nodes=2").replace(" 5", " 1").replace("=5 ", "=1 ")
+
+
+def test_the_script_of_the_page_goes_on_without_the_bad_node_and_remembers_it(
+    cluster: Cluster, here: Path
+) -> None:
+    (here / "job").write_text(script_of_the_page())
+    batch = ["sbatch", "--wait", f"--output={here}/out", "job"]
+    env = {"EDF_PATH": str(here)}
+    (here / "dead-n1").touch()
+    done = cluster.run(batch, env=env, cwd=here)
+    out = (here / "out").read_text()
+    assert done.returncode == 0, done.stderr + out
+    assert out == (
+        f"failed    n1: {here}/{_DEAD}\ngood      n2\n1 of 2 nodes are good\ntrained on n2\n"
+    ), out
+    remembered = (here / "bad-nodes").read_text()
+    assert re.fullmatch(rf"n1 # \S+ {here}/{re.escape(_DEAD)}\n", remembered)
+
+    # the node has been repaired, which the file does not know; the other one only warns
+    (here / "dead-n1").unlink()
+    (here / "full-n2").touch()
+    done = cluster.run(batch, env=env, cwd=here)
+    out = (here / "out").read_text()
+    assert done.returncode == 0, done.stderr + out
+    assert re.search(rf"^excluded  n1: \S+ {here}/{re.escape(_DEAD)}$", out, re.MULTILINE), out
+    assert f"good      n2\n          warning: {here}/train.toml:11: check disk: sh ended" in out
+    assert (here / "bad-nodes").read_text() == remembered
+    # and Slurm reads that file
+    done = cluster.run(["srun", "--exclude=./bad-nodes", "printenv", "SLURMD_NODENAME"], cwd=here)
+    assert done.stdout == "n2\n", done.stderr
+
+
+def test_too_few_good_nodes_are_one_line_and_none_is_remembered_where_all_fail(
+    cluster: Cluster, here: Path
+) -> None:
+    for node in ("n1", "n2"):
+        (here / f"dead-{node}").touch()
+    vet = "ce vet ./train.toml --good-nodes 1 --exclude-file bad --json verdicts"
+    done = cluster.run(["salloc", "-Q", "-N2", "sh", "-c", vet], cwd=here)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"failed    n[1-2]: {here}/{_DEAD}\n0 of 2 nodes are good\n"
+        "ce: error: vet: 0 of 2 nodes are good, wanted: 1\n"
+    )
+    assert (here / "bad").read_text() == ""
+    found = json.loads((here / "verdicts").read_text())
+    assert found["good"] == []
+    assert [(one["node"], one["verdict"]) for one in found["nodes"]] == [
+        ("n1", "failed"),
+        ("n2", "failed"),
+    ]
+
+
+@pytest.fixture
+def held(cluster: Cluster) -> Iterator[dict[str, str]]:
+    """Yield the variables of a job that has two nodes, for commands beside it."""
+    done = cluster.run(["salloc", "-N2", "--no-shell"])
+    job = re.findall(r"allocation (\d+)", done.stderr)[0]
+    yield {"SLURM_JOB_ID": job, "SLURM_JOB_NODELIST": "n[1-2]"}
+    cluster.run(["scancel", job])
+    until("the end of the job", lambda: not cluster.run(["squeue", "-h"]).stdout, 60)
+
+
+@pytest.mark.parametrize("what", ["slurmd", "start"])
+def test_a_node_that_hangs_costs_its_limit_and_hides_no_other(
+    cluster: Cluster, here: Path, held: dict[str, str], what: str
+) -> None:
+    vet = ["ce", "vet", "./train.toml", "--limit", "6", "--good-nodes", "1"]
+    slurmd = int((cluster.dir / "run/slurmd-n2.pid").read_text())
+    if what == "start":
+        (here / "stop-n2").touch()
+    else:
+        os.kill(slurmd, signal.SIGSTOP)
+    try:
+        done = cluster.run(vet, env=held, cwd=here, timeout=30)
+    finally:
+        os.kill(slurmd, signal.SIGCONT)
+    assert done.stdout == "n1\n", done.stderr
+    assert (
+        done.stderr == "good      n1\nsilent    n2: no answer within 6 s\n1 of 2 nodes are good\n"
+    )
+    # and no step is in the way of the next one
+    done = cluster.run(["srun", "-N1", "-w", "n1", "true"], env=held, timeout=30)
+    assert done.returncode == 0, done.stderr
