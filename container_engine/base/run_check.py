@@ -49,6 +49,8 @@ def faults(check: RunCheck) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not go together, each with what is wrong."""
     if not check.command or not check.command[0]:
         yield "command", "must have a program"
+    elif check.program == "host" and "/" in check.command[0] and check.command[0][0] not in "/{":
+        yield "command", "a program of the host has an absolute path, or a name alone"
     elif check.program == "hook" and check.command[0].startswith("/"):
         yield "command", "a program of the hook is named relative to the hook.toml"
     if check.program == "image" and not check.inside:

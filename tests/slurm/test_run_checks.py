@@ -302,8 +302,10 @@ command = ["sh", "-c", "echo the disk $DISK is bad; exit 2"]
 _OF_EDF = """
 [[checks]]
 name = "home"
-command = ["sh", "-c", "echo $$HOME of ${HOME}; exit 1"]
+command = ["sh", "-c", "echo $$HOME of ${HOME}, $$MY_TOKEN; exit 1"]
 severity = "SEVERITY"
+[env]
+MY_TOKEN = "correct horse"
 """
 
 
@@ -315,7 +317,8 @@ def test_a_site_and_an_environment_have_checks_also_without_slurm(
     wanted = [
         f"site: {site.file}:checks[0]: check health: sh ended with exit code 2, not 0;"
         " it printed: the disk is bad",
-        f"{edf}:4: check home: sh ended with exit code 1, not 0; it printed: {home} of {home}",
+        f"{edf}:4: check home: sh ended with exit code 1, not 0; it printed: {home} of {home},"
+        " (hidden)",
     ]
     done = cluster.srun("-wn1", f"--environment={edf}", "true")
     said = [line.removeprefix("ce: warning: n1: ") for line in done.stderr.splitlines()]

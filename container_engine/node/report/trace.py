@@ -165,7 +165,7 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
         **of_plan(plan, node),
         "variables": marks.names,
-        **_checks(marks.checks, plan.secrets, node),
+        **({"checks": marks.checks} if marks.checks else {}),
         **_warnings(marks.warnings, plan.secrets, node),
         "phases": phases,
         "error": error[:_LONGEST_ERROR],
@@ -218,17 +218,6 @@ def of_plan(plan: NodePlan, node: Mapping[str, str]) -> dict[str, Any]:
         "hooks": _hooks(plan.hooks, node),
         "mounts": _mounts(plan.mounts, plan.secrets, node),
     }
-
-
-def _checks(
-    verdicts: Sequence[Mapping[str, Any]], secrets: Secrets, node: Mapping[str, str]
-) -> dict[str, Any]:
-    if not verdicts:
-        return {}
-    from container_engine.node.report.messages import concealed
-
-    shown = [{**one, "problem": concealed(one["problem"], secrets, node)} for one in verdicts]
-    return {"checks": shown}
 
 
 def _warnings(

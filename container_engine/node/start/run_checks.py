@@ -24,6 +24,7 @@ from container_engine.node.node_plan import Frozen, applies
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report import trace
 from container_engine.node.report.errors import refuse
+from container_engine.node.report.messages import concealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from container_engine.node.node_plan import NodePlan
-    from container_engine.node.plan_types import RunCheck
+    from container_engine.node.plan_types import HookUse, RunCheck
 
     Enter = Callable[[Sequence[str]], Sequence[str]]
 
@@ -122,7 +123,8 @@ class Checks:
             if isinstance(outcome, str):
                 self._note(one, outcome, (began, began))
                 continue
-            problem, times = _problem(one.run, outcome), (began, outcome.ended_ns or began)
+            problem = concealed(_problem(one.run, outcome), self._plan.secrets, self._node)
+            times = (began, outcome.ended_ns or began)
             self._note(one, "failed" if problem else "passed", times, problem)
             self._believe(None if problem or not one.run["valid_s"] else self._record(one))
             hint = one.run["hint"]
@@ -160,7 +162,8 @@ class Checks:
     def _request(self, check: Check) -> bytes:
         """Return what the verdict is for: the check, and what the container is made of."""
         plan, prefix = self._plan, os.path.dirname(os.path.dirname(self._libexec))
-        made_of = [plan.image_paths, plan.hooks, plan.mounts, plan.env, plan.devices]
+        # a secret of a launch is no part of what is asked, and must not be written
+        made_of = [plan.image_paths, *map(_public, plan.hooks), plan.mounts, plan.env, plan.devices]
         text = to_json([check.of, check.run, check.directory, *made_of])
         return answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
 
@@ -193,6 +196,11 @@ class Checks:
         except (OSError, ValueError):
             return None
         return witnesses
+
+
+def _public(hook: HookUse) -> dict[str, Any]:
+    parameters = hook.get("parameters", {})
+    return {**hook, "parameters": {k: v for k, v in parameters.items() if k != "secret"}}
 
 
 def _planned(plan: NodePlan, node: Mapping[str, str]) -> Iterator[Check]:
