@@ -7,7 +7,7 @@ import stat
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.mounts import excess, is_reserved
-from container_engine.node.container.description import NodeMount
+from container_engine.node.container.description import NodeMount, Parts
 from container_engine.node.container.environment import edf_settings
 from container_engine.node.node_plan import Frozen
 from container_engine.node.plan_json import resolve
@@ -75,6 +75,46 @@ def resolved(plan: NodePlan, node: Mapping[str, str]) -> Resolved:
             for one in plan.devices
         ],
     )
+
+
+def parts_of(
+    plan: NodePlan, node: Mapping[str, str], unmet: list[LaunchError]
+) -> tuple[Resolved, Parts]:
+    """Return the plan as it is on this node, and its container without hooks.
+
+    Add an error to `unmet` for each mount and device that the node lacks. Raise LaunchError for an
+    image that it lacks.
+    """
+    here = resolved(plan, node)
+    for path in plan.image_paths:
+        check_image(path)
+    return here, Parts(
+        # being root inside is an option of the site; outside it is the same user
+        uid=0 if plan.root_remap else os.getuid(),
+        gid=0 if plan.root_remap else os.getgid(),
+        writable=plan.writable,
+        entrypoint=plan.entrypoint,
+        workdir=plan.image_workdir,
+        mounts=usable_mounts(here.mounts, unmet),
+        devices=usable_devices(here.devices, plan.allowed_devices, unmet),
+        annotations=plan.annotations,
+        unshared=plan.unshare,
+        umask=_umask(node),
+        tmpfs_size=plan.tmpfs_size,
+        by_podman=plan.by_podman,
+    )
+
+
+def _umask(node: Mapping[str, str]) -> int:
+    """Return this process's umask, the user's.
+
+    In a step it comes from SLURM_UMASK (spank_plugin/plugin_user/step_processes.c): for the answer
+    of a start (recorded_start.py), that variable is asked for.
+    """
+    node.get("SLURM_UMASK")
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 # Images that this process has found complete, with their state at that time: when a start is

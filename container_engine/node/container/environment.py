@@ -181,6 +181,19 @@ def home_of_tasks(
     return found["HOME"] or ""
 
 
+def directories(
+    plan: NodePlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
+) -> list[str]:
+    """Return the directories that the container has for its tasks: homes, WORKDIR and /tmp.
+
+    `edf` are the variables of EDF and hooks, `own` is the home of the user database, where programs
+    look if the EDF names no other. An image's WORKDIR need not be in its layers, and images without
+    a distribution have no /tmp.
+    """
+    homes = [home_of_tasks(plan.image_env, edf, node, own), *([] if "HOME" in edf else [own])]
+    return [*homes, plan.image_workdir, "/tmp"]
+
+
 def missing_home(
     changes: Mapping[str, str | None], node: Mapping[str, str], own: str
 ) -> dict[str, str | None]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
+    from container_engine.node.node_plan import NodePlan
+
     T = TypeVar("T")
 
 MAX_PACKET = 64 * 1024
@@ -122,37 +124,35 @@ def _specify(
 
 def await_report(
     control: socket,
-    timeout_s: float,
+    plan: NodePlan,
     on_note: Callable[[str], None] | None = None,
-    describe: Callable[[str], LaunchError] | None = None,
+    general: Callable[[str], LaunchError] | None = None,
 ) -> tuple[tuple[str, str], Sequence[int]]:
     """Return the guard's times, its children's output, and the descriptors of a ready container.
 
     `on_note` gets notes that come before the report, such as those of hooks. Raise LaunchError
-    after `timeout_s`, if the guard has ended, or if it reports a failure, which `describe` turns
-    into the error.
+    after the plan's time limit, if the guard has ended, or if it reports a failure, which `general`
+    turns into the error unless that is about the plan's own programs and directories.
     """
-    control.settimeout(timeout_s)
+    control.settimeout(plan.start_timeout_s)
     try:
         data, fds = receive(control)
     except TimeoutError:
-        message = f"the container did not start within {timeout_s:g} s"
+        message = f"the container did not start within {plan.start_timeout_s:g} s"
         raise LaunchError(message, see="start-timeout") from None
     kind = data[:1].decode("latin-1")
     if kind == protocol.CE_REPORT_NOTE and on_note is not None:
         on_note(data[1:].decode("utf-8", "surrogateescape"))
-        return await_report(control, timeout_s, on_note, describe)
+        return await_report(control, plan, on_note, general)
     if kind in (protocol.CE_REPORT_OF_NODE, protocol.CE_REPORT_OF_TASKS):
         moments, _nul, printed = data[1:].decode("utf-8", "surrogateescape").partition("\0")
         return (moments, printed), fds
     if not data:
         raise _ended()
     report = data[1:].decode("utf-8", "replace")
-    if describe is not None:
-        raise describe(report)
-    from container_engine.node.report.guard_failure import explain
+    from container_engine.node.report import guard_failure
 
-    raise explain(report)
+    raise guard_failure.of_plan(report, plan) or (general or guard_failure.explain)(report)
 
 
 def go_on(control: socket, fds: Sequence[int]) -> None:

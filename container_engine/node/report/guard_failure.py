@@ -26,6 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from container_engine.node.node_plan import NodePlan
+
 # limits of the user or of the host are reported as such, whatever the operation was; ce_start_help
 # (spank_plugin/common/error.c) has the same
 LIMITS = (EAGAIN, ENOMEM, ENFILE, EMFILE, ETOOMANYREFS)
@@ -114,6 +116,11 @@ def explain(report: str) -> LaunchError:
     words = _SPACE_WORDS if errno == ENOSPC else ""
     message = f"{what}{reason}{words}" + (f" ({last})" if last else "")
     return LaunchError(message, hint, see, details=log)
+
+
+def of_plan(report: str, plan: NodePlan) -> LaunchError | None:
+    """Return the error for a report about the plan's entrypoint or working directory, else None."""
+    return of_entrypoint(report, plan.entrypoint) or of_workdir(report, plan.workdir_from)
 
 
 def of_entrypoint(report: str, entrypoint: Sequence[str]) -> LaunchError | None:

@@ -12,14 +12,8 @@ import os
 from container_engine.base.errors import LaunchError
 from container_engine.node import protocol
 from container_engine.node.container import environment as env
-from container_engine.node.container.checks import (
-    check_image,
-    check_site_programs,
-    resolved,
-    usable_devices,
-    usable_mounts,
-)
-from container_engine.node.container.description import Parts, Paths, person_of_process
+from container_engine.node.container.checks import check_site_programs, parts_of
+from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import (
     GuardDescriptors,
     await_report,
@@ -42,11 +36,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.node.container.checks import Resolved
-    from container_engine.node.container.description import Operation
+    from container_engine.node.container.description import Operation, Parts
     from container_engine.node.container.edits import Repeatable
     from container_engine.node.hooks.run import HooksOnNode
     from container_engine.node.job_containers.enter import JobContainer, Running
     from container_engine.node.start.run_checks import Checks
+    from container_engine.node.start.site_rules import Rules
 
 
 class Container(Frozen):
@@ -132,14 +127,19 @@ def start(
     Raise LaunchError.
     """
     marks = marks or trace.Marks(0)
-    kept = None
-    if wanted := plan.kept:
+    kept = running = None
+    if plan.kept is not None:
         from container_engine.node.job_containers.enter import Running, enter
 
-        kept = enter(wanted, plan, node)
-        if isinstance(kept, Running) and wanted["mode"] != "no_exec":
-            return joined(kept, plan, node, descriptors, libexec, marks)
-    begun = Start(plan, node, libexec, marks, kept)
+        kept = enter(plan.kept, plan, node)
+        if isinstance(kept, Running) and plan.kept["mode"] != "no_exec":
+            running = kept
+    rules = site_rules.of_node(libexec)
+    for path in plan.image_paths:
+        site_rules.check(path, rules)
+    if running is not None:
+        return joined(running, plan, node, descriptors, libexec, marks)
+    begun = Start(plan, node, libexec, marks, kept, rules)
     begun.decide()
     try:
         return begun.start(descriptors)
@@ -161,40 +161,39 @@ class Start:
         libexec: str,
         marks: trace.Marks,
         kept: JobContainer | None = None,
+        rules: Rules | None = None,
     ) -> None:
-        self._plan, self._node, self._libexec, self._marks = plan, node, libexec, marks
+        self._plan = plan
+        self._node = node
+        self._libexec = libexec
+        self._marks = marks
         self._kept = kept
+        self._rules = rules
         self._printed = ""
         self._checks: Checks | None = None
 
     def decide(self) -> None:
         """Look at this node, and decide what the container is made of. Raise LaunchError."""
         plan, node, libexec, kept = self._plan, self._node, self._libexec, self._kept
+        unmet: list[LaunchError] = []
+        check_site_programs(plan.podman, plan.runtime)
+        here, parts = parts_of(plan, node, unmet)
         programs = (plan.podman, plan.runtime)
-        check_site_programs(*programs)
-        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=self._plan.for_each)
+        self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=plan.for_each)
         if kept is not None:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
-        self._here = here = resolved(plan, node)
-        self._rules = site_rules.of_node(libexec)
-        self._images = plan.image_paths
-        for path in self._images:
-            site_rules.check(path, self._rules)
-            check_image(path)
-        unmet: list[LaunchError] = []
-        parts = parts_of(plan, here, node, unmet)
-        self._planned = parts.mounts
+        self._here, self._planned = here, parts.mounts
         self._hooks = _hooks(plan, here, node, libexec, unmet)
         self._settings = here.env
         if self._hooks is not None:
             parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
-            if self._plan.for_each:
+            if plan.for_each:
                 self._hooks.check_each_task()
         site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
-        places = directories(plan, self._settings, node, self._person.home)
+        places = env.directories(plan, self._settings, node, self._person.home)
         self._parts = parts.but(begin=here.workdir, directories=places)
 
     def start(self, descriptors: GuardDescriptors) -> Container:
@@ -207,11 +206,10 @@ class Start:
             self._marks.mark("host checks")
             self._checks.outside()
         encoded = encode(self._operations())
-        for path in self._images:
+        for path in self._plan.image_paths:
             image_in_use.note(path, self._node)
         self._marks.mark("namespaces")
-        control = self._start_guard(descriptors, encoded)
-        reported = self._await(control)
+        control, reported = self._carry_out(descriptors, encoded)
         user_ns = reported[protocol.CE_REPORTED_USER_NS]
         mount_ns = reported[protocol.CE_REPORTED_MOUNT_NS]
         found = reported[protocol.CE_REPORTED_ENVIRONMENT]
@@ -267,16 +265,26 @@ class Start:
             started=started,
         )
 
-    def _start_guard(self, descriptors: GuardDescriptors, encoded: bytes) -> socket:
-        kept = self._kept
+    def _carry_out(
+        self, descriptors: GuardDescriptors, encoded: bytes
+    ) -> tuple[socket, Sequence[int]]:
+        """Have a guard make the container; return the socket to it, and what it reports."""
+        kept, hooks, plan = self._kept, self._hooks, self._plan
         if kept is None:
-            return start_guard(self._libexec, descriptors, encoded)
-        mounts = self._parts.mounts
-        kept.records.note([*self._images, *(m.source for m in mounts if m.kind == "squashfs")])
-        whole = encode([kept.operation()]) + encoded
-        control = start_guard(self._libexec, descriptors, whole, kept.guards_ns, kept.passed)
-        kept.close()
-        return control
+            control = start_guard(self._libexec, descriptors, encoded)
+        else:
+            mounts = (m.source for m in self._parts.mounts if m.kind == "squashfs")
+            kept.records.note([*plan.image_paths, *mounts])
+            whole = encode([kept.operation()]) + encoded
+            control = start_guard(self._libexec, descriptors, whole, kept.guards_ns, kept.passed)
+            kept.close()
+        on_note, explain = (None, None) if hooks is None else (hooks.take_note, hooks.oci.explain)
+        (self._marks.guard, printed), fds = await_report(control, plan, on_note, explain)
+        if plan.shows_entrypoint_output:
+            from container_engine.node.report.guard_failure import without_id
+
+            self._printed = without_id(printed)
+        return control, fds
 
     def _decide_again(
         self, node: Mapping[str, str], block: bytes
@@ -308,7 +316,7 @@ class Start:
         hooks, paths, kept = self._hooks, self._paths, self._kept
         steps = operations(
             paths,
-            self._images,
+            self._plan.image_paths,
             self._parts,
             self._given,
             self._person,
@@ -317,21 +325,6 @@ class Start:
         )
         last = [] if hooks is None else hooks.oci.last_operations(paths)
         return [*steps[:-1], *last, steps[-1]]
-
-    def _await(self, control: socket) -> Sequence[int]:
-        """Wait for the guard's report and return its descriptors."""
-        hooks = self._hooks
-        on_note = None if hooks is None else hooks.take_note
-        timeout_s = self._plan.start_timeout_s
-        (self._marks.guard, printed), fds = await_report(control, timeout_s, on_note, self._explain)
-        if self._plan.shows_entrypoint_output:
-            from container_engine.node.report.guard_failure import without_id
-
-            self._printed = without_id(printed)
-        return fds
-
-    def _explain(self, report: str) -> LaunchError:
-        return _explained(report, self._plan, self._hooks)
 
     def _changes(
         self, before: Mapping[str, str | None], fds: tuple[Sequence[int], int, int]
@@ -428,52 +421,6 @@ def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
     )
 
 
-def parts_of(
-    plan: NodePlan, here: Resolved, node: Mapping[str, str], unmet: list[LaunchError]
-) -> Parts:
-    """Return the plan's container; add an error to `unmet` for each thing that the node lacks."""
-    return Parts(
-        # being root inside is an option of the site; outside it is the same user
-        uid=0 if plan.root_remap else os.getuid(),
-        gid=0 if plan.root_remap else os.getgid(),
-        writable=plan.writable,
-        entrypoint=plan.entrypoint,
-        workdir=plan.image_workdir,
-        mounts=usable_mounts(here.mounts, unmet),
-        devices=usable_devices(here.devices, plan.allowed_devices, unmet),
-        annotations=plan.annotations,
-        unshared=plan.unshare,
-        umask=_umask(node),
-        tmpfs_size=plan.tmpfs_size,
-        by_podman=plan.by_podman,
-    )
-
-
-def _umask(node: Mapping[str, str]) -> int:
-    """Return this process's umask, the user's.
-
-    In a step it comes from SLURM_UMASK (spank_plugin/plugin_user/step_processes.c): for the answer
-    of a start (recorded_start.py), that variable is asked for.
-    """
-    node.get("SLURM_UMASK")
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def directories(
-    plan: NodePlan, edf: Mapping[str, str | None], node: Mapping[str, str], own: str
-) -> list[str]:
-    """Return the directories that the container has for its tasks: homes, WORKDIR and /tmp.
-
-    `edf` are the variables of EDF and hooks, `own` is the home of the user database, where programs
-    look if the EDF names no other. An image's WORKDIR need not be in its layers, and images without
-    a distribution have no /tmp.
-    """
-    homes = [env.home_of_tasks(plan.image_env, edf, node, own), *([] if "HOME" in edf else [own])]
-    return [*homes, plan.image_workdir, "/tmp"]
-
-
 def _hooks(
     plan: NodePlan,
     here: Resolved,
@@ -506,9 +453,6 @@ def joined(
 
     Raise LaunchError.
     """
-    rules = site_rules.of_node(libexec)
-    for path in plan.image_paths:
-        site_rules.check(path, rules)
     marks.mark("namespaces")
     mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
     workdir = resolve(plan.workdir, node, plan.workdir_from)
@@ -521,9 +465,7 @@ def joined(
     steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
     control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
-    (marks.guard, _printed), handed = await_report(
-        control, plan.start_timeout_s, None, lambda report: _explained(report, plan)
-    )
+    (marks.guard, _printed), handed = await_report(control, plan)
     os.close(handed[protocol.CE_REPORTED_MOUNTS])
     marks.mark("environment")
     os.close(handed[protocol.CE_REPORTED_ENVIRONMENT])
@@ -537,18 +479,6 @@ def joined(
         go_on=lambda: go_on(control, []),
         warnings=running.warnings,
         joinable=None if running.warnings else (running.directory, running.environment),
-    )
-
-
-def _explained(report: str, plan: NodePlan, hooks: HooksOnNode | None = None) -> LaunchError:
-    """Return the error for a report of the guard."""
-    from container_engine.node.report.guard_failure import explain, of_entrypoint, of_workdir
-
-    general = explain if hooks is None else hooks.oci.explain
-    return (
-        of_entrypoint(report, plan.entrypoint)
-        or of_workdir(report, plan.workdir_from)
-        or general(report)
     )
 
 

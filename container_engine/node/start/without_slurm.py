@@ -10,7 +10,7 @@ from container_engine.base import reaper
 from container_engine.base.errors import LaunchError, UserError
 from container_engine.node import protocol
 from container_engine.node.container import environment as env
-from container_engine.node.container.checks import check_image, resolved
+from container_engine.node.container.checks import parts_of
 from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import (
     MAX_PACKET,
@@ -22,7 +22,7 @@ from container_engine.node.container.specification import encode, operations
 from container_engine.node.inside import programs
 from container_engine.node.plan_json import to_json
 from container_engine.node.report.guard_failure import explain
-from container_engine.node.start.container import checked, directories, parts_of, start
+from container_engine.node.start.container import checked, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,19 +81,15 @@ def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
 
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
     # no task will begin anywhere
-    here = resolved(plan.but(workdir="/"), node)
     unmet: list[LaunchError] = []
-    images = plan.image_paths
-    for path in images:
-        check_image(path)
-    container = parts_of(plan, here, node, unmet)
+    here, container = parts_of(plan.but(workdir="/"), node, unmet)
     hooks = HooksOnNode(plan, here, node, libexec, unmet, explain=True)
     person = person_of_process()
-    places = directories(plan, hooks.settings, node, person.home)
+    places = env.directories(plan, hooks.settings, node, person.home)
     container = hooks.join(container, paths).but(directories=places)
     steps = operations(
         paths,
-        images,
+        plan.image_paths,
         container,
         env.for_container(plan.image_env, hooks.settings),
         person,

@@ -13,6 +13,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container import environment as env
 from container_engine.node.container import guard
 from container_engine.node.container.description import person_of_process
+from container_engine.node.node_plan import NodePlan
 from container_engine.node.start import container, launcher
 from tests.c_header import constants, in_order
 from tests.unit.node.plans import plan
@@ -144,7 +145,7 @@ def test_the_report_of_a_running_container_gives_its_descriptors(
 ) -> None:
     ours, theirs = pair
     socket.send_fds(theirs, [b"Rsession 5\nready 7\n\0hello\n"], [0, 1, 2, 0])
-    moments, fds = guard.await_report(ours, 5)
+    moments, fds = guard.await_report(ours, NodePlan(start_timeout_s=5))
     assert moments == ("session 5\nready 7\n", "hello\n")
     assert len(fds) == 4
     assert not any(os.get_inheritable(fd) for fd in fds)
@@ -165,7 +166,7 @@ def test_the_report_of_a_failure_is_explained(pair: tuple[socket.socket, socket.
     ours, theirs = pair
     theirs.send(b"Eoverlay\n2\ncannot mount\nlog \xff")
     with pytest.raises(LaunchError, match=r"^cannot mount: No such file or directory \(log"):
-        guard.await_report(ours, 5)
+        guard.await_report(ours, NodePlan(start_timeout_s=5))
 
 
 def test_notes_are_passed_on_before_the_report(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -174,7 +175,7 @@ def test_notes_are_passed_on_before_the_report(pair: tuple[socket.socket, socket
     theirs.send(b"Nfirst")
     theirs.send(b"N")
     socket.send_fds(theirs, [b"R"], [0])
-    _moments, [fd] = guard.await_report(ours, 5, notes.append)
+    _moments, [fd] = guard.await_report(ours, NodePlan(start_timeout_s=5), notes.append)
     os.close(fd)
     assert notes == ["first", ""]
 
@@ -185,12 +186,12 @@ def test_a_guard_that_ends_without_a_report_is_named(
     ours, theirs = pair
     theirs.close()
     with pytest.raises(LaunchError, match="the process that guards the container ended"):
-        guard.await_report(ours, 5)
+        guard.await_report(ours, NodePlan(start_timeout_s=5))
 
 
 def test_a_guard_that_never_reports_is_given_up(pair: tuple[socket.socket, socket.socket]) -> None:
     with pytest.raises(LaunchError, match=r"^the container did not start within 0\.05 s$"):
-        guard.await_report(pair[0], 0.05)
+        guard.await_report(pair[0], NodePlan(start_timeout_s=0.05))
 
 
 # ---- the user --------------------------------------------------------------------------------

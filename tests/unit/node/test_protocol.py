@@ -12,6 +12,7 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container import guard
+from container_engine.node.node_plan import NodePlan
 from container_engine.node.start import launcher
 from container_engine.node.start.container import Container
 from docs import protocol
@@ -89,7 +90,7 @@ def test_a_report_of_a_container_is_told_by_its_first_letter(kind: str) -> None:
     with ours, theirs:
         theirs.send(bytes([C["CE_REPORT_NOTE"]]) + b"a note")
         socket.send_fds(theirs, [bytes([C[kind]]) + b"times\0printed"], [_named("x")])
-        found, [fd] = guard.await_report(ours, 5, notes.append)
+        found, [fd] = guard.await_report(ours, NodePlan(start_timeout_s=5), notes.append)
     assert (found, notes, _name(fd)) == (("times", "printed"), ["a note"], "x")
 
 
@@ -98,7 +99,7 @@ def test_a_report_of_a_failure_is_told_by_its_first_letter() -> None:
     with ours, theirs:
         theirs.send(bytes([C["CE_REPORT_FAILED"]]) + b"overlay\n2\ncannot mount\nlog")
         with pytest.raises(LaunchError, match=r"^cannot mount: No such file or directory \(log"):
-            guard.await_report(ours, 5)
+            guard.await_report(ours, NodePlan(start_timeout_s=5))
 
 
 def test_a_session_goes_on_after_the_byte_that_the_guard_waits_for() -> None:
