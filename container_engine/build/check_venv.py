@@ -109,20 +109,26 @@ class Files(NamedTuple):
 
 
 def files_in(directory: str) -> Files:
+    """Find them without asking a file server for more than the names of each directory."""
     found = Files([], [], [], [], [])
-    for where, directories, names in os.walk(directory):
-        below = where[len(directory) + 1 :]
-        for name in (*directories, *names):
-            path = f"{below}/{name}".lstrip("/")
-            if os.path.islink(f"{where}/{name}"):
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            entries = list(os.scandir(f"{directory}/{below}"))
+        except OSError:
+            continue
+        for entry in entries:
+            path = f"{below}/{entry.name}".lstrip("/")
+            if entry.is_symlink():
                 found.links.append(path)
-            elif name in directories:
-                continue
-            elif _SHARED.search(name):
+            elif entry.is_dir():
+                waiting.append(path)
+            elif _SHARED.search(entry.name):
                 found.libraries.append(path)
-            elif name.endswith(".pth"):
+            elif entry.name.endswith(".pth"):
                 found.path_files.append(path)
-            elif name == "direct_url.json":
+            elif entry.name == "direct_url.json":
                 found.urls.append(path)
             elif below == "bin":
                 found.scripts.append(path)

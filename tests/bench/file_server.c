@@ -79,8 +79,10 @@ static int list(const char *path, void *out, fuse_fill_dir_t add, off_t from,
 	DIR *found = fdopendir(openat(directory, below(path), O_RDONLY | O_DIRECTORY));
 	if (!found)
 		return -errno;
-	for (struct dirent *one; (one = readdir(found));)
-		add(out, one->d_name, NULL, 0, 0);
+	for (struct dirent *one; (one = readdir(found));) {
+		struct stat st = {.st_ino = one->d_ino, .st_mode = (mode_t)DTTOIF(one->d_type)};
+		add(out, one->d_name, &st, 0, 0);
+	}
 	closedir(found);
 	return 0;
 }
