@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.node.libraries.trees import ImageTree
+from container_engine.node.libraries.trees import ImageTree, Links
 
 
 @pytest.fixture
@@ -108,3 +108,42 @@ def test_a_file_is_removed_where_links_lead_inside_the_image(root: Path) -> None
         with pytest.raises(OSError, match="No such file"):
             tree.remove(path)
     assert (root.parent / "outside").read_text() == "secret"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "usr/lib/deep").mkdir(parents=True)
+    (root / "usr/lib/libx.so.1.2").write_text("")
+    links = {
+        "lib": "usr/lib",
+        "usr/lib/libx.so.1": "libx.so.1.2",
+        "usr/lib/libx.so": "libx.so.1",
+        "usr/lib/up": "..",
+        "usr/lib/deep/far": "../libx.so",
+        "usr/lib/absolute": f"{root}/lib/libx.so",
+        "usr/lib/gone": "nowhere",
+        "usr/lib/round": "about",
+        "usr/lib/about": "round",
+    }
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    return root
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lib/libx.so", "lib/libx.so.1.2", "usr/lib/deep/far", "lib/deep/../libx.so", "lib/up"),
+        *("lib/absolute", "lib/gone", "lib/round", "lib/none/libx.so", "lib/up/lib/libx.so", "lib"),
+    ],
+)
+def test_a_path_leads_where_python_says(tree: Path, name: str) -> None:
+    links = Links()
+    for _ in range(2):
+        assert links.real(f"{tree}/{name}") == os.path.realpath(f"{tree}/{name}")
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/etc/", "/etc/..", "//etc/passwd"])
+def test_the_root_and_what_is_in_it_are_no_exception(path: str) -> None:
+    assert Links().real(path) == os.path.realpath(path)
