@@ -71,3 +71,39 @@ def test_a_sites_policy_is_no_fault_of_the_node(
     admits = policy.startswith(("site_images_only", "denied"))
     words = "starts and ends in" if admits else "not tried: the site's policy refuses a test image"
     assert words in line, done.stdout
+
+
+_CHECKS = """
+[[checks]]
+name = "disk"
+program = "host"
+inside = false
+command = ["sh", "-c", "echo 95 % full; exit 3"]
+
+[[checks]]
+name = "image"
+command = ["of-the-image"]
+severity = "fail"
+"""
+_DEAD = """
+[[checks]]
+name = "gpu"
+program = "host"
+inside = false
+command = ["sh", "-c", "exit 4"]
+severity = "fail"
+message = "the GPU is dead"
+"""
+
+
+def test_a_node_is_judged_by_the_sites_checks_that_need_no_image(cluster: Cluster) -> None:
+    ce = [str(cluster.prefix / "bin/ce"), "doctor", "--node", "--json"]
+    full = ("warning", "disk: sh ended with exit code 3, not 0; it printed: 95 % full")
+    dead = ("failed", "gpu: the GPU is dead: sh ended with exit code 4, not 0")
+    for checks, code, expected in ((_CHECKS, 0, full), (_DEAD + _CHECKS, 1, dead)):
+        with site_on(cluster) as site:
+            site.configure(checks)
+            done = cluster.run(ce)
+        found = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "a check"]
+        said = [(one["state"], one["message"].partition(": check ")[2]) for one in found]
+        assert (done.returncode, said) == (code, [expected]), done.stdout

@@ -7,7 +7,8 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
 from container_engine.base.files import with_given_umask
@@ -28,6 +29,9 @@ from container_engine.printing.messages import refuse
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
 from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    from container_engine.node.plan_types import RunCheck
 
 _ONE_EACH = (
     "this srun starts ce run once per task, each with a container of its own: "
@@ -62,6 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     # optional, but not by nargs="?": argparse would then mistake options for the command
     name.required = command.required = False
+    # for the container of `ce doctor`, whose image has no programs
+    parser.add_argument("--no-checks-inside", action="store_true", help=argparse.SUPPRESS)
     parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
     parser.set_defaults(failure=EXIT_ENGINE)
 
@@ -240,7 +246,15 @@ def _plan(name: str | None, arguments: argparse.Namespace, context: Context) -> 
     messages.say(notices)
     if not text:
         return None
-    return read_plan(text)
+    plan = read_plan(text)
+    if getattr(arguments, "no_checks_inside", False):
+        hooks = [{**hook, "runs": _outside(hook.get("runs", ()))} for hook in plan.hooks]
+        return plan.but(runs=_outside(plan.runs), hooks=hooks)
+    return plan
+
+
+def _outside(runs: Sequence[RunCheck]) -> list[RunCheck]:
+    return [run for run in runs if not run["inside"]]
 
 
 def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str, str]:

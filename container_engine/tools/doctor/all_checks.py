@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError
-from container_engine.base.process import CommandError, output, reason
+from container_engine.base.process import CommandError, merged, output, reason
 from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
 from container_engine.submit.context import site_config, with_faults
@@ -54,7 +54,7 @@ def _node(
     yield ok("rules", site.hash_of_rules(settings))
     yield from _files(settings)
     yield from host.look_at_site_stores(settings.image_stores)
-    yield _trial(f"{prefix}/bin/ce", context.env, settings.image_stores)
+    yield from _trial(f"{prefix}/bin/ce", context.env, settings.image_stores)
 
 
 def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def _hooks(directory: str) -> Finding:
     return ok("OCI hooks", f"{directory}: {count}")
 
 
-_CHECK = "a container"
+_CHECK, _PROGRAM = "a container", "a check"
 _TIMEOUT_S = 60
 _MARK = "CE_DOCTOR"
 # the container's init prints its environment to the descriptor in its argument
@@ -129,8 +129,10 @@ _MOST = 3  # images of the site that are tried if its policy refuses this module
 _DIRECTORIES = ("dev", "etc", "proc", "sys", "tmp")
 
 
-def _trial(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> Finding:
+def _trial(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> list[Finding]:
     """Start a container with `ce run`, of an image without programs.
+
+    The checks of site and hooks that come before a container have findings of their own.
 
     If the site's policy refuses that image, try the smallest ones of the site's `stores`.
     """
@@ -141,12 +143,13 @@ def _trial(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> Finding:
         except CeError as error:
             is_there = shutil.which("mksquashfs", path=env.get("PATH")) is not None
             why = str(error) if is_there else "mksquashfs is missing"
-            return warning(_CHECK, f"not tried: {why}", "install squashfs-tools")
+            return [warning(_CHECK, f"not tried: {why}", "install squashfs-tools")]
         own = {**env, "XDG_CACHE_HOME": directory}
         found = (_run(ce, directory, path, own) for path in (image, *_smallest(stores)))
         admitted = next((finding for finding in found if finding is not None), None)
     remedy = "import a small image into a store of image_stores for this check"
-    return admitted or warning(_CHECK, "not tried: the site's policy refuses a test image", remedy)
+    refused = "not tried: the site's policy refuses a test image"
+    return admitted or [warning(_CHECK, refused, remedy)]
 
 
 def _smallest(stores: Sequence[str]) -> list[str]:
@@ -164,14 +167,15 @@ def _make_image(directory: str, image: str, env: Mapping[str, str]) -> None:
         file.write('{"config": {}}\n')
 
 
-def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> Finding | None:
-    """Return the finding on a start of the image, or None if the site's policy refuses it."""
+def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> list[Finding] | None:
+    """Return the findings on a start of the image, or None if the site's policy refuses it."""
     with open(f"{directory}/trial.toml", "w", encoding="utf-8") as file:
         file.write(f'image = "{image}"\n[env]\n{_MARK} = "inside"\n')
-    argv = [ce, "run", f"{directory}/trial.toml", "--", *_COMMAND]
+    argv = [ce, "run", "--no-checks-inside", f"{directory}/trial.toml", "--", *_COMMAND]
     before = time.monotonic()
+    pieces: list[bytes] = []
     try:
-        printed = output(argv, env, _TIMEOUT_S)
+        merged(argv, env, _TIMEOUT_S, pieces.append, is_shown=False)
     except CommandError as error:
         said = error.stderr.splitlines()
         if f"{_SEE}image-policy" in said:
@@ -179,14 +183,24 @@ def _run(ce: str, directory: str, image: str, env: Mapping[str, str]) -> Finding
         text = next(_after("ce: error: ", said), str(error))
         hint, see = next(_after("ce: hint: ", said), None), next(_after(_SEE, said), "")
         remedy = remedy_of_site(see.partition(" ")[0], hint) or _ABOVE
-        return failed(_CHECK, f"does not start: {text}", remedy)
+        if see == "check-failed":
+            unmet = (text, *_after("ce: also: ", said))
+            return [failed(_PROGRAM, line, remedy) for line in unmet]
+        return [failed(_CHECK, f"does not start: {text}", remedy)]
     except CeError as error:
-        return failed(_CHECK, f"does not start: {error}", "install the engine again")
-    if f"{_MARK}=inside".encode() not in printed.split(b"\0"):
-        return failed(
-            _CHECK, "starts, but its environment variables are not those requested", "report it"
-        )
-    return ok(_CHECK, f"starts and ends in {1000 * (time.monotonic() - before):.0f} ms")
+        return [failed(_CHECK, f"does not start: {error}", "install the engine again")]
+    printed = b"".join(pieces)
+    if f"{_MARK}=inside\0".encode() not in printed:
+        text = "starts, but its environment variables are not those requested"
+        return [failed(_CHECK, text, "report it")]
+    took = f"starts and ends in {1000 * (time.monotonic() - before):.0f} ms"
+    return [ok(_CHECK, took), *_warnings(printed.decode(errors="replace").splitlines())]
+
+
+def _warnings(said: Sequence[str]) -> list[Finding]:
+    """Return findings on the checks that ran a program and only warn."""
+    found = [line for line in _after("ce: warning: ", said) if ": check " in line]
+    return [warning(_PROGRAM, line, "it says what failed") for line in found]
 
 
 def _after(label: str, lines: Sequence[str]) -> Iterator[str]:

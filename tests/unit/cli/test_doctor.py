@@ -78,7 +78,7 @@ def test_an_oci_hook_whose_program_is_missing_is_a_fault(site: Path, capsys: Cap
 
 
 def test_a_container_is_not_tried_without_the_program_that_makes_an_image(tmp_path: Path) -> None:
-    found = all_checks._trial("/bin/false", {"PATH": str(tmp_path)}, [])
+    (found,) = all_checks._trial("/bin/false", {"PATH": str(tmp_path)}, [])
     assert (found.message, found.remedy) == (
         "not tried: mksquashfs is missing",
         "install squashfs-tools",
