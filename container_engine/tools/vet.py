@@ -176,15 +176,15 @@ def remembered(path: str, now: float) -> dict[str, str]:
     try:
         with open(path, "a+", encoding="utf-8") as file:
             file.seek(0)
-            lines = file.read().splitlines()
-        for number, line in enumerate(lines, 1):
+            text = file.read()
+        for number, line in enumerate(text.splitlines(), 1):
             node, _mark, about = (part.strip() for part in line.partition("#"))
             if node and not _NODE.fullmatch(node):
                 raise UserError(f"'{node[:40]}' is no node", _FORM, where=f"{path}:{number}")
             if not node or not about or now - _time(about, f"{path}:{number}") < _REMEMBERED_S:
                 kept.append(line)
                 found.update({node: about} if node else {})
-        if kept != lines:
+        if _text(kept) != text.encode("utf-8", "replace"):  # also without an end of the last line
             files.replace(os.path.realpath(path), _text(kept))
     except (OSError, ValueError) as error:
         raise UserError(reason(error), "name a text file that you may write", where=path) from None
@@ -199,7 +199,7 @@ def _time(about: str, where: str) -> float:
 
 
 def _text(lines: Iterable[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
 def remember(path: str, bad: Sequence[Verdict], now: float) -> None:
