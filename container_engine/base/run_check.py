@@ -15,8 +15,8 @@ class RunCheck(Model):
         about("program and arguments, without a shell", examples=[["fi_info", "-p", "cxi"]]),
     ]
     program: Annotated[
-        Literal["image", "host", "hook"],
-        about("whose program it is; hook: it is beside the hook.toml, on the node"),
+        Literal["image", "host", "hook", "engine"],
+        about("whose program it is; hook: it is beside the hook.toml, on the node; engine: ce-ask"),
     ] = "image"
     inside: Annotated[
         bool, about("in the container, as a task would run it; false: before there is one")

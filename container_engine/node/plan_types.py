@@ -134,7 +134,7 @@ class RunCheck(TypedDict, total=False):
     kind: Literal['run']
     name: str
     command: Sequence[str]
-    program: Literal['image', 'host', 'hook']
+    program: Literal['image', 'host', 'hook', 'engine']
     inside: bool
     per: Literal['node', 'pair']
     limit_s: float
@@ -192,7 +192,7 @@ Run = TypedDict(
         "kind": Literal['run'],
         "name": str,
         "command": Sequence[str],
-        "program": Literal['image', 'host', 'hook'],
+        "program": Literal['image', 'host', 'hook', 'engine'],
         "inside": bool,
         "per": Literal['node', 'pair'],
         "limit_s": float,

@@ -25,6 +25,8 @@ _BUDGET_MS = 3
 _FIRST = 3
 _FABRIC = Path(f"/usr/lib/{os.uname().machine}-linux-gnu/libfabric.so.1")
 _PLUGIN = 'const char *ncclNetPlugin_v8 = "AWS Libfabric";'
+# its verdict is believed
+_PASSES = 'transport.command = ["ce-ask", "from", "libc.so.6", "/"]\n'
 _ON = """devices = ["example.com/gpu=all"]
 env = { OF_JOB = "${SLURM_JOB_ID}" }
 [annotations]
@@ -75,11 +77,11 @@ def _site(here: Place) -> Iterator[None]:
     fabric = f'[settings]\nlibfabric = "{_FABRIC}"\n'
     _write(
         catalog / "cxi/hook.toml",
-        f'{fabric}[checks.device]\nkind = "device"\nsubject = "/dev/null"\n',
+        f'{fabric}[checks]\ndevice.subject = "/dev/null"\nmemlock.subject = "1"\n{_PASSES}',
     )
     plugin = f'[settings]\ndirectory = "{plugins}"\n'
-    runtime = '[checks.runtime]\nkind = "unversioned"\nsubject = "libc.so.6"\n'
-    _write(catalog / "aws_ofi_nccl/hook.toml", plugin + runtime)
+    runtime = '[checks]\nruntime.subject = "libc.so.6"\nrendezvous.needed_by = "NONE"\n'
+    _write(catalog / "aws_ofi_nccl/hook.toml", plugin + runtime + _PASSES)
     (plugins / "gpu.json").write_text(json.dumps(_device(library)))
     drop_in.write_text(f'hook_catalog = ["{catalog}"]\ncdi_dirs = ["{plugins}"]\n')
     try:

@@ -34,6 +34,9 @@ devices = [{ path = "@/dev/kfd" }, { path = "@/dev/dri/renderD*" }]
     "aws_ofi_nccl": """
 settings.directory = "@/plugin/{variant}"
 checks.rendezvous.file = "@/rdzv_get_en=0"
+# test_transport.py has libraries that can be asked
+checks.transport.needed_by = "NONE"
+checks.transport_rocm.needed_by = "NONE"
 """,
     "cxi": """
 settings.libfabric = "@/fabric/libfabric.so.1"
@@ -46,6 +49,8 @@ env.FI_PROVIDER_PATH = "@/fabric/providers"
 [checks]
 device.subject = "@/dev/cxi*"
 memlock.subject = "1"
+# the artifact's libfabric is none
+transport.when = { "netstack.source" = "host" }
 """,
     "dcgm": 'settings = { libraries = "@/lib", directory = "@/dcgm" }',
     "gdrcopy": """
@@ -59,11 +64,12 @@ devices = [{ path = "@/dev/infiniband/*" }]
 [checks]
 device.subject = "@/dev/infiniband/uverbs*"
 memlock.subject = "1"
+transport.needed_by = "NONE"
 """,
     "mpich_abi": 'settings.library = "@/lib/{name}"',
     "netstack": 'settings.base = "@/netstack"',
     "nvidia_cuda_mps": 'settings.program = "@/bin/nvidia-cuda-mps-control"',
-    "ucx": 'settings.libraries = "@/lib"',
+    "ucx": 'settings.libraries = "@/lib"\nchecks.transport.needed_by = "NONE"',
     "xpmem": """
 settings.libraries = "@/lib"
 [edits.device]

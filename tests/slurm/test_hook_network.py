@@ -23,6 +23,8 @@ SITE = """\
 libfabric = "{fabric}"
 [edits.devices]
 devices = [{{ path = "{devices}/cxi*", optional = true }}]
+[checks.transport]
+needed_by = "NONE"
 [checks.memlock]
 subject = "{memlock}"
 [checks.device]
@@ -51,7 +53,8 @@ class Network:
         self.write("cxi", text)
         self.driver.write_text("0\n")
         plugins = f'[settings]\ndirectory = "{self.directory}/plugin/{{variant}}"\n'
-        self.write("aws_ofi_nccl", f'checks.rendezvous.file = "{self.driver}=0"\n{plugins}')
+        checks = 'rendezvous.file = "{}=0"\ntransport.needed_by = "NONE"\n'
+        self.write("aws_ofi_nccl", f"{plugins}[checks]\n{checks.format(self.driver)}")
 
     def write(self, hook: str, text: str) -> None:
         file = self.directory / "hooks.d" / hook / "hook.toml"

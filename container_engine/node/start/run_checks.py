@@ -21,6 +21,7 @@ from container_engine.node.container.description import PATH, answers_place
 from container_engine.node.hooks.prepare import fill
 from container_engine.node.inside.programs import DEFAULTS
 from container_engine.node.node_plan import Frozen, applies
+from container_engine.node.pattern import expand
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report import trace
 from container_engine.node.report.errors import refuse
@@ -44,6 +45,8 @@ _KILLED_WITHIN_S = 2.0
 # between two attempts of a pair, whose other node may start later
 _PAUSE_S = 0.1
 _MOST_VERDICTS = 64
+# ce-enter's exit code for a program whose loader is not in the container
+_NOT_EXECUTABLE = 126
 # ports between two checks of pairs; each of the servers has another one, for nodes of one machine
 _APART = 100
 # the verdict on a pair in a step of one node
@@ -93,7 +96,7 @@ class Checks:
 
     def __init__(self, plan: NodePlan, node: Mapping[str, str], libexec: str) -> None:
         self._plan, self._node, self._libexec = plan, node, libexec
-        planned = enumerate(_planned(plan, node), 1)
+        planned = enumerate(_planned(plan, node, libexec), 1)
         self._checks = [one for number, check in planned for one in _sides(check, number, node)]
         self.warnings: list[str] = []
         self.records: list[dict[str, Any]] = []
@@ -120,6 +123,9 @@ class Checks:
         unmet: list[tuple[str, LaunchError]] = []
         for one, began, running in started:
             outcome = running.outcome() if isinstance(running, Supervisor) else running
+            if isinstance(outcome, Outcome) and _is_unasked(one.run, outcome):
+                self._believe(None)
+                outcome = "unasked"
             if isinstance(outcome, str):
                 self._note(one, outcome, (began, began))
                 continue
@@ -185,6 +191,9 @@ class Checks:
         """Record that a check has passed; return its witnesses, None if it cannot be believed."""
         program = _file(check)
         paths = [*self._plan.image_paths, *([program] if program else [])]
+        for hook in self._plan.hooks:
+            files = [file for part in hook.get("libraries", ()) for file in part["files"]]
+            paths += [path for file in files for path in expand(fill(file, hook, self._node))]
         try:
             states = {f"f{path}": answers.state(f"f{path}") for path in paths}
             until = {"t": str(int(time.time() + check.run["valid_s"]))}
@@ -203,7 +212,7 @@ def _public(hook: HookUse) -> dict[str, Any]:
     return {**hook, "parameters": {k: v for k, v in parameters.items() if k != "secret"}}
 
 
-def _planned(plan: NodePlan, node: Mapping[str, str]) -> Iterator[Check]:
+def _planned(plan: NodePlan, node: Mapping[str, str], libexec: str) -> Iterator[Check]:
     for own in plan.runs:
         yield Check(own["from"], own, "")
     for hook in plan.hooks:
@@ -216,7 +225,9 @@ def _planned(plan: NodePlan, node: Mapping[str, str]) -> Iterator[Check]:
                 "words": [fill(word, hook, node) for word in run["words"]],
                 "forbid": [fill(word, hook, node) for word in run["forbid"]],
             }
-            yield Check(f"hook {hook['name']}", filled, posixpath.dirname(hook["file"]))
+            of_hook = posixpath.dirname(hook["file"])
+            place = libexec if run["program"] == "engine" else of_hook
+            yield Check(f"hook {hook['name']}", filled, place)
 
 
 def _sides(check: Check, number: int, node: Mapping[str, str]) -> Iterator[Check]:
@@ -238,7 +249,7 @@ def _sides(check: Check, number: int, node: Mapping[str, str]) -> Iterator[Check
 def _file(check: Check) -> str:
     """Return the path of a program of the node, "" for the image's or if there is none."""
     word, program = check.run["command"][0], check.run["program"]
-    if program == "hook":
+    if program in ("hook", "engine"):
         return posixpath.join(check.directory, word)
     if program != "host" or "/" in word:
         return word if program == "host" else ""
@@ -257,6 +268,12 @@ def _problem(run: RunCheck, outcome: Outcome) -> str:
     meaning = f"{run['message']}: " if run["message"] else ""
     printed = f"; it printed: {outcome.last}" if outcome.last else ""
     return f"{meaning}{posixpath.basename(run['command'][0])} {cause}{printed}"
+
+
+def _is_unasked(run: RunCheck, outcome: Outcome) -> bool:
+    """Check whether a program of the engine that needs glibc has found none, and may be missed."""
+    is_warning = run["program"] == "engine" and run["severity"] == "warn"
+    return is_warning and outcome.status == _NOT_EXECUTABLE
 
 
 def _cause(run: RunCheck, outcome: Outcome) -> str:

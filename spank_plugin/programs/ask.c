@@ -1,0 +1,285 @@
+/*
+ * ce-ask: asks a library of a container what it would use, for checks of hooks (hooks/NAME/hook.toml).
+ *
+ *	ce-ask fabric PROVIDER	     libfabric: has it devices of this provider (cxi)?
+ *	ce-ask net LIBRARY DEVICE    a network plugin of NCCL or RCCL: its devices, whose names begin so (cxi)
+ *	ce-ask verbs		     libibverbs: a device with an active port
+ *	ce-ask ucx		     UCX: a transport for InfiniBand
+ *	ce-ask from LIBRARY DIR      is the library that the loader finds below this directory?
+ *
+ * Runs in the container, as the user. Prints what it finds; the last line says what is wrong. Exit code: 0 if
+ * all is well, else 1. What a library does to it, crash or hang, is the verdict, too.
+ *
+ * It is linked with no version of the C library's symbols (Makefile), so that any glibc has them. Of each
+ * structure of a library it knows only the beginning, which the library's interface keeps.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
+/* more than any release's structure of properties */
+enum { ROOM = 4096 };
+
+/* Print the last line and end, without the destructors of libraries, which may do anything. */
+__attribute__((format(printf, 1, 2), noreturn)) static void wrong(const char *format, ...)
+{
+	va_list values;
+
+	va_start(values, format);
+	(void)vprintf(format, values);
+	va_end(values);
+	(void)puts("");
+	(void)fflush(NULL);
+	_exit(1);
+}
+
+static void *opened(const char *name)
+{
+	void *library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+
+	if (library == NULL)
+		wrong("%s", dlerror());
+	return library;
+}
+
+/* Return a function or variable of a library, which must have it. */
+static void *needed(void *library, const char *name)
+{
+	void *found = dlsym(library, name);
+
+	if (found == NULL)
+		wrong("%s", dlerror());
+	return found;
+}
+
+/* ---- libfabric: fi_getinfo(3) ------------------------------------------------------------------ */
+
+struct fabric {
+	void *object;
+	char *name, *provider;
+};
+
+struct domain {
+	void *object;
+	char *name;
+};
+
+struct info {
+	struct info *next;
+	uint64_t caps, mode;
+	uint32_t format;
+	size_t source_length, target_length;
+	void *source, *target, *handle, *send, *receive, *end;
+	struct domain *domain;
+	struct fabric *fabric;
+};
+
+static void ask_fabric(char **argv)
+{
+	void *library = opened("libfabric.so.1");
+	uint32_t (*version)(void) = needed(library, "fi_version");
+	int (*get)(uint32_t, const char *, const char *, uint64_t, void *, struct info **) =
+		needed(library, "fi_getinfo");
+	struct info *found = NULL;
+	int count = 0, result = get(version(), NULL, NULL, 0, NULL, &found);
+	char others[256] = "";
+
+	if (result != 0)
+		wrong("fi_getinfo failed with %d", result);
+	for (; found != NULL; found = found->next) {
+		const char *name = found->fabric != NULL ? found->fabric->provider : NULL;
+		const char *device = found->domain != NULL ? found->domain->name : NULL;
+		if (name == NULL)
+			continue;
+		/* a layered one is "cxi;ofi_rxd" */
+		if (strcmp(name, argv[0]) == 0)
+			count += printf("provider %s, device %s\n", name, device != NULL ? device : "") > 0;
+		else if (strstr(others, name) == NULL && strlen(others) + strlen(name) + 3 < sizeof others)
+			sprintf(others + strlen(others), "%s%s", *others != '\0' ? ", " : "", name);
+	}
+	if (count == 0)
+		wrong("libfabric offers no device of the provider %s, only %s", argv[0],
+		      *others != '\0' ? others : "none");
+}
+
+/* ---- NCCL's plugins: ext-net of NCCL --------------------------------------------------------------- */
+
+struct plugin {
+	const char *name;
+	int (*init)(void (*log)(int, unsigned long, const char *, int, const char *, ...), void *profiler);
+	int (*devices)(int *count);
+	int (*properties)(int device, const char **properties);
+};
+
+/* the last warning of a plugin, after a colon */
+static char warning[256];
+
+__attribute__((format(printf, 5, 6))) static void take(int level, unsigned long flags, const char *file,
+						       int line, const char *format, ...)
+{
+	char text[sizeof warning];
+	va_list values;
+
+	(void)flags, (void)file, (void)line;
+	va_start(values, format);
+	(void)vsnprintf(text, sizeof text, format, values);
+	va_end(values);
+	(void)puts(text);
+	if (level <= 2) /* NCCL_LOG_WARN */
+		(void)snprintf(warning, sizeof warning, ": %.*s", (int)sizeof warning - 3, text);
+}
+
+/* Return the library that NCCL would load: NCCL_NET_PLUGIN is its name, or what its name ends with. */
+static void *opened_plugin(const char *name)
+{
+	const char *wanted = getenv("NCCL_NET_PLUGIN");
+	char longer[256];
+
+	if (wanted == NULL || *wanted == '\0')
+		return opened(name);
+	if (strcmp(wanted, "none") == 0)
+		wrong("NCCL_NET_PLUGIN is none");
+	void *library = dlopen(wanted, RTLD_NOW | RTLD_GLOBAL);
+	(void)snprintf(longer, sizeof longer, "%.*s-%s.so", (int)strcspn(name, "."), name, wanted);
+	if (library == NULL && (library = dlopen(longer, RTLD_NOW | RTLD_GLOBAL)) == NULL)
+		wrong("NCCL_NET_PLUGIN is %s, and there is no such library", wanted);
+	return library;
+}
+
+static void ask_net(char **argv)
+{
+	void *library = opened_plugin(argv[0]);
+	const struct plugin *plugin = NULL;
+	const char *wanted = getenv("NCCL_NET"), *first = "";
+	int count = 0, fit = 0, result;
+	char symbol[32];
+
+	/* from version 11 on, init takes other values; plugins export older versions as well */
+	for (int version = 10; version >= 4 && plugin == NULL; version--) {
+		sprintf(symbol, "ncclNetPlugin_v%d", version);
+		plugin = dlsym(library, symbol);
+	}
+	if (plugin == NULL)
+		wrong("%s has no interface of a network plugin from version 4 to 10", argv[0]);
+	printf("%s: %s\n", symbol, plugin->name);
+	if (wanted != NULL && *wanted != '\0' && strcasecmp(wanted, plugin->name) != 0)
+		wrong("the plugin's name is '%s', and NCCL_NET is '%s'", plugin->name, wanted);
+	if ((result = plugin->init(take, NULL)) != 0)
+		wrong("the plugin %s cannot be initialized (%d)%s", plugin->name, result, warning);
+	if ((result = plugin->devices(&count)) != 0 || count <= 0)
+		wrong("the plugin %s offers no device%s", plugin->name, warning);
+	for (int device = 0; device < count; device++) {
+		static const char *properties[ROOM / sizeof(char *)];
+		if (plugin->properties(device, properties) != 0 || properties[0] == NULL)
+			wrong("the plugin %s cannot describe device %d%s", plugin->name, device, warning);
+		printf("device %d: %s\n", device, properties[0]);
+		fit += strncmp(properties[0], argv[1], strlen(argv[1])) == 0;
+		first = device == 0 ? properties[0] : first;
+	}
+	if (fit == 0)
+		wrong("the plugin %s would use %s, and no device %s*", plugin->name, first, argv[1]);
+}
+
+/* ---- verbs: ibv_query_port(3) ---------------------------------------------------------------------- */
+
+static void ask_verbs(char **argv)
+{
+	void *library = opened("libibverbs.so.1");
+	void **(*list)(int *) = needed(library, "ibv_get_device_list");
+	const char *(*name)(void *) = needed(library, "ibv_get_device_name");
+	void *(*open)(void *) = needed(library, "ibv_open_device");
+	int (*ask)(void *, uint8_t, int *) = needed(library, "ibv_query_port");
+	int count = 0, opens = 0, active = 0;
+	void **devices = list(&count);
+
+	(void)argv;
+	for (int i = 0; devices != NULL && i < count; i++) {
+		static int port[ROOM / sizeof(int)];
+		void *device = open(devices[i]);
+		int is_active = device != NULL && ask(device, 1, port) == 0 && port[0] == 4; /* ACTIVE */
+		printf("device %s: %s\n", name(devices[i]),
+		       device == NULL ? "cannot be opened" : is_active ? "active" : "not active");
+		opens += device != NULL;
+		active += is_active;
+	}
+	if (active == 0)
+		wrong("libibverbs finds %d devices: %d can be opened, none is active", count, opens);
+}
+
+/* ---- UCX: ucp.h ------------------------------------------------------------------------------------- */
+
+static void ask_ucx(char **argv)
+{
+	static const char *const transports[] = { "rc_", "dc_", "ud_" };
+	void *library = opened("libucp.so.0");
+	void (*version)(unsigned *, unsigned *, unsigned *) = needed(library, "ucp_get_version");
+	int8_t (*init)(unsigned, unsigned, const void *, const void *, void **) =
+		needed(library, "ucp_init_version");
+	void (*print)(const void *, FILE *) = needed(library, "ucp_context_print_info");
+	/* the first says that the second is set: features, of which 1 is messages with tags */
+	uint64_t wanted[ROOM / sizeof(uint64_t)] = { 1, 1 };
+	unsigned major = 0, minor = 0, release = 0;
+	void *context = NULL;
+	char *text = NULL;
+	size_t size = 0;
+	int count = 0;
+
+	(void)argv;
+	version(&major, &minor, &release);
+	int result = init(major, minor, wanted, NULL, &context);
+	if (result != 0)
+		wrong("UCX %u.%u cannot be initialized (%d)", major, minor, result);
+	FILE *memory = open_memstream(&text, &size);
+	if (memory == NULL)
+		wrong("out of memory");
+	print(context, memory);
+	(void)fclose(memory);
+	(void)puts(text);
+	for (size_t i = 0; i < LENGTH(transports); i++)
+		count += strstr(text, transports[i]) != NULL;
+	if (count == 0)
+		wrong("UCX %u.%u has no transport for InfiniBand", major, minor);
+}
+
+/* ---- where a library is ------------------------------------------------------------------------------ */
+
+static void ask_from(char **argv)
+{
+	void *library = opened(argv[0]);
+	char name[ROOM], place[ROOM], whole[ROOM];
+
+	if (dlinfo(library, RTLD_DI_ORIGIN, name) != 0)
+		wrong("%s", dlerror());
+	if (realpath(argv[1], place) == NULL || realpath(name, whole) == NULL ||
+	    strncmp(whole, place, strlen(place)) != 0)
+		wrong("%s is that of %s, not of %s", argv[0], name, argv[1]);
+	printf("%s is that of %s\n", argv[0], name);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int values;
+		void (*ask)(char **);
+	} questions[] = { { "fabric", 1, ask_fabric },
+			  { "net", 2, ask_net },
+			  { "verbs", 0, ask_verbs },
+			  { "ucx", 0, ask_ucx },
+			  { "from", 2, ask_from } };
+
+	for (size_t i = 0; i < LENGTH(questions); i++) {
+		if (argc == questions[i].values + 2 && strcmp(argv[1], questions[i].name) == 0) {
+			questions[i].ask(argv + 2);
+			(void)fflush(NULL);
+			_exit(0);
+		}
+	}
+	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | ucx | from LIBRARY DIR");
+}

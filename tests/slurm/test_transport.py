@@ -1,0 +1,121 @@
+"""Before the tasks, libraries are asked what they would use: fine ones, and broken ones.
+
+Both libfabric and NCCL's plugin are tests/slurm/played_network.c.
+"""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.libraries import run
+from tests.slurm.cluster import ALICE, ROOT, Cluster, Completed, causes
+from tests.slurm.site import Site, site_on
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+_HOOKS = """
+settings.{setting} = "{place}"
+[checks]
+device.subject = "/dev/null"
+memlock.subject = "1"
+rendezvous.needed_by = "NONE"
+glibc.subject = ""
+transport = {{ limit_s = {limit}, severity = "{severity}" }}
+"""
+_ON = """[annotations.com.hooks.aws_ofi_nccl]
+enabled = "true"
+variant = "cuda12"
+"""
+_FABRIC = "ce: warning: n1: hook cxi: check transport: MPI and NCCL would use TCP: ce-ask"
+_NET = "ce: warning: n1: hook aws_ofi_nccl: check transport: NCCL would use TCP, or end: ce-ask"
+_FAILED = "ended with exit code 1, not 0; it printed:"
+_SAYS = {
+    "NO_DEVICE": (
+        f"{_FABRIC} {_FAILED} fi_getinfo failed with -61",
+        f"{_NET} {_FAILED} the plugin AWS Libfabric offers no device",
+    ),
+    "OTHER": (
+        f"{_FABRIC} {_FAILED} libfabric offers no device of the provider cxi, only tcp",
+        f"{_NET} {_FAILED} the plugin AWS Libfabric would use eth0, and no device cxi*",
+    ),
+    "HANGS": (f"{_FABRIC} did not pass within 1.5 s", f"{_NET} did not pass within 1.5 s"),
+    "CRASHES": (f"{_FABRIC} was ended by SIGABRT", f"{_NET} was ended by SIGABRT"),
+    "LEAVES": (),
+    "FINE": (),
+}
+
+
+class Network:
+    """A site whose node has these two libraries."""
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.place = site, site.programs.parent / "network"
+        self.place.mkdir()
+
+    def build(self, how: str) -> None:
+        for name in ("libfabric.so.1", "libnccl-net.so"):
+            made, source = self.place / f"{name}.new", ROOT / "tests/slurm/played_network.c"
+            flags = (f"-DHOW={how}", f"-Wl,-soname,{name}")
+            run("gcc", "-shared", "-fPIC", "-Werror", *flags, "-o", made, source)
+            made.rename(self.place / name)
+
+    def configure(self, severity: str = "warn", limit: float = 1.5) -> None:
+        values = {"severity": severity, "limit": limit}
+        fabric = _HOOKS.format(setting="libfabric", place=self.place / "libfabric.so.1", **values)
+        self.site.hook("cxi", fabric.replace('rendezvous.needed_by = "NONE"\n', ""), whole=False)
+        plugin = _HOOKS.format(setting="directory", place=self.place, **values)
+        plugin = plugin.replace('device.subject = "/dev/null"\nmemlock.subject = "1"\n', "")
+        self.site.hook("aws_ofi_nccl", plugin, whole=False)
+
+    def step(self, edf: str = "", *argv: str) -> Completed:
+        path = self.site.cluster.edf(f"{edf}{_ON}", image="debian")
+        return self.site.cluster.srun("-w", "n1", *argv, f"--environment={path}", "echo", "ran")
+
+
+@pytest.fixture(scope="module")
+def network(cluster: Cluster) -> Iterator[Network]:
+    with site_on(cluster) as site:
+        yield Network(site)
+
+
+def left() -> str:
+    """Return the user's processes that ask or were asked."""
+    argv = ["pgrep", "-u", ALICE, "-f", "net libnccl-net.so cxi|fabric cxi"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize("how", _SAYS)
+def test_what_a_library_would_use_is_told_before_the_tasks(network: Network, how: str) -> None:
+    network.configure()
+    network.build(how)
+    done = network.step()
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert done.stderr.splitlines() == [*_SAYS[how]]
+    assert left() == ""
+
+
+def test_a_library_that_has_changed_is_asked_again(network: Network) -> None:
+    network.configure()
+    network.build("FINE")
+    for how in ("FINE", "FINE", "NO_DEVICE"):
+        network.build(how)
+        assert bool(network.step().stderr) == (how == "NO_DEVICE")
+
+
+def test_a_site_refuses_steps_without_its_network(network: Network) -> None:
+    network.configure(severity="fail")
+    network.build("OTHER")
+    done = network.step()
+    assert (done.returncode, done.stdout) == (125, "")
+    assert all("only tcp" in cause or "would use eth0" in cause for cause in causes(done))
+
+
+def test_a_variable_that_chooses_another_plugin_or_name_is_told(network: Network) -> None:
+    network.configure()
+    network.build("FINE")
+    done = network.step('env = { NCCL_NET_PLUGIN = "none" }\n')
+    assert done.stderr == f"{_NET} {_FAILED} NCCL_NET_PLUGIN is none\n"
+    done = network.step('env = { NCCL_NET = "Socket" }\n')
+    name = "the plugin's name is 'AWS Libfabric', and NCCL_NET is 'Socket'"
+    assert done.stderr == f"{_NET} {_FAILED} {name}\n"
