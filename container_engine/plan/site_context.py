@@ -116,7 +116,7 @@ class _Reader:
         for index, check in enumerate(written):
             origin = self._origin(f"checks[{index}]")
             for key, message in faults(check):
-                self._fault(origin, UserError(f"{key}: {message}"))
+                self._fault(origin, UserError(f"{key}: {message}", see="site-configuration"))
             yield Run(**check.model_dump(), origin=str(origin))
 
     def _origin(self, key: str) -> SiteOrigin:
