@@ -24,6 +24,7 @@ _LIBRARIES = (
     *("libdcgm.so.4", "libnvperf_dcgm_host.so", "libgdrapi.so.2", "libxpmem.so.0"),
     *("libucm.so.0", "libucp.so.0", "libucs.so.0", "libuct.so.0", "libmpi.so.12"),
 )
+_PROGRAMS = ("bin/nvidia-cuda-mps-control", "nsys/bin/nsys", "ncu/ncu", "rocm/bin/rocprofv3")
 # An administrator's settings where the built-in data do not fit: here, all paths.
 _SITE = {
     "amd_gpu": """
@@ -69,6 +70,9 @@ transport.needed_by = "NONE"
     "mpich_abi": 'settings.library = "@/lib/{name}"',
     "netstack": 'settings.base = "@/netstack"',
     "nvidia_cuda_mps": 'settings.program = "@/bin/nvidia-cuda-mps-control"',
+    "ncu": 'settings = { directory = "@/ncu", driver = "@/params" }',
+    "nsys": 'settings = { directory = "@/nsys", paranoid = "@/paranoid" }',
+    "rocprof": 'settings.directory = "@/rocm"',
     "ucx": 'settings.libraries = "@/lib"\nchecks.transport.needed_by = "NONE"',
     "xpmem": """
 settings.libraries = "@/lib"
@@ -97,13 +101,24 @@ class Hardware:
         (self.dir / "dcgm").mkdir()
         # the driver's, as Slurm sets it for steps with --network=disable_rdzv_get
         (self.dir / "rdzv_get_en").write_text("0\n")
-        (self.dir / "bin").mkdir()
-        program = self.dir / "bin/nvidia-cuda-mps-control"
-        program.write_bytes((ROOT / "tests/slurm/nvidia-cuda-mps-control").read_bytes())
-        program.chmod(0o755)
+        self.allow()
+        for name in _PROGRAMS:
+            program = self.dir / name
+            program.parent.mkdir(parents=True)
+            stand_in = ROOT / "tests/slurm" / program.name
+            text = (
+                stand_in.read_text() if stand_in.exists() else "#!/bin/sh\necho the node\\'s $*\n"
+            )
+            program.write_text(text)
+            program.chmod(0o755)
         for name, text in _SITE.items():
             site.hook(name, text.replace("@", str(self.dir)), whole=False)
         self.probes = {"glibc": probe(self.dir), "musl": probe(self.dir, "musl-gcc")}
+
+    def allow(self, paranoid: int = 2, admin_only: int = 0) -> None:
+        """Write what the kernel and the driver of the node say of profilers."""
+        (self.dir / "paranoid").write_text(f"{paranoid}\n")
+        (self.dir / "params").write_text(f"Mobile: 1\nRmProfilingAdminOnly: {admin_only}\n")
 
     def _network(self) -> None:
         fabric = self.dir / "fabric"

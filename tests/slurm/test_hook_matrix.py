@@ -124,6 +124,14 @@ CASES = {
         _setting("mpich_abi", "library"),
         ("lib/libmpi.so.12", f"hook mpich_abi: library '@/lib/libmpi.so.12' {ABSENT}"),
     ),
+    "ncu": Case(
+        "ncu run",
+        "the node's run",
+        _setting("ncu", "driver"),
+        ("ncu", "hook ncu: mount source '@/ncu' does not exist"),
+        musl="",
+        musl_says="works only in images with glibc, and this one has musl",
+    ),
     "netstack": Case(
         f"PROBE libnccl-net.so {PLUGIN}",
         "the artifact's",
@@ -134,6 +142,14 @@ CASES = {
         ),
         'com.hooks.netstack.source = "artifact"\ncom.hooks.aws_ofi_nccl.enabled = "true"',
         ARTIFACT,
+    ),
+    "nsys": Case(
+        "nsys run",
+        "the node's run",
+        _setting("nsys", "paranoid"),
+        ("nsys", "hook nsys: mount source '@/nsys' does not exist"),
+        musl="",
+        musl_says="works only in images with glibc, and this one has musl",
     ),
     "nvidia_cuda_mps": Case(
         'ls "$CUDA_MPS_PIPE_DIRECTORY"',
@@ -175,6 +191,12 @@ CASES = {
         ("", ""),
         'com.pyxis.pytorch_remap_vars = "true"',
         ARTIFACT,
+    ),
+    "rocprof": Case(
+        '"$ROCPROF" run',
+        "the node's run",
+        _setting("rocprof", "directory"),
+        ("rocm", "hook rocprof: mount source '@/rocm' does not exist"),
     ),
     "slurm": Case(
         "sinfo -h -o %N",
@@ -369,6 +391,21 @@ def test_what_the_node_lacks_is_told_with_the_hooks_name(nodes: Nodes, name: str
     assert nodes.text(CASES[name].missing[1]) in said
     if name not in ("slurm", "ucx"):
         assert (done.returncode, done.stdout) == (125, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "means"),
+    [("nsys", "nsys cannot sample processors"), ("ncu", "ncu would end with ERR_NVGPUCTRPERM")],
+)
+def test_a_profiler_says_what_the_node_does_not_allow(nodes: Nodes, name: str, means: str) -> None:
+    nodes.hardware.allow(paranoid=3, admin_only=1)
+    edf = nodes.edf(switched(name, "enabled"))
+    done = nodes.cluster.srun("-N1", f"--environment={edf}", name, "run")
+    nodes.hardware.allow()
+    assert (done.returncode, done.stdout) == (0, "the node's run\n")
+    (said,) = done.stderr.splitlines()
+    assert f"hook {name}: check " in said
+    assert f": {means}: cat " in said
 
 
 def test_hooks_that_ask_for_nothing_do_nothing_where_slurm_says_nothing(nodes: Nodes) -> None:
