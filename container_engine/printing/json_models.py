@@ -202,7 +202,7 @@ class VettedCheck(Model):
     check: Annotated[str, about("whose it is, and its name")]
     peer: Annotated[str, about("the other node of a pair, empty for a check of one node")]
     verdict: Annotated[
-        str, about("passed, failed, believed, or alone: a pair without another node")
+        str, about("passed, failed, believed; alone: a pair in a step of one node; unasked")
     ]
     problem: Annotated[str, about("what a failed check says")]
     took: Annotated[float, about("in seconds")]
