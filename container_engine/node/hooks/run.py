@@ -225,9 +225,9 @@ class HooksOnNode:
 
     @property
     def per_task(self) -> dict[str, str]:
-        """Variables that differ between the tasks of this node; the EDF's take precedence."""
-        per_task = self._edits.per_task.items()
-        return {name: other for name, other in per_task if name not in self._edf}
+        """Variables that differ between the tasks of this node, unless EDF or profile set them."""
+        per_task, edits = self._edits.per_task.items(), self._edits.env
+        return {name: v for name, v in per_task if name not in self._edf and name not in edits}
 
     @property
     def has_services(self) -> bool:

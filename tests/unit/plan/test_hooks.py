@@ -438,3 +438,20 @@ def test_a_check_that_a_variable_needs_is_there_if_hook_or_environment_sets_it_s
     annotations = (Annotation("com.hooks.h.enabled", "true", Origin("/e.toml", 1)),)
     found = use(edf(annotations=annotations, env=env), site.load().hooks, "x86_64", nothing)
     assert [check.subject for check in found.hooks[0].checks] == (["N"] if is_asked else [])
+
+
+def test_the_flight_recorder_has_a_directory_of_the_sites_and_names_of_the_step(
+    catalog: Catalog,
+) -> None:
+    (hook,) = [
+        hook
+        for hook in used(catalog, pytorch__enabled="true", pytorch__flight_recorder="true").hooks
+        if hook.name == "pytorch"
+    ]
+    place = "/.container-engine/dumps"
+    assert [(mount.source, mount.target) for mount in hook.mounts] == [("/tmp", place)]
+    assert hook.env["TORCH_FR_DUMP_TEMP_FILE"] == f"{place}/{{node.job}}.{{node.step}}-rank_"
+    (plain,) = [
+        hook for hook in used(catalog, pytorch__enabled="true").hooks if hook.name == "pytorch"
+    ]
+    assert (plain.mounts, plain.env) == ((), {})
