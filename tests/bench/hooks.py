@@ -26,7 +26,7 @@ _FIRST = 3
 _FABRIC = Path(f"/usr/lib/{os.uname().machine}-linux-gnu/libfabric.so.1")
 _PLUGIN = 'const char *ncclNetPlugin_v8 = "AWS Libfabric";'
 # its verdict is believed
-_PASSES = 'transport.command = ["ce-ask", "from", "libc.so.6", "/"]\n'
+_PASSES = 'transport = { command = ["ce-ask", "from", "libc.so.6", "/"], words = [] }\n'
 _ON = """devices = ["example.com/gpu=all"]
 env = { OF_JOB = "${SLURM_JOB_ID}" }
 [annotations]

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { FINE, NO_DEVICE, OTHER, HANGS, CRASHES, LEAVES };
+enum { FINE, NO_DEVICE, OTHER, HANGS, CRASHES, LEAVES, EXITS };
 
 #define PROVIDER (HOW == OTHER ? "tcp" : "cxi")
 #define DEVICE (HOW == OTHER ? "eth0" : "cxi0")
@@ -28,6 +28,8 @@ static void misbehave(void)
 {
 	if (HOW == CRASHES)
 		abort();
+	if (HOW == EXITS)
+		exit(0);
 	while (HOW == HANGS)
 		pause();
 	if (HOW == LEAVES && fork() == 0) {

@@ -41,6 +41,10 @@ _SAYS = {
     ),
     "HANGS": (f"{_FABRIC} did not pass within 1.5 s", f"{_NET} did not pass within 1.5 s"),
     "CRASHES": (f"{_FABRIC} was ended by SIGABRT", f"{_NET} was ended by SIGABRT"),
+    "EXITS": (
+        f"{_FABRIC} did not print 'provider cxi, device '",
+        f"{_NET} did not print 'device 0: '; it printed: ncclNetPlugin_v8: AWS Libfabric",
+    ),
     "LEAVES": (),
     "FINE": (),
 }
