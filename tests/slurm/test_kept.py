@@ -248,23 +248,33 @@ def test_an_environment_may_live_with_the_job_without_a_name(cluster: Cluster) -
 def test_a_requeued_job_begins_with_new_containers(
     cluster: Cluster, shared: Path, by_name: bool
 ) -> None:
-    edf = cluster.edf("" if by_name else 'annotations.com.ce.scope = "job"\n')
+    """The script is warned as by `sbatch --signal=B:USR1`, ends its step and requeues itself."""
+    run = '[env]\nRUN = "${SLURM_RESTART_COUNT:-0}"\n'
+    edf = cluster.edf(run + ("" if by_name else '[annotations]\ncom.ce.scope = "job"\n'))
     srun = f"srun --environment={edf}{' --container-name=r' * by_name} sh -c"
-    output = shared / "out"
+    waiting = cluster.edf(f'mounts = ["{shared}"]\n')
+    output, waits = shared / "out", f"touch {shared}/up; while :; do sleep 0.2; done"
     script = cluster.write(
-        "#!/bin/sh\n"
-        f"{srun} 'cat /mark 2>/dev/null || echo new; echo old > /mark'\n"
+        "#!/bin/bash\n"
+        "trap 'scancel -s TERM $SLURM_JOB_ID; wait $step; scontrol requeue $SLURM_JOB_ID' USR1\n"
+        "srun --container-name=r true; echo alone $?\n"
+        f"{srun} 'echo run $RUN $SLURM_RESTART_COUNT; cat /mark 2>/dev/null || echo new'\n"
+        f"{srun} 'echo old > /mark'\n"
         f"{srun} 'cat /mark'\n"
-        '[ -n "$SLURM_RESTART_COUNT" ] || { touch ' + str(shared / "again") + "; sleep 100; }\n",
+        '[ -z "$SLURM_RESTART_COUNT" ] || exit 0\n'
+        f"srun --environment={waiting} sh -c"
+        f" 'trap \"echo told; exit 0\" TERM; {waits}' & step=$!\n"
+        "wait $step; sleep 100\n",
         mode=0o755,
     )
     options = ["--parsable", "--requeue", "--open-mode=append", f"--output={output}"]
     number = cluster.run(["sbatch", *options, str(script)]).stdout.strip()
-    until("the first run", (shared / "again").exists)
-    assert cluster.run(["scontrol", "requeue", number]).returncode == 0
+    until("the first run", (shared / "up").exists)
+    assert cluster.run(["scancel", "--batch", "-s", "USR1", number]).returncode == 0
     until("its end", lambda: output.read_text().split().count("old") == 2 or None, 300)
-    words = [word for word in output.read_text().split() if word in {"new", "old"}]
-    assert words == ["new", "old"] * 2
+    said = [line for line in output.read_text().splitlines() if ": " not in line]
+    first, second = (["alone 125", run, "new", "old"] for run in ("run 0", "run 1 1"))
+    assert said == [*first, "told", *second], output.read_text()
     assert_nothing_kept()
 
 
