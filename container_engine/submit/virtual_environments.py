@@ -61,11 +61,13 @@ def _problems(one: Found, plan: LaunchPlan, context: Context) -> Iterator[Proble
         yield one.origin.warning(one.key, message, error.hint)
         return
     named = f"the virtual environment {one.target} does not fit"
+    # one that is only mounted may be there to be made again
+    fault = one.origin.error if one.is_activated else one.origin.warning
     moved = {script: prefix for prefix, script in said["moved"].items()}
     lost, script = moved.get(_ACTIVATE), next(iter(moved), "")
     if said["refusals"]:
         message, hint = said["refusals"][0]
-        yield one.origin.error(one.key, f"{named}: {message}", hint, CODE)
+        yield fault(one.key, f"{named}: {message}", hint, CODE)
     elif lost is not None and one.is_activated:
         # the shell would go on, with the image's Python
         yield one.origin.error(one.key, f"{named}: {_moved(_ACTIVATE, lost)}", _REMOUNT, CODE)
