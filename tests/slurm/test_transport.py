@@ -4,6 +4,7 @@ Both libfabric and NCCL's plugin are tests/slurm/played_network.c.
 """
 
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from tests.integration.libraries import run
 from tests.slurm.cluster import ALICE, ROOT, Cluster, Completed, causes
 from tests.slurm.site import Site, site_on
+from tests.slurm.test_starts_again import _SETTLED_S, Node
+from tests.slurm.test_starts_again import node as node  # noqa: PLC0414  # a fixture
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -123,3 +126,13 @@ def test_a_variable_that_chooses_another_plugin_or_name_is_told(network: Network
     done = network.step('env = { NCCL_NET = "Socket" }\n')
     name = "the plugin's name is 'AWS Libfabric', and NCCL_NET is 'Socket'"
     assert done.stderr == f"{_NET} {_FAILED} {name}\n"
+
+
+def test_a_start_whose_verdicts_are_believed_needs_no_python(network: Network, node: Node) -> None:
+    network.configure()
+    network.build("FINE")
+    # starts with OCI hooks of the site are not repeated
+    node.configure("hooks_dirs = []\n")
+    edf = network.site.cluster.edf(_ON, image="debian")
+    time.sleep(_SETTLED_S)
+    assert any(not node.is_python(edf) for _ in range(8)), "Python at each start"

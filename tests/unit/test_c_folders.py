@@ -81,7 +81,9 @@ def test_every_program_first_opens_the_streams_that_its_caller_has_closed() -> N
     mains = {
         path: found[1]
         for path in SOURCES.glob("*/*.c")
+        # ce-ask is linked for any libc, with nothing shared; who starts it has opened them
         if path.parent.name in FOLDERS
+        and path.name != "ask.c"
         and (found := re.search(r"^int main\(.*\)\n\{\n\t(.*)\n", path.read_text(), re.MULTILINE))
     }
     assert len(mains) > 10

@@ -14,7 +14,7 @@ import signal
 import time
 
 from container_engine.base import answers
-from container_engine.base.errors import EXIT_ENGINE, LaunchError
+from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, LaunchError
 from container_engine.base.files import open_place
 from container_engine.node import slurm_step
 from container_engine.node.container.description import PATH, answers_place
@@ -45,8 +45,6 @@ _KILLED_WITHIN_S = 2.0
 # between two attempts of a pair, whose other node may start later
 _PAUSE_S = 0.1
 _MOST_VERDICTS = 64
-# ce-enter's exit code for a program whose loader is not in the container
-_NOT_EXECUTABLE = 126
 # ports between two checks of pairs; each of the servers has another one, for nodes of one machine
 _APART = 100
 # the verdict on a pair in a step of one node
@@ -273,7 +271,8 @@ def _problem(run: RunCheck, outcome: Outcome) -> str:
 def _is_unasked(run: RunCheck, outcome: Outcome) -> bool:
     """Check whether a program of the engine that needs glibc has found none, and may be missed."""
     is_warning = run["program"] == "engine" and run["severity"] == "warn"
-    return is_warning and outcome.status == _NOT_EXECUTABLE
+    # ce-enter's exit code if the program's loader is not in the container
+    return is_warning and outcome.status == EXIT_NOT_EXECUTABLE
 
 
 def _cause(run: RunCheck, outcome: Outcome) -> str:

@@ -521,7 +521,7 @@ def test_first_tries_are_answered_with_what_works(
         ("import lock", "ce help store-busy "),
         ("hidepid", "ce help security "),
         ("core dump", "ce help short-answers "),
-        ("attach gdb", "ce help interactive "),
+        ("attach gdb", "ce help profile "),
         ("audit", "ce help monitoring "),
         ("cp", "ce has no verb 'cp': ce exec JOB -- cat /FILE > FILE copies a file"),
         ("logs", "ce has no verb 'logs': the output of a job is in Slurm's file"),
