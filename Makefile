@@ -205,6 +205,7 @@ test-packaging: $(VENV)/.dev
 sandbox-images: sandbox-engine
 	@[ -d $(CE_SANDBOX_DIR)/images ] || { sandbox/up -n 2 && sandbox/down; } >/dev/null
 	@sandbox/make-image all >/dev/null
+	@PYTHONPATH=sandbox $(PYTHON) -m tests.slurm.debuggers $(CE_SANDBOX_DIR)/cache/packages
 
 test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and launcher, in about a minute
 	@$(PYTEST) $$(grep -v '^#' tests/systems/core)

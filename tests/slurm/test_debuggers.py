@@ -11,6 +11,7 @@ import pytest
 
 from ce_sandbox import packages
 from tests.slurm.cluster import ROOT, Cluster, Completed
+from tests.slurm.debuggers import PACKAGES
 from tests.slurm.job import started
 from tests.slurm.polling import until
 
@@ -25,7 +26,7 @@ _WAITS = (
 def debug(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Yield a SquashFS file as the page makes it: its scripts, gdb, perf and py-spy."""
     tree, file = tmp_path_factory.mktemp("debug"), cluster.scratch / "debug.sqsh"
-    packages.unpack(["gdb", "linux-perf"], cluster.dir / "cache/packages", tree)
+    packages.unpack(PACKAGES, cluster.dir / "cache/packages", tree)
     shutil.copy(Path(sys.executable).with_name("py-spy"), tree / "usr/bin")
     for text in re.findall(r"^```sh\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL):
         script = tree / text.split()[2]

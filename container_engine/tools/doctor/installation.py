@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROGRAMS = (
     *("plan", "plan-anew", "launcher", "inject", "describe_image", "check_venv", "epilog"),
     *("ce-start", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-join", "ce-prolog"),
-    *("ce-advise", "ce-user", "ce-reaper", "task-prolog"),
+    *("ce-advise", "ce-ask", "ce-user", "ce-reaper", "task-prolog"),
 )
 _TIMEOUT_S = 20
 # what Slurm does where a program around jobs is missing
