@@ -16,6 +16,11 @@ _NETWORK_KINDS = {
 }
 
 
+def is_in(path: str, directory: str) -> bool:
+    """Check whether a path is `directory` or below it; nothing is below ""."""
+    return bool(directory) and f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+
 class Mount:
     """A mount: `device` is MAJOR:MINOR, `place` the mount point, `kind` the file system's type.
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from container_engine.base.mounts import is_in
 from container_engine.node.libraries import elf
 from container_engine.node.libraries.elf import Library, NotALibraryError, c_version, dotted
 from container_engine.node.libraries.preflight import LoaderView
@@ -70,9 +71,7 @@ class Container:
     def has(self, path: str) -> bool:
         """Check whether a path is there; what only nodes have counts as such."""
         tree, where = self.locate(path)
-        return tree.exists(where) or any(
-            f"{where}/".startswith(f"{target.rstrip('/')}/") for target in self._unknown
-        )
+        return tree.exists(where) or any(is_in(where, target) for target in self._unknown)
 
     def names(self, directory: str) -> list[str]:
         on_node, where = self.image.mounts.directory(directory)
@@ -234,7 +233,7 @@ class Check:
                 if not line.strip() or line.startswith(("#", "import ", "import\t")):
                     continue
                 said = os.path.normpath(os.path.join(site, line.rstrip()))
-                is_new = not any(f"{said}/".startswith(f"{one}/") for one in lost)
+                is_new = not any(is_in(said, one) for one in lost)
                 if is_new and not self._container.has(said) and not self._is_moved(said):
                     lost.append(said)
         for place in lost:
@@ -242,7 +241,7 @@ class Check:
             yield Finding(message, f'add "{place}" to mounts, or pip install it without -e')
 
     def _is_moved(self, path: str) -> bool:
-        return any(f"{path}/".startswith(f"{prefix}/") for prefix in self.moved())
+        return any(is_in(path, prefix) for prefix in self.moved())
 
     def _libraries(self, *, is_certain: bool) -> Iterator[Finding]:
         """Yield what keeps libraries from loading, the first file and the number of others.

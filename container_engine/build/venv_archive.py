@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
+from container_engine.base.mounts import is_in
 from container_engine.build.check_venv import ACTIVATE, SHEBANG
 
 # a program for the shell and for Python: to the latter, the second and third line are a string
@@ -132,7 +133,7 @@ class Archive:
         lines = content.split(b"\n")
         for number, line in enumerate(lines):
             for prefix in self._prefixes:
-                if f"{os.fsdecode(line)}/".startswith(f"{os.fsdecode(prefix)}/"):
+                if is_in(os.fsdecode(line), os.fsdecode(prefix)):
                     lines[number] = os.path.relpath(line[len(prefix) + 1 :] or b".", site)
         return b"\n".join(lines)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from container_engine.base.errors import UserError
-from container_engine.base.mounts import excess, is_reserved
+from container_engine.base.mounts import excess, is_in, is_reserved
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.edf.expand import Piece
 from container_engine.edf.model import (
@@ -105,7 +105,7 @@ def packed_as_file(mount: Mount) -> tuple[str, str]:
 
 def on_host(path: str, mounts: Sequence[Mount]) -> str:
     """Return the path on the host of a path in the container; "" for what is not mounted."""
-    having = [one for one in mounts if f"{path}/".startswith(f"{str(one.target).rstrip('/')}/")]
+    having = [one for one in mounts if is_in(path, str(one.target))]
     if not having:
         return ""
     mount = max(having, key=lambda one: len(str(one.target)))

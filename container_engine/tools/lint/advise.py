@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator
 
 from container_engine.base.errors import UserError
+from container_engine.base.mounts import is_in
 from container_engine.base.secrecy import TOKENS, is_secret_name
 from container_engine.edf.model import Origin, Problem
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.tools.lint.network import network, sockets
 from container_engine.tools.lint.packages import packages
-from container_engine.tools.lint.subject import Subject, is_in, variables_in, written
+from container_engine.tools.lint.subject import Subject, variables_in, written
 from container_engine.tools.lint.tuning import (
     caches,
     gpus,

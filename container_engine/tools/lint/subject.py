@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from container_engine.base.mounts import is_in
 from container_engine.edf.expand import names, scan
 from container_engine.edf.model import Edf
 from container_engine.edf.show import History
@@ -91,11 +92,6 @@ class Subject(NamedTuple):
 
 def is_below(path: str, directory: str) -> bool:
     return path != directory and is_in(path, directory)
-
-
-def is_in(path: str, directory: str) -> bool:
-    """Check whether a path is `directory` or below it; nothing is below ""."""
-    return bool(directory) and f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
 def written(history: History) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from container_engine.base.mounts import is_in
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.variables import is_of_slurm
 from container_engine.edf.model import EnvEntry, Origin, Problem, Text, escape
 from container_engine.edf.show import History
 from container_engine.edf.values import of_image
 from container_engine.plan.model import HookUse
-from container_engine.tools.lint.subject import Subject, is_below, is_in, variables_in
+from container_engine.tools.lint.subject import Subject, is_below, variables_in
 
 _LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _SYSTEM = ("/usr/bin", "/bin")
