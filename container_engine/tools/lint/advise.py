@@ -118,7 +118,8 @@ _CHANGES_DIRECTORY = re.compile(r"\s*cd(\s+[^\s;&|]+)?\s*")
 def startup(subject: Subject) -> Iterator[Problem]:
     """Warn of each `$NAME` that is replaced at submit, before a shell in the container runs.
 
-    Also warn of a last line that only changes the directory: tasks do not start there.
+    A path that is mounted is meant as the host's. Also warn of a last line that only changes the
+    directory: tasks do not start there.
     """
     lines = subject.below("startup")
     is_deferred = subject.site_context.site.is_deferred
@@ -129,6 +130,9 @@ def startup(subject: Subject) -> Iterator[Problem]:
     for _, history in lines:
         for name in sorted(variables_in(history)):
             if name == "EDF_DIR" or name.startswith("image:") or is_deferred(name):
+                continue
+            value = subject.variables.get(name, "")
+            if value.startswith("/") and ":" not in value and subject.is_mounted(value):
                 continue
             message = f"'${name}' is replaced when the job is submitted, by the host's value"
             hint = f"write '$${name}' for the value that the container's shell has"

@@ -61,6 +61,16 @@ class Subject(NamedTuple):
         """Return the kind of the network file system that has an absolute path, else ""."""
         return self.network(path) if isinstance(path, str) and path.startswith("/") else ""
 
+    def is_mounted(self, path: str) -> bool:
+        """Check whether a mount, of the environment or the site, may show this path."""
+        every = (*self.edf.mounts, *self.site_context.wide.mounts)
+        # a target that only the node knows may well show it
+        return any(
+            not isinstance(mount.target, str)
+            or (mount.kind == "bind" and is_in(path, mount.target))
+            for mount in every
+        )
+
     def annotation(self, key: str) -> str | None:
         return next((entry.value for entry in self.edf.annotations if entry.key == key), None)
 

@@ -249,7 +249,7 @@ def caches(subject: Subject) -> Iterator[Problem]:
     }
     for name in _CACHES:
         value = placed.get(name, subject.variables.get(name))
-        if not isinstance(value, str) or not value.startswith("/") or _is_mounted(subject, value):
+        if not isinstance(value, str) or not value.startswith("/") or subject.is_mounted(value):
             continue
         if name not in own:
             yield _lost(_SHELL, name, f"'{value}'")
@@ -262,7 +262,7 @@ def caches(subject: Subject) -> Iterator[Problem]:
         and not placed.get(_COMPILED, subject.variables.get(_COMPILED))
     ):
         default = "/tmp/torchinductor_…"
-        if not _is_mounted(subject, default):
+        if not subject.is_mounted(default):
             yield _lost(switch.origin, f"annotations.{switch.key}", f"torch.compile's {default}")
 
 
@@ -274,12 +274,3 @@ def _lost(origin: Origin, key: str, what: str) -> Problem:
 def _pytorch(subject: Subject) -> str:
     known = subject.site_context.hooks.get("pytorch")
     return known.switch if known is not None else ""
-
-
-def _is_mounted(subject: Subject, path: str) -> bool:
-    every = (*subject.edf.mounts, *subject.site_context.wide.mounts)
-    # a target that only the node knows may well show it
-    return any(
-        not isinstance(mount.target, str) or (mount.kind == "bind" and is_in(path, mount.target))
-        for mount in every
-    )

@@ -199,6 +199,7 @@ def test_what_an_expert_would_mention(here: Path, capsys: Capture, text: str, sa
         'image = "ubuntu@sha256:' + "0" * 64 + '"\n',
         'image = "/x.sqsh"\n',
         'image = ""\n',
+        'mounts = ["${HOME}"]\nstartup = ["source ${HOME}/venv/bin/activate"]\n',
         '[env]\nPATH = "/opt/bin:${image:PATH}"\n',
         '[env]\nPATH = "/opt/bin:/usr/bin:/bin"\n',
         '[env]\nPATH = ""\n',
