@@ -28,8 +28,8 @@
 enum { MOST_READS = 8192, RECORDS = 16 };
 /* A shell and small commands read fewer pieces again, Python more before its first import. */
 enum { LEAST_SAME = 48 };
-/* between two looks at the pipe; without a read, after which the record is written */
-enum { PAUSE_MS = 5, QUIET_MS = 20 };
+/* between two looks at the pipe; without a read, after which the record is first written */
+enum { PAUSE_MS = 5, QUIET_MS = 20, LONGEST_QUIET_MS = 60 * 1000 };
 /* Programs look up and read more than the pipe's default size has room for. */
 enum { PIPE_BYTES = 512 * 1024 };
 /* Pieces that are asked for before the first of them is there: enough for the server's threads. What the
@@ -252,16 +252,19 @@ static void *read_ahead(void *context)
 	struct ahead *ahead = context;
 	struct ce_read told[256];
 	struct pollfd reads = { .fd = ahead->reads, .events = POLLIN };
+	int quiet_ms = QUIET_MS;
 	ssize_t size = 1;
 
 	load(ahead);
 	size_t saved = ahead->count;
 	while (ahead->count < MOST_READS && size > 0) {
-		/* seldom while much is read, because it is written as a whole */
-		if (ahead->count > saved && (ahead->count - saved > ahead->count / 8 ||
-					     poll(&reads, 1, QUIET_MS) == 0)) {
+		/* it is written as a whole: seldom while much is read, or a little again and again */
+		bool has_grown = ahead->count - saved > ahead->count / 8;
+		if (has_grown || (ahead->count > saved && poll(&reads, 1, quiet_ms) == 0)) {
 			save(ahead);
 			saved = ahead->count;
+			if (!has_grown && quiet_ms < LONGEST_QUIET_MS)
+				quiet_ms *= 2;
 		}
 		size = read(ahead->reads, told, sizeof told);
 		for (ssize_t i = 0; i < size / (ssize_t)sizeof told[0]; i++)

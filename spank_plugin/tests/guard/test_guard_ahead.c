@@ -19,7 +19,7 @@
 #include "guard/guard_hold.h"
 #include "harness.h"
 
-enum { FILES = 100 };
+enum { FILES = 100, SLOW = 40 };
 
 static const char *image, *place;
 static struct ce_read pieces[FILES];
@@ -121,6 +121,30 @@ TEST("a program that reads little has nothing read ahead, and takes nothing from
 {
 	test_needs_root();
 	CHECK_INT(test_in_child(read_little), 0);
+}
+
+static void read_slowly(void)
+{
+	char events[4096] __attribute__((aligned(8)));
+	size_t written = 0;
+
+	set_up();
+	int told = guard_read_ahead(image, place);
+	CE_AUTO_FD watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	CHECK(told >= 0 && inotify_add_watch(watch, "/var/tmp/ce-answers-0/reads", IN_CLOSE_WRITE) >= 0);
+	for (size_t i = 0; i < SLOW; i++) {
+		(void)ce_write_all(told, &pieces[i], sizeof pieces[i]);
+		usleep(40 * 1000);
+		written += read(watch, events, sizeof events) > 0;
+	}
+	CHECK(written < SLOW * 3 / 4);
+	_exit(0);
+}
+
+TEST("what is read a little at a time is not written anew each time")
+{
+	test_needs_root();
+	CHECK_INT(test_in_child(read_slowly), 0);
 }
 
 /* Tell `reads`, have them read ahead at the next mount, and return how often something in the directory
