@@ -188,6 +188,8 @@ static void ask_net(char **argv)
 
 /* ---- verbs: ibv_query_port(3) ---------------------------------------------------------------------- */
 
+enum { MOST_PORTS = 8, PORT_ACTIVE = 4 };
+
 static void ask_verbs(char **argv)
 {
 	void *library = opened("libibverbs.so.1");
@@ -202,7 +204,13 @@ static void ask_verbs(char **argv)
 	for (int i = 0; devices != NULL && i < count; i++) {
 		static int port[ROOM / sizeof(int)];
 		void *device = open(devices[i]);
-		int is_active = device != NULL && ask(device, 1, port) == 0 && port[0] == 4; /* ACTIVE */
+		int is_active = 0;
+		/* of a card with two ports, the second may be the one with a cable */
+		for (uint8_t number = 1; device != NULL && number <= MOST_PORTS; number++) {
+			if (ask(device, number, port) != 0)
+				break;
+			is_active = is_active || port[0] == PORT_ACTIVE;
+		}
 		printf("device %s: %s\n", name(devices[i]),
 		       device == NULL ? "cannot be opened" : is_active ? "active" : "not active");
 		opens += device != NULL;
@@ -253,11 +261,14 @@ static void ask_from(char **argv)
 {
 	void *library = opened(argv[0]);
 	char name[ROOM], place[ROOM], whole[ROOM];
+	size_t length = 0;
 
 	if (dlinfo(library, RTLD_DI_ORIGIN, name) != 0)
 		wrong("%s", dlerror());
-	if (realpath(argv[1], place) == NULL || realpath(name, whole) == NULL ||
-	    strncmp(whole, place, strlen(place)) != 0)
+	if (realpath(argv[1], place) != NULL)
+		length = strlen(place);
+	if (length == 0 || realpath(name, whole) == NULL || strncmp(whole, place, length) != 0 ||
+	    (whole[length] != '/' && whole[length] != '\0'))
 		wrong("%s is that of %s, not of %s", argv[0], name, argv[1]);
 	printf("%s is that of %s\n", argv[0], name);
 }
