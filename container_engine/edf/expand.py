@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from container_engine.base.errors import UserError
+from container_engine.base.text_layout import nearest
 from container_engine.base.variables import (
     MISSING,
     NOTHING,
@@ -306,7 +307,9 @@ class _Evaluation:
 
     def _missing(self, var: Expansion) -> None:
         if not var.op:
-            hint = f"export {var.name} before the launch, or write ${{{var.name}:-default}}"
+            meant = nearest(var.name, (*self.scope.own, *self.scope.env))
+            hint = f"is {meant} meant? Otherwise " if meant else ""
+            hint += f"export {var.name} before the launch, or write ${{{var.name}:-default}}"
             if var.name == self.target:
                 hint = f"write ${{image:{var.name}:-}} for the value of the image, if it has one"
             self.faults.append((f"variable '{var.name}' is not defined", hint))

@@ -10,6 +10,7 @@ DATA = Path(__file__).parents[2] / "data" / "edf"
 ENV = {
     "HOME": "/home/user",
     "USER": "user",
+    "SCRATCH": "/scratch/user",
     "EMPTY": "",
     "PATH": "/host/bin",
     "COLON": "/co:lon",
