@@ -63,6 +63,13 @@ def make_scratch(path: str) -> None:
         print(f"sandbox: warning: {path}: {error.strerror}", file=sys.stderr)
 
 
+def make_profile(layout: Layout, user: pwd.struct_passwd) -> None:
+    """Let login shells of the sandbox's users find our programs: /etc/profile replaces the PATH."""
+    profile = layout.home(user.pw_name) / ".bash_profile"
+    if user.pw_name in layout.users and not profile.exists():
+        profile.write_text(f'. ~/.profile\nPATH="{layout.prefix}/bin:$PATH"\n')
+
+
 def enter_directory(user: pwd.struct_passwd) -> None:
     """Stay in the caller's directory if the user can read it; otherwise change to the home."""
     try:
@@ -94,13 +101,13 @@ def main(argv: list[str], layout: Layout) -> int:
     env = {"SCRATCH": f"{user.pw_dir}/scratch"} | environment(layout, user, os.environ)
     become(user)
     make_scratch(env["SCRATCH"])
+    make_profile(layout, user)
     if args.command:
         enter_directory(user)
     else:
         os.chdir(user.pw_dir)
     # EDFs may refer to $PWD, and where no shell runs in between nothing else sets it.
     env["PWD"] = os.getcwd()
-    # Not a login shell: Debian's /etc/profile would remove our programs from the PATH.
     command = args.command or [env["SHELL"]]
     try:
         os.execvpe(command[0], command, env)

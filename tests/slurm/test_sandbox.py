@@ -56,6 +56,11 @@ def test_without_a_command_one_is_the_user_at_home(cluster: Cluster) -> None:
     assert done.stdout.splitlines() == [str(cluster.home()), ALICE, str(ce)]
 
 
+def test_a_login_shell_finds_the_programs(cluster: Cluster) -> None:
+    done = sandbox("run", "bash", "-l", "-c", "command -v ce")
+    assert (done.returncode, done.stdout) == (0, f"{cluster.prefix}/bin/ce\n"), done.stderr
+
+
 def test_a_command_without_a_shell_has_the_directory_that_environments_name(
     cluster: Cluster,
 ) -> None:
