@@ -175,8 +175,8 @@ FAULTS = {
     "registry-unreachable": Fault(
         "the registry could not be reached, or did not answer in time",
         EITHER,
-        "this host cannot reach the registry: run ce pull IMAGE on a login node, or set"
-        " HTTPS_PROXY",
+        "this host cannot reach the registry: run ce pull IMAGE on one that does, such as a login"
+        " node, or set HTTPS_PROXY",
     ),
     "registry-limit": Fault(
         "the registry allows no more requests for now",

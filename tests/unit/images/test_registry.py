@@ -323,7 +323,7 @@ def test_a_time_that_is_not_a_number_counts_as_damage(tmp_path: Path, pax: dict[
             "~/.config/containers/certs.d/reg:5055/ca.crt",
         ),
         ("localhost/a", "dial tcp: refused", "'a' is not the same as 'localhost/a'"),
-        ("myapp", "dial tcp: lookup x: no such host", "run ce pull IMAGE on a login node"),
+        ("myapp", "dial tcp: lookup x: no such host", "run ce pull IMAGE on one that does"),
     ],
 )
 def test_a_registry_that_cannot_be_used_is_answered_with_what_helps(
@@ -346,7 +346,8 @@ def test_a_name_without_a_registry_may_be_that_of_an_image_of_this_host() -> Non
     assert isinstance(full, RegistryImage)
     text = "dial tcp: lookup registry.example: no such host"
     remedy = (
-        "this host cannot reach the registry: run ce pull IMAGE on a login node, or set HTTPS_PROXY"
+        "this host cannot reach the registry: run ce pull IMAGE on one that does, such as a login"
+        " node, or set HTTPS_PROXY"
     )
     hint = explained(text, short, {})[2]
     assert hint == f"{remedy}. If you meant an image of this host: ce images"
