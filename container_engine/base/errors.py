@@ -7,6 +7,17 @@ code. Every program that must start quickly imports this module, so it imports n
 # exit codes of srun, `ce run` and `ce exec` in place of the command's (CE_EXIT_* in C, error.h):
 # it has not run, because its container did not start; it cannot be executed; there is none
 EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
+_PRINTED = "; it printed: "
+
+
+def with_output(message: str, printed: str) -> str:
+    """Return the message, followed by what a program printed if that is anything."""
+    return f"{message}{_PRINTED}{printed}" if printed else message
+
+
+def without_output(message: str) -> str:
+    """Return the message without what a program printed, which may differ on each node."""
+    return message.partition(_PRINTED)[0]
 
 
 class CeError(Exception):

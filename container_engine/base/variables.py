@@ -19,6 +19,8 @@ CHOOSING_CODE = (
     *("RUBYOPT=", "TCLLIBPATH="),
 )
 HELD = "CE_HELD_"
+# the PATH of the programs that the engine runs on a node, such as Podman and crun
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # the longest NAME=value in bytes: the kernel's MAX_ARG_STRLEN less the NUL
 MAX_VARIABLE = 131071
 
@@ -58,6 +60,7 @@ _READ = (
     *("SATTACH_", "SBATCH_", "SBCAST_", "SCANCEL_", "SCONTROL_", "SCRONTAB_", "SDIAG_", "SINFO_"),
     *("SPRIO_", "SQUEUE_", "SREPORT_", "SRUN_", "SSHARE_", "STRIGGER_"),
 )
+_OF_USER = ("HOME", "USER", "LOGNAME")
 _READ_WHOLE = ("CONTAINERS_REGISTRIES_CONF", "CONTAINER_HOST", "REGISTRY_AUTH_FILE", "SCRATCH")
 
 # An image may decide these for its own programs, but not for Slurm's, which are the host's, nor for
@@ -79,6 +82,12 @@ _LEADING = (
     *("all_proxy=", "no_proxy=", "SSL_CERT_", "HOSTALIASES=", "LOCALDOMAIN=", "RES_OPTIONS="),
     "RESOLV_",
 )
+
+
+def for_site_program(env: "Mapping[str, str]") -> dict[str, str]:
+    """Return what a site's program gets of a step's variables: Slurm's, and who the user is."""
+    own = {k: v for k, v in env.items() if k.startswith("SLURM") or k in _OF_USER}
+    return {**own, "PATH": PATH}
 
 
 def is_of_slurm(name: str) -> bool:

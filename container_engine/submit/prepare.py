@@ -184,11 +184,14 @@ def _virtual_environments(
     edf: Edf, plan: LaunchPlan, context: Context
 ) -> tuple[Sequence[Problem], Sequence[str]]:
     """Return what is wrong with those that `edf` brings, and the paths that this depends on."""
-    may_bring_one = edf.startup or any(
-        one.kind == "squashfs" or os.path.isfile(f"{one.source}/pyvenv.cfg") for one in edf.mounts
-    )
+    candidates = [
+        one
+        for one in edf.mounts
+        if one.kind == "squashfs" or os.path.isfile(f"{one.source}/pyvenv.cfg")
+    ]
+    may_bring_one = edf.startup or candidates
     if not may_bring_one or plan.image.on_nodes or not os.path.isfile(plan.image.path):
         return (), ()
     from container_engine.submit import virtual_environments
 
-    return virtual_environments.problems(edf, plan, context)
+    return virtual_environments.problems(edf, candidates, plan, context)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import CeError
 from container_engine.edf.entries import activated, on_host
-from container_engine.edf.model import Edf, Origin, Problem
+from container_engine.edf.model import Edf, Mount, Origin, Problem
 from container_engine.images import squashfs
 from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.plan.model import LaunchPlan
@@ -41,12 +41,17 @@ class Found(NamedTuple):
     is_activated: bool
 
 
-def problems(edf: Edf, plan: LaunchPlan, context: Context) -> tuple[list[Problem], list[str]]:
-    """Return what is wrong with virtual environments, and the paths that this depends on."""
+def problems(
+    edf: Edf, candidates: Sequence[Mount], plan: LaunchPlan, context: Context
+) -> tuple[list[Problem], list[str]]:
+    """Return what is wrong with virtual environments, and the paths that this depends on.
+
+    `candidates` are the mounts of `edf` that have the mark of one, or are files that may have it.
+    """
     looked_at: list[str] = []
     found = [
         problem
-        for one in _found(edf, looked_at, context)
+        for one in _found(edf, candidates, looked_at, context)
         for problem in _problems(one, plan, context)
     ]
     return found, looked_at
@@ -83,19 +88,19 @@ def _moved(script: str, prefix: str) -> str:
     return f"its {script} is for '{prefix}', which is not in this container"
 
 
-def _found(edf: Edf, looked_at: list[str], context: Context) -> Iterator[Found]:
+def _found(
+    edf: Edf, candidates: Sequence[Mount], looked_at: list[str], context: Context
+) -> Iterator[Found]:
     named = {os.path.normpath(path): origin for path, origin in activated(edf.startup)}
-    for mount in edf.mounts:
+    for mount in candidates:
         if not (isinstance(mount.source, str) and isinstance(mount.target, str)):
             continue
         is_activated = named.pop(mount.target, None) is not None
         if mount.kind == "squashfs":
             looked_at.append(mount.source)
-            is_one = _is_packed(mount.source, context)
-        else:
-            is_one = os.path.isfile(f"{mount.source}/{MARK}")
-        if is_one:
-            yield Found(mount.target, mount.origin, "mounts", is_activated)
+            if not _is_packed(mount.source, context):
+                continue
+        yield Found(mount.target, mount.origin, "mounts", is_activated)
     for target, origin in named.items():
         mark = f"{on_host(target, edf.mounts)}/{MARK}"
         if os.path.isfile(mark):

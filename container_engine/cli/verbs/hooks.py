@@ -15,8 +15,8 @@ from container_engine.base.errors import CeError, LaunchError, UserError
 from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import nearest, warning_text
 from container_engine.base.toml_positions import Fault
+from container_engine.base.variables import PATH
 from container_engine.catalog.load import Catalog, Hook
-from container_engine.node.container.description import PATH
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.prepare import ON_NODE, fill, group_id, known
 from container_engine.node.libraries.search import MACHINES, Host

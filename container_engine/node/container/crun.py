@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 
+from container_engine.base.variables import PATH
 from container_engine.node.container.description import (
     CONTAINERENV,
-    PATH,
     READ_ONLY_TMPFS,
     SHORT_SESSION,
     TMPFS_HUGE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
+from container_engine.base.variables import PATH
 from container_engine.node.node_plan import Frozen
 
 TYPE_CHECKING = False
@@ -34,8 +35,6 @@ STARTED = "started"
 # A short path of the session's directory: Podman refuses a runroot of more than 50 characters and
 # puts sockets there. The guard, process 1 of the session, has it as its working directory.
 SHORT_SESSION = "/proc/1/cwd"
-# the PATH for Podman and crun
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The host's files that name hosts, with the content that containers get on a node that lacks one,
 # as Podman does for /etc/hosts: the image's own file would name the machine it was made on.
 HOSTS_FILES = {
@@ -54,6 +53,15 @@ READ_ONLY_TMPFS = ("/run", "/tmp", "/var/tmp")
 # the file by which programs recognize that they are in a container
 CONTAINERENV = "/run/.containerenv"
 _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
+
+
+def searched(program: str) -> list[str]:
+    """Return the paths at which a program of the node is looked for, up to where it is."""
+    if "/" in program:
+        return [program]
+    paths = [f"{directory}/{program}" for directory in PATH.split(":")]
+    there = next((at for at, path in enumerate(paths) if os.access(path, os.X_OK)), len(paths))
+    return paths[: there + 1]
 
 
 def answers_place(kind: str) -> str:

@@ -8,8 +8,8 @@ such a value of an option at its commas, as CSV, while Podman 5 takes it literal
 
 from __future__ import annotations
 
+from container_engine.base.variables import PATH
 from container_engine.node.container.description import (
-    PATH,
     SHORT_SESSION,
     TMPFS_SETTINGS,
     NodeMount,

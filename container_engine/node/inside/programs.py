@@ -7,7 +7,7 @@ import os
 import select
 import signal
 
-from container_engine.base.errors import EXIT_ENGINE, CeError, LaunchError
+from container_engine.base.errors import EXIT_ENGINE, CeError, LaunchError, with_output
 from container_engine.node.container.guard import PYTHONS_SIGNALS, entering
 
 TYPE_CHECKING = False
@@ -203,7 +203,7 @@ def run(place: Place, what: str, words: Sequence[str], stdin: int | None = None)
 
 def failure(what: str, code: int | None, printed: str, timeout_s: float) -> LaunchError:
     how = f"not ready within {timeout_s:g} s" if code is None else f"exit code {code}"
-    message = f"{what} did not start: {how}" + (f"; it printed: {printed}" if printed else "")
+    message = with_output(f"{what} did not start: {how}", printed)
     return LaunchError(message, see="hook-service", details=printed)
 
 

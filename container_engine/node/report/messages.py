@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from container_engine.base.errors import without_output
 from container_engine.node.node_plan import PLANNED
 
 TYPE_CHECKING = False
@@ -99,11 +100,6 @@ def claim_message(directory: str, node: Mapping[str, str], message: str) -> bool
     except OSError:
         return True
     return True
-
-
-def without_output(message: str) -> str:
-    """Return the message without what a program printed, which may differ on each node."""
-    return message.partition("; it printed: ")[0]
 
 
 def alike(message: str, node: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 
+from container_engine.base.variables import for_site_program
 from container_engine.node.node_plan import (
     PLANNED,
     ImageFile,
@@ -40,9 +41,6 @@ _BEGINS = {
 _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
 _KEPT = 200  # steps; the first node of a step removes older ones
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-FOR_TOOL = ("HOME", "USER", "LOGNAME")
 # the end of a short step waits for the launcher, and so for this
 _WAIT_S = 2
 
@@ -185,12 +183,11 @@ def _track(program: Sequence[str], record: bytes, node: Mapping[str, str]) -> No
     """
     import subprocess
 
-    own = {name: node[name] for name in node if name.startswith("SLURM") or name in FOR_TOOL}
     quiet = subprocess.DEVNULL
     try:
         child = subprocess.Popen(
             program,
-            env={**own, "PATH": _PATH},
+            env=for_site_program(node),
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=quiet,

@@ -10,7 +10,7 @@ import os
 import sys
 from _socket import socket
 
-from container_engine.base.errors import EXIT_ENGINE, LaunchError
+from container_engine.base.errors import EXIT_ENGINE, LaunchError, without_output
 from container_engine.node import protocol
 from container_engine.node.container import environment as env
 from container_engine.node.container.guard import (
@@ -183,9 +183,7 @@ def _notices(
 
     place = trace.directory_of(recorded)
     unprinted = [
-        line
-        for line in warnings
-        if messages.claim_message(place, node, messages.without_output(line))
+        line for line in warnings if messages.claim_message(place, node, without_output(line))
     ]
     return messages.concealed("\n".join(unprinted), secrets, node)[:_MAX_NOTICES]
 

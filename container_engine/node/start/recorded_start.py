@@ -19,7 +19,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.base.files import open_place
 from container_engine.base.variables import OF_TASKS
 from container_engine.node import slurm_step
-from container_engine.node.container.description import HOSTS_FILES, PATH, answers_place
+from container_engine.node.container.description import HOSTS_FILES, answers_place, searched
 from container_engine.node.container.environment import parse_block
 from container_engine.node.node_plan import DEFERRED, OF_STEPS
 from container_engine.node.report import trace
@@ -28,7 +28,7 @@ from container_engine.node.start import image_in_use, site_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from container_engine.node.container.checks import Resolved
     from container_engine.node.container.description import NodeMount
@@ -190,9 +190,7 @@ def _leaves_the_same(
 
 def _questions(plan: NodePlan, here: Resolved, libexec: str) -> list[str]:
     """Return the questions (base/answers.py) about files that a start depends on."""
-    programs = [
-        path for name in (plan.runtime or "crun", plan.podman or "podman") for path in _found(name)
-    ]
+    programs = (*searched(plan.runtime or "crun"), *searched(plan.podman or "podman"))
     own = [
         f"{libexec}/{name}"
         for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-user")
@@ -207,15 +205,6 @@ def _questions(plan: NodePlan, here: Resolved, libexec: str) -> list[str]:
         *(f"f{path}" for path in site_rules.places(libexec)),
         *(f"e{path}" for path in (*HOSTS_FILES, "/dev/pts", "/dev/mqueue", f"{libexec}/ce-init")),
     ]
-
-
-def _found(program: str) -> Iterator[str]:
-    """Yield the paths at which the guard looks for a program, up to where it is."""
-    for directory in PATH.split(":"):
-        path = program if "/" in program else f"{directory}/{program}"
-        yield path
-        if os.access(path, os.X_OK):
-            return
 
 
 # ---- who the user is --------------------------------------------------------------------------

@@ -14,16 +14,16 @@ import signal
 import time
 
 from container_engine.base import answers
-from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, LaunchError
+from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, LaunchError, with_output
 from container_engine.base.files import open_place
+from container_engine.base.variables import for_site_program
 from container_engine.node import slurm_step
-from container_engine.node.container.description import PATH, answers_place
+from container_engine.node.container.description import answers_place, searched
 from container_engine.node.hooks.prepare import fill
 from container_engine.node.inside.programs import DEFAULTS
 from container_engine.node.node_plan import Frozen, applies
 from container_engine.node.pattern import expand
 from container_engine.node.plan_json import parse_json, to_json
-from container_engine.node.report import trace
 from container_engine.node.report.errors import refuse
 from container_engine.node.report.messages import concealed
 
@@ -102,9 +102,7 @@ class Checks:
 
     def outside(self) -> None:
         """Run those before the container. Raise LaunchError."""
-        found = slurm_step.before_tasks(self._node).items()
-        own = {k: v for k, v in found if k.startswith("SLURM") or k in trace.FOR_TOOL}
-        environment = {**own, "PATH": PATH}
+        environment = for_site_program(slurm_step.before_tasks(self._node))
         self._run([one for one in self._checks if not one.run["inside"]], environment, list)
 
     def inside(self, environment: Mapping[str, str], enter: Enter) -> None:
@@ -249,10 +247,8 @@ def _file(check: Check) -> str:
     word, program = check.run["command"][0], check.run["program"]
     if program in ("hook", "engine"):
         return posixpath.join(check.directory, word)
-    if program != "host" or "/" in word:
-        return word if program == "host" else ""
-    places = (f"{directory}/{word}" for directory in PATH.split(":"))
-    return next((path for path in places if os.access(path, os.X_OK)), "")
+    place = searched(word)[-1] if program == "host" else ""
+    return place if "/" in word or os.access(place, os.X_OK) else ""
 
 
 # ---- the verdict --------------------------------------------------------------------------------
@@ -264,8 +260,8 @@ def _problem(run: RunCheck, outcome: Outcome) -> str:
     if not cause:
         return ""
     meaning = f"{run['message']}: " if run["message"] else ""
-    printed = f"; it printed: {outcome.last}" if outcome.last else ""
-    return f"{meaning}{posixpath.basename(run['command'][0])} {cause}{printed}"
+    program = posixpath.basename(run["command"][0])
+    return with_output(f"{meaning}{program} {cause}", outcome.last)
 
 
 def _is_unasked(run: RunCheck, outcome: Outcome) -> bool:

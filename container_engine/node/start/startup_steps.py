@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
-from container_engine.base.errors import LaunchError
+from container_engine.base.errors import LaunchError, with_output
 from container_engine.base.variables import WORDS_OF_SLURMS
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.inside.programs import DEFAULTS, is_readable
@@ -144,4 +144,4 @@ def _describe(plan: NodePlan, lines: Sequence[str], status: int, log: str) -> st
     what = late if status < 0 else f"exit code {code}"
     lines_said = (printed if mark else log).strip()[-_KEPT_OUTPUT:].splitlines()
     shown = " / ".join(lines_said[-_KEPT_LINES:])
-    return f"{where}: start-up step failed: {what}" + (f"; it printed: {shown}" if shown else "")
+    return with_output(f"{where}: start-up step failed: {what}", shown)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import CommandError, output, reason
+from container_engine.base.variables import PATH
 from container_engine.images import free_space
 from container_engine.images.store import lease
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
@@ -149,8 +150,6 @@ def _terminals(path: Path) -> Finding:
 
 Verdict: TypeAlias = Callable[[str, str, str], Finding]
 
-# the PATH for Podman and crun (PATH in node/container/description.py)
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TIMEOUT_S = 20
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from container_engine.base.variables import PATH
 from container_engine.node.container import crun
 from container_engine.node.container.description import (
     INIT_PATH,
-    PATH,
     NodeMount,
     Parts,
     Paths,
