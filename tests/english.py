@@ -56,8 +56,8 @@ OF_MESSAGES = {
     ): "write 'comes from' or 'belongs to'",
     re.compile(r"\bwhoever\b", re.IGNORECASE): "name the user, the caller or the process",
     re.compile(
-        r"\bof (root|the user)'s(?=[.,;)]| (and|or|that|in|by|to|alone|if)\b)"
-    ): "write 'of root', or begin with the owner",
+        r"\bof (the )?\w+'s(?=[.,;)]| (and|or|that|in|by|to|alone|if)\b)"
+    ): "write 'of root', a noun, or begin with the owner",
 }
 CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")

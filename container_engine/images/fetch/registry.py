@@ -386,7 +386,7 @@ def _check_is_image(image: Imported, document: Manifest) -> None:
         raise UserError(message, see="image-format", name=image.name)
     if any(layer.media_type == _ZSTD_OF_DOCKER for layer in document.layers):
         raise UserError(
-            "its layers are compressed with zstd in a manifest of Docker's, which knows only gzip",
+            "its layers are compressed with zstd in a Docker manifest, which knows only gzip",
             "have it pushed as OCI: docker buildx build --output type=image,oci-mediatypes=true",
             "image-format",
             name=image.name,
