@@ -22,7 +22,7 @@ new MutationObserver((changes) => {
 document.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
     const names = [...table.querySelectorAll("th")].map((name) => name.textContent);
-    if (names.length > 4)
+    if (names.length > 2)
       for (const cell of table.querySelectorAll("td")) cell.dataset.label = names[cell.cellIndex] || "";
   }
   for (const picture of document.querySelectorAll(".md-content p > img")) {
