@@ -165,7 +165,7 @@ FAULTS = {
     "image-unknown": Fault(
         "the registry has no image of this name and tag, or requires a login",
         YOU,
-        "check the name and the tag; ce login REGISTRY for a private image",
+        "check the name and the tag (without one: latest); ce login REGISTRY for a private image",
     ),
     "registry-login": Fault(
         "the registry requires a login, or rejected yours",
