@@ -14,10 +14,11 @@
 
 #include "common/io.h"
 #include "common/planner_output.h"
+#include "common/remove_tree.h"
 
-/* Python keeps the traces of 200 steps and removes older ones when it starts. With more than these, a start
- * is left to Python. */
-enum { MOST_STEPS = 256, OTHERS_WRITE = 022 };
+/* The traces of KEPT_STEPS steps are kept, as by trace.py. Each is looked at to find the oldest, so they are
+ * removed together, once there are more than MOST_STEPS. */
+enum { KEPT_STEPS = 200, MOST_STEPS = 256, OTHERS_WRITE = 022 };
 
 /* ---- what an answer has of it ------------------------------------------------------------------ */
 
@@ -76,18 +77,6 @@ static int shows_secret(const struct ce_trace_parts *parts, const struct ce_step
 }
 
 /* ---- its file ---------------------------------------------------------------------------------- */
-
-/* Return whether there are traces of more than MOST_STEPS steps, or whether that cannot be determined. */
-static int has_too_many(const char *directory)
-{
-	CE_AUTO_DIR *stream = opendir(directory);
-	const char *name;
-	int count = 0;
-
-	while ((name = ce_next_name(stream)) != NULL)
-		count += isdigit((unsigned char)name[0]) != 0;
-	return stream == NULL || count > MOST_STEPS;
-}
 
 static int open_file(struct ce_step_trace *trace, const char *step, const char *node)
 {
@@ -158,8 +147,7 @@ int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_trace_parts 
 	if (shows_secret(parts, env))
 		return -1;
 	int length = snprintf(path, sizeof path, "%s/%s.%s", parts->directory, job, step);
-	if (length < 0 || (size_t)length >= sizeof path || strchr(step, '/') != NULL || *step == '\0' ||
-	    (strcmp(value_of(env, "SLURM_NODEID"), "0") == 0 && has_too_many(parts->directory)))
+	if (length < 0 || (size_t)length >= sizeof path || strchr(step, '/') != NULL || *step == '\0')
 		return -1;
 	trace->line = make_line(parts, env);
 	return trace->line != NULL ? open_file(trace, path, node) : -1;
@@ -220,6 +208,70 @@ static void print_plan(FILE *stream, const struct ce_step_env *env)
 		print_phase(stream, "plan", begin, end, ",");
 }
 
+/* ---- older traces ------------------------------------------------------------------------------ */
+
+struct step {
+	long long changed;
+	char name[32];
+};
+
+static int by_age(const void *left, const void *right)
+{
+	const struct step *a = left, *b = right;
+
+	return (a->changed > b->changed) - (a->changed < b->changed);
+}
+
+/* Return whether this is the directory of another step than the current one, and this user's; then describe
+ * it. */
+static int is_other_step(int traces, const char *name, ino_t current, struct step *step)
+{
+	size_t job = strspn(name, "0123456789");
+	struct stat found;
+
+	if (job == 0 || name[job] != '.' || !ce_is_number(name + job + 1) ||
+	    strlen(name) >= sizeof step->name ||
+	    fstatat(traces, name, &found, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(found.st_mode) ||
+	    found.st_uid != geteuid() || found.st_ino == current)
+		return 0;
+	step->changed = ce_in_ns(found.st_mtim);
+	memcpy(step->name, name, strlen(name) + 1);
+	return 1;
+}
+
+static size_t count_steps(DIR *traces)
+{
+	const char *name;
+	size_t count = 0;
+
+	while ((name = ce_next_name(traces)) != NULL)
+		count += isdigit((unsigned char)name[0]) != 0;
+	return count;
+}
+
+/* Remove the traces of this user's oldest steps if there are too many. Other starts may be doing the same. */
+static void forget_oldest(const struct ce_step_trace *trace)
+{
+	char path[64];
+	struct stat current;
+	const char *name;
+	size_t found = 0;
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d/..", trace->directory);
+	CE_AUTO_DIR *traces = opendir(path);
+	size_t count = count_steps(traces);
+	if (traces == NULL || count <= MOST_STEPS || fstat(trace->directory, &current) < 0)
+		return;
+	CE_AUTO_FREE struct step *steps = calloc(count, sizeof *steps);
+	rewinddir(traces);
+	while (steps != NULL && found < count && (name = ce_next_name(traces)) != NULL)
+		found += (size_t)is_other_step(dirfd(traces), name, current.st_ino, &steps[found]);
+	if (found > 0)
+		qsort(steps, found, sizeof *steps, by_age);
+	for (size_t i = 0; i + KEPT_STEPS <= found; i++)
+		ce_remove_tree(dirfd(traces), steps[i].name);
+}
+
 void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,
 			 const struct ce_phases *phases)
 {
@@ -242,6 +294,8 @@ void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step
 	if (fclose(stream) == 0 && write(trace->file, text, size) < 0)
 		errno = 0;
 	free(text);
+	if (strcmp(value_of(env, "SLURM_NODEID"), "0") == 0)
+		forget_oldest(trace);
 }
 
 void ce_step_trace_close(struct ce_step_trace *trace)

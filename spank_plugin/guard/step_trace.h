@@ -38,8 +38,8 @@ struct ce_step_trace {
 void ce_trace_read(struct ce_fields *fields, struct ce_trace_parts *parts);
 
 /* Make the trace's file, if the answer has a directory for traces. `node` is Slurm's name for this node.
- * Return 0, or -1 if anything is doubtful: also if the line would show a secret of the step, or if so many
- * traces are there that old ones have to be removed. Call ce_step_trace_close in either case. */
+ * Return 0, or -1 if anything is doubtful: also if the line would show a secret of the step. Call
+ * ce_step_trace_close in either case. */
 int ce_step_trace_open(struct ce_step_trace *trace, const struct ce_trace_parts *parts,
 		       const struct ce_step_env *env, const char *node);
 
@@ -50,7 +50,7 @@ void ce_phase_begin(struct ce_phases *phases, const char *name, int64_t when);
 void ce_phases_of_guard(struct ce_phases *phases, const char *times);
 
 /* Append the line, with the current time as the end of the last phase. A full disk loses the trace, not the
- * step. */
+ * step. On the step's first node, then remove the user's oldest traces if there are too many. */
 void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step_env *env,
 			 const struct ce_phases *phases);
 

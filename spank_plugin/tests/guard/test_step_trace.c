@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "guard/step_trace.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -93,4 +94,61 @@ TEST("a line that would show the value of a variable that may be a secret is not
 	CHECK_INT(opens_with(directory, "3", "X=data"), 0);
 	/* without traces nothing is shown */
 	CHECK_INT(opens_with("", "4", "my_token=data"), 0);
+}
+
+/* Make the traces of `count` steps, the first one the oldest. */
+static void make_steps(const char *directory, int count)
+{
+	int place = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char name[32], file[64];
+
+	for (int i = 0; i < count; i++) {
+		const struct timespec times[2] = { { 1000 + i, 0 }, { 1000 + i, 0 } };
+		snprintf(name, sizeof name, "%d.0", 1000 + i);
+		snprintf(file, sizeof file, "%s/n1.json", name);
+		CHECK_INT(mkdirat(place, name, 0700), 0);
+		CHECK_INT(mknodat(place, file, S_IFREG | 0600, 0), 0);
+		CHECK_INT(utimensat(place, name, times, 0), 0);
+	}
+	close(place);
+}
+
+/* Start the step 7.1 on its first node, and write its trace. */
+static int write_first(const char *directory)
+{
+	static const char block[] = "SLURM_JOB_ID=7\0SLURM_STEP_ID=1\0SLURM_NODEID=0";
+	const struct ce_step_env env = { block, sizeof block };
+	const struct ce_phases phases = { .count = 0 };
+	struct ce_step_trace trace;
+
+	parts.directory = directory;
+	int rc = ce_step_trace_open(&trace, &parts, &env, "n1");
+	ce_step_trace_write(&trace, &env, &phases);
+	ce_step_trace_close(&trace);
+	return rc;
+}
+
+static int exists(const char *directory, const char *name)
+{
+	struct stat found;
+
+	return lstat(test_path(directory, name), &found) == 0;
+}
+
+TEST("a start among too many traces removes the oldest, and keeps 200 with its own")
+{
+	const char *directory = test_directory();
+
+	make_steps(directory, 256);
+	CHECK_INT(symlink("/tmp", test_path(directory, "1.0")), 0);
+	CHECK_INT(mkdir(test_path(directory, "1.of-nobody"), 0700), 0);
+	CHECK_INT(write_first(directory), 0);
+	CHECK(exists(directory, "7.1/n1.json"));
+	CHECK(!exists(directory, "1000.0"));
+	CHECK(!exists(directory, "1056.0"));
+	CHECK(exists(directory, "1057.0/n1.json"));
+	CHECK(exists(directory, "1255.0/n1.json"));
+	/* what is no step's */
+	CHECK(exists(directory, "1.0"));
+	CHECK(exists(directory, "1.of-nobody"));
 }
