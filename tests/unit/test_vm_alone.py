@@ -36,6 +36,14 @@ def test_a_second_run_is_refused_with_the_tree_of_the_first_one() -> None:
         pass
 
 
+def test_a_file_that_ssh_removes_first_holds_up_no_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / f"vm{_NUMBER}.root"
+    monkeypatch.setattr(Path, "glob", lambda _directory, _pattern: iter([gone]))
+    Machine(_NUMBER, "amd64", tmp_path, tmp_path).remove()
+
+
 @pytest.mark.parametrize("of_machine", [True, False])
 def test_a_port_that_is_used_is_refused_in_one_line(tmp_path: Path, *, of_machine: bool) -> None:
     machine = Machine(_NUMBER, "amd64", tmp_path / "mine", tmp_path)

@@ -140,7 +140,8 @@ class Machine:
         """Power it off and delete its disk."""
         self.cut_power()
         for file in self.directory.glob(f"{self.name}.*"):
-            file.unlink()
+            # ssh removes its sockets itself once their machine is gone
+            file.unlink(missing_ok=True)
 
     def monitor(self, command: str) -> str:
         """Send QEMU's monitor a command, such as `set_link cluster off`; return its output."""
