@@ -9,12 +9,12 @@ import os
 import stat
 import sys
 import time
-from errno import EFBIG, EINVAL
+from errno import EFBIG, EINVAL, EPERM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import BinaryIO
 
     # a path, the reason for refusing it, and the command that repairs it
@@ -381,10 +381,60 @@ def looked_at(path: str) -> dict[str, None]:
     return dict.fromkeys((f"f{path}", f"r{path}", f"o{__file__}", *above))
 
 
-def distrust(path: str) -> Distrust | None:
+def distrust(path: str, status: os.stat_result | None = None) -> Distrust | None:
     """Return the fault of a file, which may be a symlink, and of the directories above it.
 
     Only root and the owner of the engine's code are trusted. Raise OSError.
     """
     owners, real = of_engine(), os.path.realpath(path)
-    return owner_fault(path, os.stat(real), owners) or owner_fault_above(real, owners)
+    return owner_fault(path, status or os.stat(real), owners) or owner_fault_above(real, owners)
+
+
+class DistrustError(OSError):
+    """Others than those trusted can change the file or directory `filename`."""
+
+
+def read_trusted(path: str, most: int, *, is_users: bool = False) -> bytes:
+    """Return the content of a regular file that only trusted users can change.
+
+    If it `is_users` own, it may be the user's, and it does not matter who owns the directories
+    above it. Raise OSError.
+    """
+    return read_regular(
+        path, most, lambda found: _judge_trusted(path, found, is_users=is_users), follow=True
+    )
+
+
+def trusted_files(
+    directory: str,
+    endings: tuple[str, ...],
+    most: int,
+    asked: dict[str, None] | None = None,
+    *,
+    is_users: bool = False,
+) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of files as `read_trusted`, in order; none if there is no directory.
+
+    It must be trusted, too. `asked` gets the questions on which the result depends. Raise OSError.
+    """
+    asked = {} if asked is None else asked
+    asked |= looked_at(directory)
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return
+    _judge_trusted(directory, os.stat(directory), is_users=is_users)
+    for name in names:
+        if name.endswith(endings):
+            path = f"{directory}/{name}"
+            asked |= looked_at(path)
+            yield path, read_trusted(path, most, is_users=is_users)
+
+
+def _judge_trusted(path: str, status: os.stat_result, *, is_users: bool) -> None:
+    if is_users:
+        found = owner_fault(path, status, (0, os.getuid()), owner="you")
+    else:
+        found = distrust(path, status)
+    if found:
+        raise DistrustError(EPERM, found[1], found[0])

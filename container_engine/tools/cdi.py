@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
-from container_engine.node.devices.cdi import OF_DAEMONS, Directory, read_file
+from container_engine.node.devices.cdi import OF_DAEMONS, read_file
 from container_engine.node.libraries.trees import ImageTree
 from container_engine.tools.nvidia_driver import Driver
 
@@ -266,7 +266,7 @@ def differences(path: str, made: Made, root: str) -> list[str]:
     be used at all.
     """
     kind = f"{made.spec['kind']}="
-    devices = [d for d in read_file(path, Directory("", is_users=False)) if d.name.startswith(kind)]
+    devices = [d for d in read_file(path) if d.name.startswith(kind)]
     if not devices:
         return [f"it has no device of {made.spec['kind']}"]
     theirs = {

@@ -76,8 +76,8 @@ def _files(made: Made, context: Context) -> list[str]:
     """Return the site's CDI files of this kind. Raise UserError if there is none."""
     kind, directories = made.spec["kind"], site_here(context).site.cdi_dirs
     registry = Registry([Directory(path, is_users=False) for path in directories])
-    devices = (registry.find(name) for name in registry.names() if name.startswith(f"{kind}="))
-    files = list(dict.fromkeys(device.file for device in devices if device))
+    devices = sorted(registry.read().items())
+    files = list(dict.fromkeys(one.file for name, one in devices if name.startswith(f"{kind}=")))
     if not files:
         raise UserError(f"cdi: no file in {', '.join(directories)} has devices of {kind}")
     return files

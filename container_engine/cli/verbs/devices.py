@@ -66,13 +66,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
 def _cdi(site_context: SiteContext, context: Context) -> Iterator[Row]:
     site, home = site_context.site, context.env.get("HOME", "")
     try:
-        registry = Registry(directories(site.cdi_dirs, site.user_cdi_dir, home))
+        found = Registry(directories(site.cdi_dirs, site.user_cdi_dir, home)).read()
     except LaunchError as error:
         raise SiteError(f"devices: {error}") from None
-    for name in registry.names():
-        device = registry.find(name)
-        if device is not None:
-            yield Row(name, "cdi", device.file, site_context.site.offers(name), opens=True)
+    for name, device in sorted(found.items()):
+        yield Row(name, "cdi", device.file, site_context.site.offers(name), opens=True)
 
 
 def _nodes(site_context: SiteContext) -> Iterator[Row]:

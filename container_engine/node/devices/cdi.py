@@ -12,7 +12,7 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.files import distrust, looked_at, owner_fault, read_regular
+from container_engine.base.files import read_trusted, trusted_files
 from container_engine.node.container.checks import site_hint
 from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import parse_json
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from container_engine.node.container.checks import NodeDevice
     from container_engine.node.container.edits import HookEdits
-    from container_engine.node.node_plan import NodePlan
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Hook, Mount
 
 
@@ -35,6 +34,7 @@ STAGES = frozenset(
 # sockets and directories of daemons come and go: without one, a container is as the node is
 OF_DAEMONS = ("/run/", "/var/run/", "/tmp/")
 _MAX_SIZE = 4 * 1024 * 1024
+_ENDINGS = (".json", ".yaml", ".yml")
 # the keys that each table may have, with their types; _PARTS also has the required keys
 _SPEC: dict[str, type] = {
     "cdiVersion": str,
@@ -87,40 +87,39 @@ class Device:
 class Registry:
     """All devices of some directories; a later directory takes precedence over an earlier one.
 
-    `asked` are the questions (base/answers.py) that were asked. Raise LaunchError for any
-    file that is not trusted or valid: it might have the wanted device.
+    `asked` are the questions (base/answers.py) that were asked.
     """
 
     def __init__(self, places: Sequence[Directory]) -> None:
         self.places = places
         self.asked: dict[str, None] = {}
-        self._devices: dict[str, Device] = {}
-        for place in places:
-            self._devices.update(_read_directory(place, self.asked))
+        self._devices: dict[str, Device] | None = None
+
+    def read(self) -> Mapping[str, Device]:
+        """Return the devices by name; the files are read once.
+
+        Raise LaunchError for any that is not trusted or valid: it might have the wanted device.
+        """
+        if self._devices is None:
+            found: dict[str, Device] = {}
+            for place in self.places:
+                found |= _read_directory(place, self.asked)
+            self._devices = found
+        return self._devices
 
     def find(self, name: str) -> Device | None:
-        return self._devices.get(name)
+        return self.read().get(name)
 
     def names(self) -> list[str]:
-        return sorted(self._devices)
+        return sorted(self.read())
 
 
 def _read_directory(place: Directory, asked: dict[str, None]) -> dict[str, Device]:
-    asked |= looked_at(place.path)
-    try:
-        names = sorted(os.listdir(place.path))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise LaunchError(
-            f"{error.strerror}", see="cdi-file", kind="CDI directory", name=place.path
-        ) from None
-    _check_owner(place.path, place)
     devices: dict[str, Device] = {}
-    for name in names:
-        if name.endswith((".json", ".yaml", ".yml")):
-            asked |= looked_at(f"{place.path}/{name}")
-            for device in read_file(f"{place.path}/{name}", place):
+    files = trusted_files(place.path, _ENDINGS, _MAX_SIZE, asked, is_users=place.is_users)
+    try:
+        for path, content in files:
+            for device in _parsed(path, content, place):
                 other = devices.setdefault(device.name, device)
                 if other is not device:
                     raise LaunchError(
@@ -128,36 +127,31 @@ def _read_directory(place: Directory, asked: dict[str, None]) -> dict[str, Devic
                         f" and {device.file}",
                         see="cdi-file",
                     )
+    except OSError as error:
+        raise _unusable(error.filename or place.path, f"{error.strerror}") from None
     return devices
 
 
-def read_file(path: str, place: Directory) -> list[Device]:
+def read_file(path: str) -> list[Device]:
     """Return the devices of one file. Raise LaunchError that names the file and the fault."""
-    _check_owner(path, place)
     try:
-        text = read_regular(path, _MAX_SIZE, follow=True).decode()
-        return _devices(path, _parse(path, text), place)
+        content = read_trusted(path, _MAX_SIZE)
     except OSError as error:
-        raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
+        raise _unusable(error.filename or path, f"{error.strerror}") from None
+    return _parsed(path, content, Directory("", is_users=False))
+
+
+def _parsed(path: str, content: bytes, place: Directory) -> list[Device]:
+    try:
+        return _devices(path, _parse(path, content.decode()), place)
     except RecursionError:
-        raise LaunchError("nested too deeply", see="cdi-file", kind="CDI file", name=path) from None
+        raise _unusable(path, "nested too deeply") from None
     except ValueError as error:
-        raise LaunchError(str(error), see="cdi-file", kind="CDI file", name=path) from None
+        raise _unusable(path, str(error)) from None
 
 
-def _check_owner(path: str, place: Directory) -> None:
-    """Raise LaunchError unless only trusted users can change the file or directory."""
-    try:
-        users = (0, os.getuid())
-        found = (
-            owner_fault(path, os.stat(path), users, owner="you")
-            if place.is_users
-            else distrust(path)
-        )
-    except OSError as error:
-        raise LaunchError(f"{error.strerror}", see="cdi-file", kind="CDI file", name=path) from None
-    if found:
-        raise LaunchError(found[1], see="cdi-file", kind="CDI file", name=found[0])
+def _unusable(path: str, reason: str) -> LaunchError:
+    return LaunchError(reason, see="cdi-file", kind="CDI file", name=path)
 
 
 def _parse(path: str, text: str) -> Any:  # noqa: ANN401  # such a file has any type
@@ -233,17 +227,14 @@ _UPDATED = (
 )
 
 
-def resolve_all(
-    plan: NodePlan, devices: Sequence[NodeDevice], node: Mapping[str, str], edits: HookEdits
-) -> None:
+def resolve_all(devices: Sequence[NodeDevice], registry: Registry, edits: HookEdits) -> None:
     """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
-    places = directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
     names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
     for device in devices:
         if device.cdi:
             names.setdefault(device.name, device.origin)
     if names:
-        add(names, places, edits)
+        add(names, registry, edits)
 
 
 def directories(of_site: Sequence[str], of_user: str, home: str) -> list[Directory]:
@@ -257,14 +248,14 @@ def directories(of_site: Sequence[str], of_user: str, home: str) -> list[Directo
     return found
 
 
-def add(names: Mapping[str, str], places: Sequence[Directory], edits: HookEdits) -> None:
+def add(names: Mapping[str, str], registry: Registry, edits: HookEdits) -> None:
     """Add the changes of the CDI devices `names` (each with its origin) to `edits`.
 
     A variable that a hook has set stays. An unknown device, a file that is not trusted or valid,
     and an edit that a rootless container cannot have are added to `edits.unmet`.
     """
     try:
-        registry = Registry(places)
+        registry.read()
     except LaunchError as error:
         edits.unmet.append(("", error))
         return

@@ -11,7 +11,6 @@ import os
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.devices import cdi
-from container_engine.node.devices.cdi import Registry
 from container_engine.node.pattern import expand, is_device, matches, questions_of
 
 TYPE_CHECKING = False
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from container_engine.node.container.checks import Resolved
     from container_engine.node.container.edits import HookEdits
+    from container_engine.node.devices.cdi import Registry
     from container_engine.node.node_plan import NodePlan
     from container_engine.oci.cdi import ContainerEdits
 
@@ -124,7 +124,9 @@ class _Offer:
         return {**found, VISIBLE: "all", CAPABILITIES: "all"}
 
 
-def add(plan: NodePlan, here: Resolved, node: Mapping[str, str], edits: HookEdits) -> None:
+def add(
+    plan: NodePlan, here: Resolved, registry: Registry, node: Mapping[str, str], edits: HookEdits
+) -> None:
     """Add the devices to `edits`, silently without those that this node lacks.
 
     No CDI device is added of a kind from which the environment or a hook already names one.
@@ -145,8 +147,7 @@ def add(plan: NodePlan, here: Resolved, node: Mapping[str, str], edits: HookEdit
     if not offers:
         return
     try:
-        places = cdi.directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
-        registry = Registry(places)
+        registry.read()
     except LaunchError as error:
         edits.warnings.extend(dict.fromkeys(offer.unreadable(error) for offer in offers))
         return

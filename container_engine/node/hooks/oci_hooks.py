@@ -11,7 +11,7 @@ import os
 import stat
 
 from container_engine.base.errors import LaunchError
-from container_engine.base.files import distrust
+from container_engine.base.files import DistrustError, distrust, trusted_files
 from container_engine.node.container.description import HOOKS_STDERR, INIT_PATH
 from container_engine.node.plan_json import parse_json, to_json
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from container_engine.oci.runtime import HookFile, State, When
 
 _STATE_FILE = "oci-state.json"
+_MAX_SIZE = 4 * 1024 * 1024
 _LAST_LINES = 3
 _PRECREATE = "setting up OCI Hooks"
 # what a wrapper prints on failure: this mark, the number of the hook, its exit code
@@ -198,29 +199,25 @@ def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
 
     Raise LaunchError for an invalid file, or if others than an administrator can change it.
     """
+    file = directory
     try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return
+        for file, content in trusted_files(directory, (".json",), _MAX_SIZE):
+            name = os.path.basename(file)
+            yield name, _hooks(name, parse_json(content.decode()))
+    except DistrustError as error:
+        raise _untrusted(error.filename, f"{error.strerror}") from None
     except OSError as error:
-        raise _invalid("OCI hook directory", directory, str(error.strerror)) from None
-    _check_owner(directory)
-    for name in names:
-        if not name.endswith(".json"):
-            continue
-        file = f"{directory}/{name}"
-        _check_owner(file)
-        try:
-            with open(file, "rb") as stream:
-                yield name, _hooks(name, parse_json(stream.read().decode()))
-        except OSError as error:
-            raise _invalid("OCI hook file", file, str(error.strerror)) from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise _invalid("OCI hook file", file, f"not as in oci-hooks(5): {error}") from None
+        raise _invalid(error.filename or file, f"{error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _invalid(file, f"not as in oci-hooks(5): {error}") from None
 
 
-def _invalid(kind: str, path: str, reason: str) -> LaunchError:
-    return LaunchError(reason, see="oci-hook-invalid", kind=kind, name=path)
+def _invalid(path: str, reason: str) -> LaunchError:
+    return LaunchError(reason, see="oci-hook-invalid", kind="OCI hook file", name=path)
+
+
+def _untrusted(path: str, reason: str) -> LaunchError:
+    return LaunchError(reason, see="oci-hook-invalid", where="OCI hooks", name=path)
 
 
 def _hooks(name: str, content: HookFile) -> list[Hook]:
@@ -271,18 +268,12 @@ def _check_program(hook: Hook) -> None:
         raise _unusable(hook, str(error.strerror)) from None
     if not (stat.S_ISREG(mode) and os.access(hook.path, os.X_OK)):
         raise _unusable(hook, "not a program that you may run")
-    _check_owner(hook.path)
+    if found := distrust(hook.path):
+        raise _untrusted(*found[:2])
 
 
 def _unusable(hook: Hook, reason: str) -> LaunchError:
     return LaunchError(reason, see="oci-hook-invalid", where=str(hook))
-
-
-def _check_owner(path: str) -> None:
-    found = distrust(path)
-    if found:
-        path, reason, _remedy = found
-        raise LaunchError(reason, see="oci-hook-invalid", where="OCI hooks", name=path)
 
 
 def applies(when: When, annotations: Mapping[str, str], command: str) -> bool:

@@ -68,11 +68,13 @@ class HooksOnNode:
         self._plan = plan
         self._edf = here.env
         self._edits = prepare(plan, node, libexec)
-        cdi.resolve_all(plan, here.devices, node, self._edits)
+        places = cdi.directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
+        registry = cdi.Registry(places)
+        cdi.resolve_all(here.devices, registry, self._edits)
         if plan.devices_if_there or self._edits.cdi_if_there:
             from container_engine.node.devices import devices_if_there
 
-            devices_if_there.add(plan, here, node, self._edits)
+            devices_if_there.add(plan, here, registry, node, self._edits)
         if unmet or self._edits.unmet:
             from container_engine.node.report.errors import refuse
 

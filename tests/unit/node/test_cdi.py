@@ -11,7 +11,7 @@ import pytest
 from container_engine.node.container.checks import resolved
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import cdi, devices_if_there
-from container_engine.node.devices.cdi import VERSIONS, Directory
+from container_engine.node.devices.cdi import VERSIONS, Directory, Registry
 from container_engine.node.hooks.prepare import add_devices
 from container_engine.node.node_plan import node_plan
 
@@ -40,7 +40,7 @@ class Node:
         edits = HookEdits("")
         places = [Directory(str(p), is_users=p.name == "users") for p in self.paths]
         wanted = names or ("example.com/thing=one",)
-        cdi.add(dict.fromkeys(wanted, "/e.toml:5"), places, edits)
+        cdi.add(dict.fromkeys(wanted, "/e.toml:5"), Registry(places), edits)
         return edits
 
     def refusal(self, *names: str) -> str:
@@ -90,7 +90,7 @@ def test_a_variable_of_a_hook_counts_more(node: Node) -> None:
     edits.env["FROM"] = "hook"
     node.write("a.json")
     place = Directory(str(node.paths[0]), is_users=False)
-    cdi.add({"example.com/thing=one": "e"}, [place], edits)
+    cdi.add({"example.com/thing=one": "e"}, Registry([place]), edits)
     assert edits.env["FROM"] == "hook"
 
 
@@ -349,7 +349,8 @@ class Wish:
         hook: Any = {"name": "gpus", "cdi_if_there": [name]}
         add_devices(edits, hook, {})
         the_plan = node_plan({"settings": self.settings})
-        devices_if_there.add(the_plan, resolved(the_plan, {}), {}, edits)
+        registry = Registry(cdi.directories(the_plan.cdi_dirs, "", ""))
+        devices_if_there.add(the_plan, resolved(the_plan, {}), registry, {}, edits)
         return edits
 
 

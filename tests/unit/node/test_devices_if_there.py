@@ -9,6 +9,7 @@ from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import resolved
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import devices_if_there
+from container_engine.node.devices.cdi import Registry, directories
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.node_plan import NodePlan
 from tests.unit.node.plans import device, image, plan
@@ -58,8 +59,12 @@ class Node:
         edits = HookEdits("")
         the_plan = self.plan(wanted, image=image(**(of_image or {})))
         here = resolved(the_plan, job).but(env=edf or {})
-        devices_if_there.add(the_plan, here, job, edits)
+        devices_if_there.add(the_plan, here, registry(the_plan), job, edits)
         return edits
+
+
+def registry(the_plan: NodePlan) -> Registry:
+    return Registry(directories(the_plan.cdi_dirs, the_plan.user_cdi_dir, ""))
 
 
 def driver(edits: HookEdits) -> list[str]:
@@ -174,7 +179,7 @@ def test_an_environment_that_names_some_gets_those(node: Node) -> None:
     values: dict[str, object] = {"devices": [device("nvidia.com/gpu=0", cdi=True)]}
     edits = HookEdits("")
     the_plan = node.plan(GPUS, **values)
-    devices_if_there.add(the_plan, resolved(the_plan, {}), {}, edits)
+    devices_if_there.add(the_plan, resolved(the_plan, {}), registry(the_plan), {}, edits)
     assert edits.devices == []
 
 
@@ -203,7 +208,7 @@ def of_hook(
     edits = HookEdits("")
     edits.cdi_if_there["nvidia.com/gpu=all"] = "gpus"
     the_plan = node.plan(wanted, devices=[device(name, cdi=True) for name in devices])
-    devices_if_there.add(the_plan, resolved(the_plan, job), job, edits)
+    devices_if_there.add(the_plan, resolved(the_plan, job), registry(the_plan), job, edits)
     return edits
 
 
