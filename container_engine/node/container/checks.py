@@ -1,4 +1,8 @@
-"""Check the parts of a plan that only this node can check: files, devices, its own variables."""
+"""Look at the parts of a plan that only this node knows: its variables, its files, its devices.
+
+A deferred string is a list whose items are strings or ``{"var", "op", "word"}`` (see
+``container_engine.plan.model``); it is resolved here with the node's own environment.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,23 @@ import stat
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.mounts import excess, is_reserved
+from container_engine.base.variables import (
+    MISSING,
+    OF_TASKS,
+    TOO_EARLY,
+    VALUE,
+    WORD,
+    replacement_kind,
+)
 from container_engine.node.container.description import NodeMount, Parts
-from container_engine.node.container.environment import edf_settings
 from container_engine.node.node_plan import Frozen
-from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.node_plan import NodePlan
+    from container_engine.node.plan_types import EnvEntry, Text, Variable
 
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK_SIZE = 96
@@ -33,12 +44,23 @@ _SEE = {SOURCE: "mount-source-missing", DEVICE: "device-missing"}
 _OF_SITE = "site: "
 
 
+# slurmstepd or one of its plugins sets these for each task, after the container has started.
+_OF_TASKS = ("CUDA_", "ROCR_", "GPU_", "ZE_")
+
+
 class NodeDevice(Frozen):
     """A device of the plan, by its path or, if it is a `cdi` device, by its CDI name."""
 
     name: str
     cdi: bool
     origin: str
+
+    @property
+    def hint(self) -> str | None:
+        """The remedy if it is missing and the site's configuration asks for it, else None."""
+        if not self.origin.startswith(_OF_SITE):
+            return None
+        return "the site gives it to every container: the administrator may want devices_if_there"
 
 
 class Resolved(Frozen):
@@ -75,6 +97,50 @@ def resolved(plan: NodePlan, node: Mapping[str, str]) -> Resolved:
             for one in plan.devices
         ],
     )
+
+
+def edf_settings(entries: Sequence[EnvEntry], node: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the EDF's [env] with literal values; None removes a variable, whatever its source.
+
+    Raise LaunchError if a deferred value cannot be resolved.
+    """
+    return {
+        entry["name"]: None
+        if entry["value"] is None
+        else resolve(entry["value"], node, entry["from"])
+        for entry in entries
+    }
+
+
+def resolve(text: Text, environment: Mapping[str, str], where: str) -> str:
+    """Return the literal text of a plan's string on this node.
+
+    Raise LaunchError, with the string's origin `where`, if a required variable is not set.
+    """
+    if isinstance(text, str):
+        return text
+    return "".join(
+        part if isinstance(part, str) else _variable(part, environment, where) for part in text
+    )
+
+
+def _variable(part: Variable, environment: Mapping[str, str], where: str) -> str:
+    name, operator = part["var"], part["op"]
+    value = environment.get(name)
+    kind = replacement_kind(operator, value)
+    if kind == WORD:
+        return resolve(part["word"], environment, where)
+    if kind != MISSING:
+        return value or "" if kind == VALUE else ""
+    reason = resolve(part["word"], environment, where) if operator.endswith("?") else ""
+    message = f"${{{name}}}: {reason or _why_undefined(name)}"
+    raise LaunchError(message, see="variable-on-node", where=where)
+
+
+def _why_undefined(name: str) -> str:
+    if name.startswith(_OF_TASKS) or name in OF_TASKS:
+        return TOO_EARLY
+    return "the variable is not defined on this node either"
 
 
 def parts_of(
@@ -277,18 +343,11 @@ def usable_devices(
             continue
         elif problem := _device_problem(name):
             error = unusable(DEVICE, name, problem, where)
-            error.hint = site_hint(device.origin)
+            error.hint = device.hint
             unmet.append(error)
         else:
             found.append(name)
     return found
-
-
-def site_hint(origin: str) -> str | None:
-    """Return the remedy for a missing device that the site's configuration asks for, else None."""
-    if not origin.startswith(_OF_SITE):
-        return None
-    return "the site gives it to every container: the administrator may want devices_if_there"
 
 
 def _device_problem(path: str) -> str:

@@ -9,14 +9,12 @@ from container_engine.base.variables import (
     is_of_slurm,
     is_read_outside,
 )
-from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from container_engine.node.node_plan import NodePlan
-    from container_engine.node.plan_types import EnvEntry
 
 # A quarter of the usual stack limit of 8 MiB, less room for arguments and what Podman adds.
 MAX_ENVIRONMENT = 2 * 1024 * 1024 - 128 * 1024
@@ -43,19 +41,6 @@ _SERVERS = {
     ),
     "com.hooks.pmi2.enabled": ("PMI_FD", "PMI_JOBID", "PMI_RANK", "PMI_SIZE", "PMI_PORT"),
 }
-
-
-def edf_settings(entries: Sequence[EnvEntry], node: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the EDF's [env] with literal values; None removes a variable, whatever its source.
-
-    Raise LaunchError if a deferred value cannot be resolved.
-    """
-    return {
-        entry["name"]: None
-        if entry["value"] is None
-        else resolve(entry["value"], node, entry["from"])
-        for entry in entries
-    }
 
 
 def for_container(image: Mapping[str, str], edf: Mapping[str, str | None]) -> dict[str, str]:

@@ -13,16 +13,15 @@ import stat
 
 from container_engine.base.errors import LaunchError
 from container_engine.base.files import read_trusted, trusted_files
-from container_engine.node.container.checks import site_hint
+from container_engine.node.container.checks import NodeDevice
 from container_engine.node.container.description import NodeMount
 from container_engine.node.plan_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from container_engine.node.container.checks import NodeDevice
     from container_engine.node.container.edits import HookEdits
     from container_engine.oci.cdi import ContainerEdits, DeviceNode, Hook, Mount
 
@@ -229,12 +228,14 @@ _UPDATED = (
 
 def resolve_all(devices: Sequence[NodeDevice], registry: Registry, edits: HookEdits) -> None:
     """Add the changes of the plan's and its hooks' CDI devices to `edits`."""
-    names = {name: f"hook {hook}" for name, hook in edits.cdi.items()}
+    wanted = {
+        name: NodeDevice(name, cdi=True, origin=f"hook {hook}") for name, hook in edits.cdi.items()
+    }
     for device in devices:
         if device.cdi:
-            names.setdefault(device.name, device.origin)
-    if names:
-        add(names, registry, edits)
+            wanted.setdefault(device.name, device)
+    if wanted:
+        add(wanted.values(), registry, edits)
 
 
 def directories(of_site: Sequence[str], of_user: str, home: str) -> list[Directory]:
@@ -248,8 +249,8 @@ def directories(of_site: Sequence[str], of_user: str, home: str) -> list[Directo
     return found
 
 
-def add(names: Mapping[str, str], registry: Registry, edits: HookEdits) -> None:
-    """Add the changes of the CDI devices `names` (each with its origin) to `edits`.
+def add(wanted: Iterable[NodeDevice], registry: Registry, edits: HookEdits) -> None:
+    """Add the changes of these CDI devices to `edits`.
 
     A variable that a hook has set stays. An unknown device, a file that is not trusted or valid,
     and an edit that a rootless container cannot have are added to `edits.unmet`.
@@ -261,21 +262,19 @@ def add(names: Mapping[str, str], registry: Registry, edits: HookEdits) -> None:
         return
     edits.asked |= registry.asked
     used: dict[str, None] = {}
-    for name, origin in names.items():
+    for one in wanted:
         try:
-            _add(name, origin, registry, used, edits)
+            _add(one, registry, used, edits)
         except LaunchError as error:
             if str(error) not in [str(other) for _hook, other in edits.unmet]:
-                edits.unmet.append((edits.cdi.get(name, ""), error))
+                edits.unmet.append((edits.cdi.get(one.name, ""), error))
 
 
-def _add(
-    name: str, origin: str, registry: Registry, used: dict[str, None], edits: HookEdits
-) -> None:
-    device = registry.find(name)
+def _add(wanted: NodeDevice, registry: Registry, used: dict[str, None], edits: HookEdits) -> None:
+    device, origin = registry.find(wanted.name), wanted.origin
     if device is None:
-        said = unknown(name, registry)
-        raise LaunchError(said, site_hint(origin), "cdi-device-unknown", where=origin)
+        said = unknown(wanted.name, registry)
+        raise LaunchError(said, wanted.hint, "cdi-device-unknown", where=origin)
     if device.file not in used:
         # edits for all devices of a file are applied once
         used[device.file] = None

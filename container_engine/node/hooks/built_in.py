@@ -17,8 +17,8 @@ from __future__ import annotations
 import os
 
 from container_engine.node import slurm_step
+from container_engine.node.container.checks import edf_settings
 from container_engine.node.container.description import NodeMount
-from container_engine.node.container.environment import edf_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from container_engine.base import answers
 from container_engine.base.files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
+from container_engine.node.container.checks import edf_settings, resolve
 from container_engine.node.node_plan import DEFERRED, OF_STEPS, NodePlan, applies
-from container_engine.node.plan_json import parse_json, resolve
+from container_engine.node.plan_json import parse_json
 from container_engine.node.report import trace
 from container_engine.node.report.messages import may_be_secret
 
@@ -94,7 +95,7 @@ def _witnesses(directory: str, images: Mapping[str, str]) -> dict[str, str]:
 
 
 def _result(plan: NodePlan, images: list[str], block: bytes) -> bytes:
-    edf = env.edf_settings(plan.env, {})
+    edf = edf_settings(plan.env, {})
     workdir = resolve(plan.workdir, {}, plan.workdir_from)
     records = env.encode_records(env.for_joined(plan, edf, env.parse_block(block), workdir))
     return b"".join(

@@ -12,7 +12,12 @@ import os
 from container_engine.base.errors import LaunchError
 from container_engine.node import protocol
 from container_engine.node.container import environment as env
-from container_engine.node.container.checks import check_site_programs, parts_of
+from container_engine.node.container.checks import (
+    check_site_programs,
+    edf_settings,
+    parts_of,
+    resolve,
+)
 from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import (
     GuardDescriptors,
@@ -25,7 +30,6 @@ from container_engine.node.container.guard import (
 )
 from container_engine.node.container.specification import encode, operations
 from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, NodePlan, may_apply
-from container_engine.node.plan_json import resolve
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
 
@@ -457,7 +461,7 @@ def joined(
     mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
     workdir = resolve(plan.workdir, node, plan.workdir_from)
     block = env.parse_block(running.environment)
-    changes = env.for_joined(plan, env.edf_settings(plan.env, node), block, workdir)
+    changes = env.for_joined(plan, edf_settings(plan.env, node), block, workdir)
     changes |= env.missing_home(changes, node, person_of_process().home)
     # the first step has made the image's directories
     home = env.apply(node, changes).get("HOME", "")

@@ -10,9 +10,9 @@ import signal
 
 from container_engine.base.errors import LaunchError, with_output
 from container_engine.base.variables import WORDS_OF_SLURMS
+from container_engine.node.container.checks import resolve
 from container_engine.node.container.description import INIT_PATH
 from container_engine.node.inside.programs import DEFAULTS, is_readable
-from container_engine.node.plan_json import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

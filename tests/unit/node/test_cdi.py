@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from container_engine.node.container.checks import resolved
+from container_engine.node.container.checks import NodeDevice, resolved
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import cdi, devices_if_there
 from container_engine.node.devices.cdi import VERSIONS, Directory, Registry
@@ -40,7 +40,8 @@ class Node:
         edits = HookEdits("")
         places = [Directory(str(p), is_users=p.name == "users") for p in self.paths]
         wanted = names or ("example.com/thing=one",)
-        cdi.add(dict.fromkeys(wanted, "/e.toml:5"), Registry(places), edits)
+        devices = [NodeDevice(name, cdi=True, origin="/e.toml:5") for name in wanted]
+        cdi.add(devices, Registry(places), edits)
         return edits
 
     def refusal(self, *names: str) -> str:
@@ -90,7 +91,7 @@ def test_a_variable_of_a_hook_counts_more(node: Node) -> None:
     edits.env["FROM"] = "hook"
     node.write("a.json")
     place = Directory(str(node.paths[0]), is_users=False)
-    cdi.add({"example.com/thing=one": "e"}, Registry([place]), edits)
+    cdi.add([NodeDevice("example.com/thing=one", cdi=True, origin="e")], Registry([place]), edits)
     assert edits.env["FROM"] == "hook"
 
 

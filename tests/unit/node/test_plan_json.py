@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container_engine.base.errors import LaunchError
+from container_engine.node.container.checks import resolve
 from container_engine.node.node_plan import read_plan
-from container_engine.node.plan_json import parse_json, resolve, to_json
+from container_engine.node.plan_json import parse_json, to_json
 from tests.unit.node.plans import variable
 
 JSON = st.recursive(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from container_engine.base.errors import LaunchError
 from container_engine.base.variables import MAX_VARIABLE
 from container_engine.node.container import environment
+from container_engine.node.container.checks import edf_settings
 from container_engine.node.container.environment import (
     apply,
-    edf_settings,
     encode_records,
     for_container,
     for_tasks,
