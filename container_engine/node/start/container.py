@@ -191,9 +191,9 @@ class Start:
         self._hooks = _hooks(plan, here, node, libexec, unmet)
         self._settings = here.env
         if self._hooks is not None:
-            parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
             if plan.for_each:
                 self._hooks.check_each_task()
+            parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
         site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
@@ -460,12 +460,13 @@ def joined(
     marks.mark("namespaces")
     mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
     workdir = resolve(plan.workdir, node, plan.workdir_from)
-    block = env.parse_block(running.environment)
-    changes = env.for_joined(plan, edf_settings(plan.env, node), block, workdir)
+    edf = edf_settings(plan.env, node)
+    changes = env.for_joined(plan, edf, env.parse_block(running.environment), workdir)
     changes |= env.missing_home(changes, node, person_of_process().home)
     # the first step has made the image's directories
     home = env.apply(node, changes).get("HOME", "")
     directories = [home] if home.startswith("/") else []
+    records = env.encode_records(changes, per_task)
     steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
     control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
     running.close()
@@ -476,7 +477,7 @@ def joined(
     return Container(
         user_ns=handed[protocol.CE_REPORTED_USER_NS],
         mount_ns=handed[protocol.CE_REPORTED_MOUNT_NS],
-        records=memory_file("ce-env", env.encode_records(changes, per_task)),
+        records=memory_file("ce-env", records),
         guard=handed[protocol.CE_REPORTED_GUARD],
         unshared=handed[protocol.CE_REPORTED_UNSHARED :],
         workdir=workdir,
