@@ -36,6 +36,7 @@ from container_engine.base.files import (
     forget_oldest,
     is_young,
     judge_own,
+    open_place,
     read_regular,
     write_private,
 )
@@ -223,12 +224,20 @@ def write(here: int, request: bytes, witnesses: Witnesses, result: bytes, most: 
         os.close(here)
 
 
-def forget(at: str, request: bytes) -> None:
-    """Remove all answers to a request from a directory of the user's alone. Raise OSError."""
-    for slot in range(SLOTS):
-        path = f"{at}/{_name(request)}.{slot}"
-        if os.path.lexists(path):
-            os.unlink(path)
+def forget(directory: str, request: bytes | None = None) -> bool:
+    """Remove all answers to a request, or to any, from where `open_place` leads.
+
+    Return whether there was one. Raise OSError.
+    """
+    here = open_place(directory)
+    try:
+        begins = "" if request is None else f"{_name(request)}."
+        names = [name for name in os.listdir(here) if name.startswith(begins)]
+        for name in names:
+            os.unlink(name, dir_fd=here)
+    finally:
+        os.close(here)
+    return bool(names)
 
 
 def _cost(question: str) -> int:

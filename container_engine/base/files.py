@@ -275,9 +275,12 @@ def read_regular(
         return content
 
 
+_DRAFT = "."  # how its name begins, from which it is renamed to one that does not
+
+
 def write_private(directory: str, name: str, content: bytes) -> None:
     """Write a draft beside the file, and rename it. Raise OSError."""
-    draft = f"{directory}/.{name}.{os.urandom(3).hex()}"
+    draft = f"{directory}/{_DRAFT}{name}.{os.urandom(3).hex()}"
     file = created(draft, 0o600)
     try:
         with file:
@@ -289,14 +292,25 @@ def write_private(directory: str, name: str, content: bytes) -> None:
 
 
 def forget_oldest(directory: str, most: int) -> None:
-    """Remove all but the youngest `most` files. Raise OSError if the directory cannot be read."""
+    """Remove all files that are older than the youngest `most`; drafts do not count.
+
+    Of many that write at once, each sees the others' drafts. Raise OSError if the directory cannot
+    be read.
+    """
     with os.scandir(directory) as entries:
         found = list(entries)
-    if len(found) <= most:
-        return
-    ages = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.path) for one in found)
-    for _age, path in ages[:-most]:
-        _remove(path)
+    ages = sorted(_age(one) for one in found if not one.name.startswith(_DRAFT))
+    for one in found if len(ages) > most else ():
+        if _age(one) < ages[-most]:
+            _remove(one.path)
+
+
+def _age(entry: os.DirEntry[str]) -> int:
+    """Return when a file was last changed; 0 if another process has removed it meanwhile."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def is_young(path: str, now_ns: int) -> bool:

@@ -36,6 +36,13 @@ class RunCheck(Model):
     valid_s: Annotated[
         float, about("seconds for which a node believes that it has passed; 0: not at all", ge=0)
     ] = 0
+    unchanged: Annotated[
+        Array[str],
+        about(
+            "files, or patterns of them: it is believed while they say the same",
+            examples=[["/sys/class/net/hsn*/operstate"]],
+        ),
+    ] = ()
 
 
 class ListedCheck(RunCheck):
@@ -57,5 +64,9 @@ def faults(check: RunCheck) -> Iterator[tuple[str, str]]:
         yield "inside", "before there is a container, only the host or the hook has the program"
     if check.valid_s and check.per == "pair":
         yield "valid_s", "a pair is never believed later: the other node could not know"
+    if not all(path.startswith(("/", "{")) for path in check.unchanged):
+        yield "unchanged", "must have absolute paths"
+    elif check.unchanged and not check.valid_s:
+        yield "unchanged", "has no meaning without valid_s"
     if any("\0" in word for word in (*check.command, *check.words, *check.forbid)):
         yield "command", "contains a NUL character"

@@ -131,6 +131,7 @@ class NodePlan(Frozen):
     runtime: str = ""
     trace_dir: str = ""
     tracking_tool: Sequence[str] = ()
+    checks_again: bool = False
     cdi_dirs: Sequence[str] = ()
     user_cdi_dir: str = ""
     allowed_devices: Sequence[str] = ()

@@ -145,6 +145,7 @@ class RunCheck(TypedDict, total=False):
     message: str
     hint: str
     valid_s: float
+    unchanged: Sequence[str]
 
 
 class OciHook(TypedDict, total=False):
@@ -203,6 +204,7 @@ Run = TypedDict(
         "message": str,
         "hint": str,
         "valid_s": float,
+        "unchanged": Sequence[str],
         "from": str,
     },
     total=False,

@@ -168,6 +168,9 @@ class Settings(Model):
     batch_script: Annotated[Literal["host", "inside"], about("where the script of sbatch runs")] = (
         "host"
     )
+    checks_again: Annotated[bool, about("no check is believed to pass because it has before")] = (
+        False
+    )
 
 
 class KeptContainer(Model):

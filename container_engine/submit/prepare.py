@@ -39,6 +39,8 @@ PLAN, HOST = "plan\n", "host\n"
 # spank_plugin/common/planner_output.h has the same.
 INSIDE = "batch_script=inside\n"
 EPHEMERAL_STORE, IMAGE, KEPT = "ephemeral_store=", "image=", "kept="
+# The variable with which `ce vet` asks each node again.
+AGAIN = "CE_CHECKS_AGAIN"
 
 
 class Prepared(NamedTuple):
@@ -177,7 +179,11 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
         raise RefusedError((*loaded.problems, *built.problems, *fitting))
     notices += "".join(map(warning_text, resolved.notices))
     notices += "".join(problem.text for problem in (*built.problems, *fitting))
-    return Prepared(built.plan, notices, resolved.not_after)
+    plan = built.plan
+    if recording.env.get(AGAIN) == "1":
+        settings = plan.settings.model_copy(update={"checks_again": True})
+        plan = plan.model_copy(update={"settings": settings})
+    return Prepared(plan, notices, resolved.not_after)
 
 
 def _virtual_environments(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from container_engine.base import files, slurm
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.process import CommandError, merged, reason
+from container_engine.submit.prepare import AGAIN
 from container_engine.tools import step_traces
 
 GOOD, FAILED, SILENT, EXCLUDED = "good", "failed", "silent", "excluded"
@@ -81,7 +82,7 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
         if left > 0:
             merged(
                 _srun(nodes, question),
-                slurm.without_step(question.env),
+                {**slurm.without_step(question.env), AGAIN: "1"},
                 left,
                 pieces.append,
                 is_shown=False,

@@ -257,13 +257,17 @@ def test_a_verdict_is_believed_and_the_start_without_python_until_it_ends(
     site.file.write_text(f'hook_catalog = ["{site.catalog}"]\n')
     count.touch()
     count.chmod(0o666)
+    link = site.shared / "link"
+    link.write_text("down\n")
     file = site.hook(
         "prove",
         '[checks.counts]\nkind = "run"\nprogram = "hook"\ninside = false\nvalid_s = 3600\n'
+        f'unchanged = ["{link}"]\n'
         'command = ["prove"]\nwords = ["counted"]\n',
     )
     program = file.with_name("prove")
-    program.write_text(f"#!/bin/sh\nprintf x >> {count}\necho counted\n")
+    broken = site.shared / "broken"
+    program.write_text(f"#!/bin/sh\nprintf x >> {count}\n[ -e {broken} ] || echo counted\n")
     program.chmod(0o755)
     edf = node.known(_ENABLED)
     assert count.read_text() == "x"
@@ -281,14 +285,28 @@ def test_a_verdict_is_believed_and_the_start_without_python_until_it_ends(
     until("a start without Python", lambda: not node.is_python(edf))
     assert count.read_text() == "xx"
 
+    # a file that the verdict depends on, and who asks again, as `ce vet` does
+    link.write_text("active\n")
+    assert node.is_python(edf)
+    until("a start without Python", lambda: not node.is_python(edf))
+    assert count.read_text() == "xxx"
+    broken.touch()
+    assert not node.is_python(edf)
+    complaint = "hook prove: check counts: prove did not print 'counted'"
+    for env in ({"CE_CHECKS_AGAIN": "1"}, None):
+        done = cluster.srun("-wn1", f"--environment={edf}", "true", env=env)
+        assert complaint in done.stderr
+    assert count.read_text() == "xxxxx"
+    broken.unlink()
+
     # another program, which fails: its verdict is never believed
     program.write_text(f"#!/bin/sh\nprintf y >> {count}\n")
     time.sleep(_SETTLED_S)
     for _ in range(2):
         done, is_python = node.srun(f"--environment={edf}", "true")
         assert is_python
-        assert "hook prove: check counts: prove did not print 'counted'" in done.stderr
-    assert count.read_text() == "xxyy"
+        assert complaint in done.stderr
+    assert count.read_text() == "xxxxxyy"
     shutil.rmtree(file.parent)
 
 

@@ -87,6 +87,7 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
         # the launcher's steps have variables of the node then (slurm_step.py)
         and not (plan.startup and DEFERRED in text)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
+        and not plan.checks_again
         and "pid" not in plan.unshare
         and _NOT_AGAIN not in text
         and plan.save is None
@@ -183,7 +184,7 @@ def _leaves_the_same(
     found = answers.read(f"/proc/self/fd/{here}", before)
     same = found is not None and found[1] == block
     if not same:
-        answers.forget(f"/proc/self/fd/{here}", request)
+        answers.forget(answers_place("starts"), request)
     answers.write(here, before, witnesses, block, _MOST)
     return same
 

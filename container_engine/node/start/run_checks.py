@@ -128,7 +128,7 @@ class Checks:
             problem = concealed(_problem(one.run, outcome), self._plan.secrets, self._node)
             times = (began, outcome.ended_ns or began)
             self._note(one, "failed" if problem else "passed", times, problem)
-            self._believe(None if problem or not one.run["valid_s"] else self._record(one))
+            self._believe(self._judged(one, has_passed=not problem))
             hint = one.run["hint"]
             if problem and one.run["severity"] == "fail":
                 failure = LaunchError(problem, hint or None, "check-failed", where=one.label)
@@ -144,7 +144,7 @@ class Checks:
         if check.role == ALONE:
             self._believe(None)
             return ALONE
-        if check.run["valid_s"] and self._recalled(check):
+        if check.run["valid_s"] and not self._plan.checks_again and self._recalled(check):
             return "believed"
         try:
             return Supervisor(check, environment, enter)
@@ -183,6 +183,20 @@ class Checks:
         until = [one["t"] for one in (self.witnesses, verdict) if "t" in one]
         self.witnesses |= {**verdict, "t": min(until, key=int)}
 
+    def _judged(self, check: Check, *, has_passed: bool) -> Mapping[str, str] | None:
+        """Record a verdict that may be believed; return its witnesses, None for any other."""
+        if not check.run["valid_s"]:
+            return None
+        if has_passed:
+            return self._record(check)
+        try:
+            # recorded starts have believed that it passes
+            if answers.forget(answers_place("checks"), self._request(check)):
+                answers.forget(answers_place("starts"))
+        except OSError:
+            pass  # this user has no such places
+        return None
+
     def _record(self, check: Check) -> Mapping[str, str] | None:
         """Record that a check has passed; return its witnesses, None if it cannot be believed."""
         program = _file(check)
@@ -191,7 +205,9 @@ class Checks:
             files = [file for part in hook.get("libraries", ()) for file in part["files"]]
             paths += [path for file in files for path in expand(fill(file, hook, self._node))]
         try:
-            states = {f"f{path}": answers.state(f"f{path}") for path in paths}
+            asked = [f"f{path}" for path in paths]
+            asked += [f"c{path}" for one in check.run["unchanged"] for path in expand(one)]
+            states = {question: answers.state(question) for question in asked}
             until = {"t": str(int(time.time() + check.run["valid_s"]))}
             witnesses = {**answers.installation(), **states, **until}
             if not answers.can_be_checked(witnesses):
@@ -220,6 +236,7 @@ def _planned(plan: NodePlan, node: Mapping[str, str], libexec: str) -> Iterator[
                 "command": [fill(word, hook, node) for word in run["command"]],
                 "words": [fill(word, hook, node) for word in run["words"]],
                 "forbid": [fill(word, hook, node) for word in run["forbid"]],
+                "unchanged": [fill(path, hook, node) for path in run["unchanged"]],
             }
             of_hook = posixpath.dirname(hook["file"])
             place = libexec if run["program"] == "engine" else of_hook

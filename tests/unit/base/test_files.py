@@ -131,8 +131,19 @@ def test_only_the_newest_files_of_a_directory_are_kept(tmp_path: Path) -> None:
     for age in range(5):
         (tmp_path / f"{age}.log").touch()
         os.utime(tmp_path / f"{age}.log", (1000 - age, 1000 - age))
+    (tmp_path / ".of another process").touch()
+    (tmp_path / ".left").touch()
+    os.utime(tmp_path / ".left", (1, 1))
     forget_oldest(str(tmp_path), 2)
-    assert sorted(os.listdir(tmp_path)) == ["0.log", "1.log"]
+    assert sorted(os.listdir(tmp_path)) == [".of another process", "0.log", "1.log"]
+
+
+def test_drafts_of_many_processes_displace_no_file(tmp_path: Path) -> None:
+    (tmp_path / "recorded").touch()
+    for number in range(20):
+        (tmp_path / f".other.{number}").touch()
+    forget_oldest(str(tmp_path), 16)
+    assert (tmp_path / "recorded").exists()
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,14 @@ BAD = {
         "[checks.c]\nkind = 'run'\ncommand = ['a']\ninside = false",
         "checks.c.inside: before there is a container, only the host or the hook has the program",
     ),
+    "check that is never believed": (
+        "[checks.c]\nkind = 'run'\ncommand = ['a']\nunchanged = ['/sys/a']",
+        "checks.c.unchanged: has no meaning without valid_s",
+    ),
+    "check that a relative path decides": (
+        "[checks.c]\nkind = 'run'\ncommand = ['a']\nvalid_s = 60\nunchanged = ['a']",
+        "checks.c.unchanged: must have absolute paths",
+    ),
     "check of a pair that is believed": (
         "[checks.c]\nkind = 'run'\ncommand = ['a']\nper = 'pair'\nvalid_s = 60",
         "checks.c.valid_s: a pair is never believed later",
