@@ -43,6 +43,13 @@ class RunCheck(Model):
             examples=[["/sys/class/net/hsn*/operstate"]],
         ),
     ] = ()
+    variables: Annotated[
+        Array[str],
+        about(
+            "names of the step's variables: it is believed while they have the same values",
+            examples=[["NCCL_NET_PLUGIN"]],
+        ),
+    ] = ()
 
 
 class ListedCheck(RunCheck):
@@ -66,7 +73,8 @@ def faults(check: RunCheck) -> Iterator[tuple[str, str]]:
         yield "valid_s", "a pair is never believed later: the other node could not know"
     if not all(path.startswith(("/", "{")) for path in check.unchanged):
         yield "unchanged", "must have absolute paths"
-    elif check.unchanged and not check.valid_s:
-        yield "unchanged", "has no meaning without valid_s"
+    elif (check.unchanged or check.variables) and not check.valid_s:
+        key = "unchanged" if check.unchanged else "variables"
+        yield key, "has no meaning without valid_s"
     if any("\0" in word for word in (*check.command, *check.words, *check.forbid)):
         yield "command", "contains a NUL character"

@@ -146,6 +146,7 @@ class RunCheck(TypedDict, total=False):
     hint: str
     valid_s: float
     unchanged: Sequence[str]
+    variables: Sequence[str]
 
 
 class OciHook(TypedDict, total=False):
@@ -205,6 +206,7 @@ Run = TypedDict(
         "hint": str,
         "valid_s": float,
         "unchanged": Sequence[str],
+        "variables": Sequence[str],
         "from": str,
     },
     total=False,

@@ -98,8 +98,8 @@ static void ask_fabric(char **argv)
 		if (name == NULL)
 			continue;
 		/* a layered one is "cxi;ofi_rxd" */
-		if (strcmp(name, argv[0]) == 0)
-			count += printf("provider %s, device %s\n", name, device != NULL ? device : "") > 0;
+		if (strcmp(name, argv[0]) == 0 && device != NULL)
+			count += printf("provider %s, device %s\n", name, device) > 0;
 		else if (strstr(others, name) == NULL && strlen(others) + strlen(name) + 3 < sizeof others)
 			sprintf(others + strlen(others), "%s%s", *others != '\0' ? ", " : "", name);
 	}
@@ -148,7 +148,7 @@ static void *opened_plugin(const char *name)
 	void *library = dlopen(wanted, RTLD_NOW | RTLD_GLOBAL);
 	(void)snprintf(longer, sizeof longer, "%.*s-%s.so", (int)strcspn(name, "."), name, wanted);
 	if (library == NULL && (library = dlopen(longer, RTLD_NOW | RTLD_GLOBAL)) == NULL)
-		wrong("NCCL_NET_PLUGIN is %s, and there is no such library", wanted);
+		wrong("NCCL_NET_PLUGIN is %s, but: %s", wanted, dlerror());
 	return library;
 }
 
@@ -224,7 +224,7 @@ static void ask_verbs(char **argv)
 
 static void ask_ucx(char **argv)
 {
-	static const char *const transports[] = { "rc_", "dc_", "ud_" };
+	static const char *const transports[] = { " rc_", " dc_", " ud_" };
 	void *library = opened("libucp.so.0");
 	void (*version)(unsigned *, unsigned *, unsigned *) = needed(library, "ucp_get_version");
 	int8_t (*init)(unsigned, unsigned, const void *, const void *, void **) =

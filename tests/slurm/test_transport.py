@@ -136,3 +136,7 @@ def test_a_start_whose_verdicts_are_believed_needs_no_python(network: Network, n
     edf = network.site.cluster.edf(_ON, image="debian")
     time.sleep(_SETTLED_S)
     assert any(not node.is_python(edf) for _ in range(8)), "Python at each start"
+    # what the user's shell chooses counts, also where a verdict was believed
+    env = {"NCCL_NET_PLUGIN": "none"}
+    done = network.site.cluster.srun("-wn1", f"--environment={edf}", "true", env=env)
+    assert done.stderr == f"{_NET} {_FAILED} NCCL_NET_PLUGIN is none\n"

@@ -62,6 +62,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise UserError("vet: this is no job", "for example: salloc -N 4 ce vet NAME")
     if arguments.json == "-" and arguments.good_nodes:
         raise UserError("vet: --json - and --good-nodes both print", "--json FILE writes a file")
+    if arguments.json not in (None, "-"):
+        _write(arguments.json, "")  # no node is asked for what cannot be written
     notices, _head, plan = plan_output.plan_of(arguments.name, context, None)
     messages.say(notices)
     excluded = vet.remembered(file, time.time()) if file else {}
@@ -86,7 +88,8 @@ def _tell(found: Sequence[Verdict], arguments: argparse.Namespace, env: Mapping[
     names, wanted = [one.node for one in good], arguments.good_nodes
     if arguments.json:
         nodes = [one._asdict() for one in found]
-        _write(arguments.json, {"environment": arguments.name, "good": names, "nodes": nodes})
+        document = {"version": 1, "environment": arguments.name, "good": names, "nodes": nodes}
+        _write(arguments.json, json.dumps(document, indent=2) + "\n")
     lines = "".join(f"{one_line(line)}\n" for line in _lines(found, env))
     if wanted:
         messages.say(lines)
@@ -103,13 +106,13 @@ def _tell(found: Sequence[Verdict], arguments: argparse.Namespace, env: Mapping[
     return int(len(good) < (wanted or len(found)))
 
 
-def _write(path: str, document: Mapping[str, object]) -> None:
+def _write(path: str, text: str) -> None:
     if path == "-":
-        output.document(document)
+        output.json_text(text)
         return
     try:
-        with open(path, "w", encoding="ascii") as file:
-            file.write(json.dumps({"version": 1, **document}, indent=2) + "\n")
+        with open(path, "w" if text else "a", encoding="ascii") as file:
+            file.write(text)
     except OSError as error:
         raise UserError(reason(error), where=path) from None
 

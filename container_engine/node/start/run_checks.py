@@ -14,7 +14,13 @@ import signal
 import time
 
 from container_engine.base import answers
-from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, LaunchError, with_output
+from container_engine.base.errors import (
+    EXIT_ENGINE,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    LaunchError,
+    with_output,
+)
 from container_engine.base.files import open_place
 from container_engine.base.variables import for_site_program
 from container_engine.node import slurm_step
@@ -25,7 +31,7 @@ from container_engine.node.node_plan import Frozen, applies
 from container_engine.node.pattern import expand
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.report.errors import refuse
-from container_engine.node.report.messages import concealed
+from container_engine.node.report.messages import concealed, secret_stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +172,8 @@ class Checks:
         plan, prefix = self._plan, os.path.dirname(os.path.dirname(self._libexec))
         # a secret of a launch is no part of what is asked, and must not be written
         made_of = [plan.image_paths, *map(_public, plan.hooks), plan.mounts, plan.env, plan.devices]
-        text = to_json([check.of, check.run, check.directory, *made_of])
+        values = [self._node.get(name) for name in check.run["variables"]]
+        text = to_json([check.of, check.run, check.directory, values, *made_of])
         return answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
 
     def _recalled(self, check: Check) -> bool:
@@ -199,7 +206,10 @@ class Checks:
 
     def _record(self, check: Check) -> Mapping[str, str] | None:
         """Record that a check has passed; return its witnesses, None if it cannot be believed."""
-        program = _file(check)
+        program, names = _file(check), check.run["variables"]
+        stems = secret_stems(self._plan.secrets)
+        if any(stem in name.upper() for stem in stems for name in names):
+            return None
         paths = [*self._plan.image_paths, *([program] if program else [])]
         for hook in self._plan.hooks:
             files = [file for part in hook.get("libraries", ()) for file in part["files"]]
@@ -208,8 +218,11 @@ class Checks:
             asked = [f"f{path}" for path in paths]
             asked += [f"c{path}" for one in check.run["unchanged"] for path in expand(one)]
             states = {question: answers.state(question) for question in asked}
+            node = answers.Variables(self._node)
+            for name in names:
+                node.get(name)
             until = {"t": str(int(time.time() + check.run["valid_s"]))}
-            witnesses = {**answers.installation(), **states, **until}
+            witnesses = {**answers.installation(), **states, **node.asked, **until}
             if not answers.can_be_checked(witnesses):
                 return None
             place = open_place(answers_place("checks"))
@@ -277,6 +290,8 @@ def _problem(run: RunCheck, outcome: Outcome) -> str:
     if not cause:
         return ""
     meaning = f"{run['message']}: " if run["message"] else ""
+    if outcome.status == EXIT_NOT_FOUND and outcome.last.startswith("ce: see: "):
+        return f"{meaning}{run['command'][0]} is not in the image"
     program = posixpath.basename(run["command"][0])
     return with_output(f"{meaning}{program} {cause}", outcome.last)
 
