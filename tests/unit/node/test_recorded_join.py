@@ -332,11 +332,6 @@ class Doubts:
         stage.node["SLURM_STEP_NODELIST"] = 'n1"'
 
     @staticmethod
-    def many_traces(stage: Stage) -> None:
-        for number in range(260):
-            (stage.traces / f"1.{number}").mkdir(parents=True)
-
-    @staticmethod
     def traces_in_a_place_of_others(stage: Stage) -> None:
         stage.plan["settings"]["trace_dir"] = "/proc"
 

@@ -448,11 +448,6 @@ class Doubts:
         starts.node["SLURM_STEP_NODELIST"] = 'n1"'
 
     @staticmethod
-    def many_traces(starts: StartStage) -> None:
-        for number in range(260):
-            (starts.traces / f"1.{number}").mkdir(parents=True)
-
-    @staticmethod
     def environment_of_another_container(starts: StartStage) -> None:
         (starts.prefix / "environ").write_bytes(b"A=1\0B=other\0PATH=/bin\0")
 
