@@ -111,7 +111,8 @@ CASES = {
         ("dev/gdrdrv", f"hook gdrcopy: device '@/dev/gdrdrv' {ABSENT}"),
     ),
     "infiniband": Case(
-        "test -c @/dev/infiniband/uverbs0 && PROBE libibverbs.so.1 >/dev/null && echo loaded",
+        "test -c @/dev/infiniband/uverbs0 && PROBE libibverbs.so.1 >/dev/null && echo loaded"
+        " && for driver in /usr/lib/*/libibverbs/*.so; do test -e $driver || echo no $driver; done",
         "loaded",
         _setting("infiniband", "other_libraries"),
         ("dev/infiniband", f"hook infiniband: device '@/dev/infiniband/*' {ABSENT}"),
