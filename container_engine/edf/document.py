@@ -111,7 +111,7 @@ class Document(Written):
         about(
             "Programs that must pass before the first task, each a table [[checks]].",
             examples=[[{"name": "gpus", "command": ["nvidia-smi", "-L"], "severity": "fail"}]],
-            json_schema_extra={"since": "0.2.0"},
+            json_schema_extra={"since": "0.1.0"},
         ),
     ] = Field(default_factory=list)
 

@@ -172,7 +172,7 @@ class SiteConfig(Written):
         about(
             "programs that must pass before the first task of every container",
             examples=[[{"name": "gpus", "command": ["nvidia-smi", "-L"], "severity": "fail"}]],
-            json_schema_extra={"since": "0.2.0"},
+            json_schema_extra={"since": "0.1.0"},
         ),
     ] = ()
     edf_may_override: Annotated[
