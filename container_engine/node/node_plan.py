@@ -115,6 +115,7 @@ class NodePlan(Frozen):
     hooks: Sequence[HookUse] = ()
     # checks of site and EDF that run a program
     runs: Sequence[Run] = ()
+    checks_again: bool = False
     # a container that lives with its job, and its name
     kept: KeptContainer | None = None
     container_name: str = ""
@@ -131,7 +132,6 @@ class NodePlan(Frozen):
     runtime: str = ""
     trace_dir: str = ""
     tracking_tool: Sequence[str] = ()
-    checks_again: bool = False
     cdi_dirs: Sequence[str] = ()
     user_cdi_dir: str = ""
     allowed_devices: Sequence[str] = ()

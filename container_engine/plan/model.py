@@ -168,9 +168,6 @@ class Settings(Model):
     batch_script: Annotated[Literal["host", "inside"], about("where the script of sbatch runs")] = (
         "host"
     )
-    checks_again: Annotated[bool, about("no check is believed to pass because it has before")] = (
-        False
-    )
 
 
 class KeptContainer(Model):
@@ -218,6 +215,9 @@ class LaunchPlan(Model):
     startup: Annotated[Array[StartupLine], about("run once per node before tasks")] = ()
     hooks: Annotated[Array[HookUse], about("in the order of application")] = ()
     runs: Annotated[Array[Run], about("checks of site and EDF that run a program")] = ()
+    checks_again: Annotated[bool, about("no check is believed to pass because it has before")] = (
+        False
+    )
     kept: Annotated[
         KeptContainer | None,
         about("a container that lives with its job; null: it ends with its step"),

@@ -181,8 +181,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     notices += "".join(problem.text for problem in (*built.problems, *fitting))
     plan = built.plan
     if recording.env.get(AGAIN) == "1":
-        settings = plan.settings.model_copy(update={"checks_again": True})
-        plan = plan.model_copy(update={"settings": settings})
+        plan = plan.model_copy(update={"checks_again": True})
     return Prepared(plan, notices, resolved.not_after)
 
 

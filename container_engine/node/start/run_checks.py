@@ -201,7 +201,7 @@ class Checks:
             if answers.forget(answers_place("checks"), self._request(check)):
                 answers.forget(answers_place("starts"))
         except OSError:
-            pass  # this user has no such places
+            pass  # the places are not this user's alone, so that nothing there is believed
         return None
 
     def _record(self, check: Check) -> Mapping[str, str] | None:

@@ -204,7 +204,6 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "start": "crun",
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
-        "checks_again": False,
     }
 
 
