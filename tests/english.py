@@ -1,7 +1,8 @@
 """`python -m tests.english`: find texts that a native writer would put otherwise.
 
 Comments and docstrings everywhere, in the engine also the strings, of which messages consist, and
-the pages of the documentation. In pages, messages and help, sentences have at most 28 words.
+the pages of the documentation. In pages, messages and help, sentences have at most 28 words,
+and cells of tables at most 30.
 Part of `make lint`. Ruff's D401 checks the mood of functions' docstrings; here are the habits that
 it does not know, such as "shall" and "is no file that", and docstrings that begin as a clause.
 """
@@ -63,8 +64,10 @@ CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")
 # A colon or a semicolon ends a sentence, too; a span of code is one word.
 MOST_WORDS = 28
+MOST_WORDS_OF_A_CELL = 30
 SENTENCE = re.compile(r"(?<=[.!?:;])[)\"*_]*\s+")
 BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.) ?)|(?<!\\)\|")
+CELL = re.compile(r"(?<!\\)\|")
 LINK = re.compile(r"\]\([^)]*\)")
 QUOTED = re.compile(r'"[^"\n]*"')
 C_COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
@@ -123,12 +126,12 @@ def messages_of_markdown(source: str) -> Iterator[tuple[int, str]]:
 
 def long_sentences(source: str) -> Iterator[tuple[int, str]]:
     """Yield line numbers and advice for sentences of a page that have too many words."""
-    text = LINK.sub(lambda found: "]" + "\n" * found[0].count("\n"), CODE.sub(_one_word, source))
+    text = _prose(source)
     at = 0
     for end in [*(found.end() for found in BLOCK.finditer(text)), len(text)]:
         start = at
         for sentence in SENTENCE.split(text[at:end]):
-            words = [word for word in sentence.split() if re.search(r"\w", word)]
+            words = _words(sentence)
             if len(words) > MOST_WORDS:
                 line = text.count("\n", 0, text.index(sentence, start)) + 1
                 begins = " ".join(words[:4])
@@ -137,6 +140,29 @@ def long_sentences(source: str) -> Iterator[tuple[int, str]]:
                     f"'{begins} …' has {len(words)} words, more than {MOST_WORDS}: divide it",
                 )
         at = end
+
+
+def long_cells(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and advice for cells of a page's tables that have too many words."""
+    for line, row in enumerate(_prose(source).split("\n"), 1):
+        for cell in CELL.split(row) if row.lstrip().startswith("|") else ():
+            words = _words(cell)
+            if len(words) > MOST_WORDS_OF_A_CELL:
+                begins = " ".join(words[:4])
+                yield (
+                    line,
+                    f"the cell '{begins} …' has {len(words)} words, more than"
+                    f" {MOST_WORDS_OF_A_CELL}: write a paragraph below the table",
+                )
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split() if re.search(r"\w", word)]
+
+
+def _prose(source: str) -> str:
+    """Return a page with a word for each span of code, without blocks and targets of links."""
+    return LINK.sub(lambda found: "]" + "\n" * found[0].count("\n"), CODE.sub(_one_word, source))
 
 
 def _one_word(code: re.Match[str]) -> str:
@@ -176,7 +202,8 @@ def _readers(name: str) -> list[Reader]:
     if suffix == ".md":
         is_page = name.startswith("docs/") or name in PAGES
         is_record = name.startswith(("docs/design/", "docs/benchmarks"))
-        return [messages_of_markdown, long_sentences] if is_page and not is_record else []
+        of_text = [] if is_record else [messages_of_markdown, long_sentences]
+        return [long_cells, *of_text] if is_page else []
     comments: dict[str, Reader] = {".py": of_python, ".c": of_c, ".h": of_c}
     texts: dict[str, Reader] = {
         ".py": messages_of_python,

@@ -67,6 +67,24 @@ def test_a_long_sentence_of_a_page_is_found(page: str, found: list[int]) -> None
     assert [line for line, _advice in english.long_sentences(page)] == found
 
 
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        (f"| a | b |\n|---|---|\n| c | {'word ' * 30} |\n", []),
+        (f"| a | b |\n|---|---|\n| c | {'word ' * 20}. {'word ' * 11} |\n", [3]),
+        (f"| a | `{'word ' * 40}` [b](c d e) {'word ' * 28} |", []),
+        (f"{'word ' * 31}", []),
+        (f"```text\n| {'word ' * 31} |\n```\n| {'word ' * 31} |\n", [4]),
+    ],
+)
+def test_a_long_cell_of_a_table_is_found(page: str, found: list[int]) -> None:
+    assert [line for line, _advice in english.long_cells(page)] == found
+
+
+def test_cells_of_design_notes_are_checked_but_not_their_sentences() -> None:
+    assert english._readers("docs/design/README.md") == [english.long_cells]
+
+
 def test_a_long_sentence_of_a_message_is_found() -> None:
     source = f"a = '{'word ' * 20}\\n{'word ' * 20}'\nb = '{'word ' * 29}'\n"
     assert [line for line, _advice in english.messages_of_python(source)] == [2]
