@@ -22,6 +22,8 @@ GOOD, FAILED, SILENT, EXCLUDED = "good", "failed", "silent", "excluded"
 _ANSWER = "SLURMD_NODENAME"
 # the container's first program, which is in any image
 _TASK = ("/dev/.ce-init", "--print", _ANSWER)
+# where a task finds the program that asks MPI; two on each node, which share memory
+_ASK, _RANKS = "/dev/.ce-ask", 2
 # steps of one node each, for those that did not answer the step of all
 _AT_ONCE = 16
 
@@ -42,13 +44,19 @@ class Verdict(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What each node is asked. `traces` is the directory of `uid`'s traces, "" for none."""
+    """What each node is asked. `traces` is the directory of `uid`'s traces, "" for none.
+
+    `mpi` is the value of srun's --mpi by which ranks must find one another, "" for no MPI; `ask` is
+    the program that they run then.
+    """
 
     environment: str
     limit_s: float
     traces: str
     uid: int
     env: Mapping[str, str]
+    mpi: str = ""
+    ask: str = ""
 
 
 def vet(nodes: Sequence[str], question: Question) -> list[Verdict]:
@@ -66,7 +74,21 @@ def vet(nodes: Sequence[str], question: Question) -> list[Verdict]:
     ]
     deadline = time.monotonic() + question.limit_s
     newer = {one.node: one for one in (_ask(again, question, deadline) if again else ())}
-    return [newer.get(one.node, one) for one in found]
+    found = [newer.get(one.node, one) for one in found]
+    return _with_mpi(found, question) if question.mpi else found
+
+
+def _with_mpi(found: Sequence[Verdict], question: Question) -> list[Verdict]:
+    """Return the verdicts after MPI has started on all good nodes together.
+
+    A rank that is lost may leave all of them without an answer: then no node can be named.
+    """
+    good = [one.node for one in found if one.verdict == GOOD]
+    if not good:
+        return list(found)
+    deadline = time.monotonic() + question.limit_s
+    said, complaint, slow = _step(_srun_ranks(good, question), question, deadline)
+    return [_of_ranks(one, said, slow or complaint) if one.node in good else one for one in found]
 
 
 def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verdict]:
@@ -76,12 +98,26 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
     even begin. So those without an answer are asked again, each in a step of its own.
     """
     before = _steps(question)
+    said, complaint, slow = _step([*_srun(nodes, question), *_TASK], question, deadline)
+    traces = _traces(question, before)
+    found = [_judged(node, said, traces.get(node), slow or complaint) for node in nodes]
+    silent = [one.node for one in found if one.verdict == SILENT]
+    if slow or len(nodes) == 1 or not silent:
+        return found
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for answer in pool.map(lambda node: _ask([node], question, deadline), silent):
+            found = [answer[0] if one.node == answer[0].node else one for one in found]
+    return found
+
+
+def _step(srun: list[str], question: Question, deadline: float) -> tuple[str, str, str]:
+    """Run a step; return its output, why srun failed, and that it had no time left, "" if not."""
     pieces: list[bytes] = []
     complaint, left = "", deadline - time.monotonic()
     try:
         if left > 0:
             merged(
-                _srun(nodes, question),
+                srun,
                 {**slurm.without_step(question.env), AGAIN: "1"},
                 left,
                 pieces.append,
@@ -93,26 +129,24 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
         if error.see != "program-slow":
             raise
         left = 0
-    said = b"".join(pieces).decode(errors="replace")
-    traces = _traces(question, before)
     slow = "" if left > 0 else f"no answer within {question.limit_s:g} s"
-    found = [_judged(node, said, traces.get(node), slow or complaint) for node in nodes]
-    silent = [one.node for one in found if one.verdict == SILENT]
-    if slow or len(nodes) == 1 or not silent:
-        return found
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for answer in pool.map(lambda node: _ask([node], question, deadline), silent):
-            found = [answer[0] if one.node == answer[0].node else one for one in found]
-    return found
+    return b"".join(pieces).decode(errors="replace"), complaint, slow
 
 
-def _srun(nodes: Sequence[str], question: Question) -> list[str]:
-    argv = ["srun", "--job-name=ce-vet", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}"]
-    argv += ["--ntasks-per-node=1", f"--nodelist={','.join(nodes)}", "--overlap", "--mem=0"]
-    argv += ["--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0"]
+def _srun(nodes: Sequence[str], question: Question, ranks: int = 1, mpi: str = "none") -> list[str]:
+    """Return the words before those of the task, for `ranks` tasks on each node."""
+    argv = ["srun", "--job-name=ce-vet", f"--nodes={len(nodes)}", f"--ntasks={ranks * len(nodes)}"]
+    argv += [f"--ntasks-per-node={ranks}", f"--nodelist={','.join(nodes)}", "--overlap", "--mem=0"]
+    argv += ["--cpu-bind=none", f"--mpi={mpi}", "--kill-on-bad-exit=0", "--wait=0"]
     # Slurm ends what hangs after this process has gone, too
     argv += [f"--time={math.ceil(question.limit_s / 60) + 1}"]
-    return [*argv, f"--environment={question.environment}", *_TASK]
+    return [*argv, f"--environment={question.environment}"]
+
+
+def _srun_ranks(nodes: Sequence[str], question: Question) -> list[str]:
+    """Return the words of a step whose ranks ask MPI; a node may have one processor only."""
+    argv = [*_srun(nodes, question, _RANKS, question.mpi), "--overcommit"]
+    return [*argv, f"--container-mounts={question.ask}:{_ASK}:ro", _ASK, "mpi"]
 
 
 def _steps(question: Question) -> set[str]:
@@ -151,6 +185,18 @@ def _judged(node: str, said: str, trace: step_traces.Trace | None, complaint: st
     about = re.findall(rf"(?m)^srun: error: (.*(?<![\w.-]){name}(?![\w.-]).*)$", said)
     why = complaint if complaint.startswith("no answer") else (*about, complaint, "no answer")[0]
     return Verdict(node, SILENT, why or "no answer", tuple(warnings), checks)
+
+
+def _of_ranks(before: Verdict, said: str, complaint: str) -> Verdict:
+    """Return the verdict on a good node by what its ranks have printed."""
+    lines = re.findall(rf"(?m)^{re.escape(before.node)}: (.*)$", said)
+    wrong = [line for line in lines if not re.fullmatch(r"rank \d+ of \d+", line)]
+    if wrong:
+        return before._replace(verdict=FAILED, reason=wrong[0])
+    if len(lines) == _RANKS:
+        return before
+    node = _judged(before.node, said, None, complaint)
+    return before._replace(verdict=node.verdict, reason=f"MPI has not started: {node.reason}")
 
 
 def _check(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
  *	ce-ask verbs		     libibverbs: a device with an active port
  *	ce-ask ucx		     UCX: a transport for InfiniBand
  *	ce-ask from LIBRARY DIR      is the library that the loader finds below this directory?
+ *	ce-ask mpi		     MPI: do all tasks of the step find one another? Run by each of them
  *
  * Runs in the container, as the user. Prints what it finds; the last line says what is wrong. Exit code: 0 if
  * all is well, else 1. What a library does to it, crash or hang, is the verdict, too.
@@ -26,11 +27,15 @@
 /* more than any release's structure of properties */
 enum { ROOM = 4096 };
 
+/* what the answer begins with, where it is one of many tasks' */
+static char whose[256];
+
 /* Print the last line and end, without the destructors of libraries, which may do anything. */
 __attribute__((format(printf, 1, 2), noreturn)) static void wrong(const char *format, ...)
 {
 	va_list values;
 
+	(void)printf("%s", whose);
 	va_start(values, format);
 	(void)vprintf(format, values);
 	va_end(values);
@@ -273,6 +278,53 @@ static void ask_from(char **argv)
 	printf("%s is that of %s\n", argv[0], name);
 }
 
+/* ---- MPI --------------------------------------------------------------------------------------------- */
+
+/* The communicator of all ranks: a number with MPICH and its relatives, where a function reads the register's
+ * lower half; the address of a variable with Open MPI. */
+enum { MPICH_WORLD = 0x44000000 };
+
+static void *opened_mpi(uintptr_t *world)
+{
+	static const char *const names[] = { "libmpi.so.40", "libmpi.so.12", "libmpich.so.12" };
+	void *library = NULL;
+
+	for (size_t i = 0; library == NULL && i < LENGTH(names); i++)
+		library = dlopen(names[i], RTLD_NOW | RTLD_GLOBAL);
+	if (library == NULL)
+		wrong("MPI cannot be loaded: %s", dlerror());
+	void *variable = dlsym(library, "ompi_mpi_comm_world");
+	*world = variable != NULL ? (uintptr_t)variable : MPICH_WORLD;
+	return library;
+}
+
+static void ask_mpi(char **argv)
+{
+	const char *node = getenv("SLURMD_NODENAME");
+	uintptr_t world;
+
+	snprintf(whose, sizeof whose, "%s: ", node != NULL ? node : "?");
+	void *library = opened_mpi(&world);
+	int (*init)(void *, void *) = needed(library, "MPI_Init");
+	int (*rank_in)(uintptr_t, int *) = needed(library, "MPI_Comm_rank");
+	int (*size_of)(uintptr_t, int *) = needed(library, "MPI_Comm_size");
+	int (*barrier)(uintptr_t) = needed(library, "MPI_Barrier");
+	int (*finalize)(void) = needed(library, "MPI_Finalize");
+	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+	int rank = 0, size = 0;
+	char count[16];
+
+	(void)argv;
+	if (init(NULL, NULL) != 0 || rank_in(world, &rank) != 0 || size_of(world, &size) != 0)
+		wrong("MPI cannot be initialized");
+	sprintf(count, "%d", size);
+	if (tasks != NULL && strcmp(count, tasks) != 0)
+		wrong("MPI sees rank %d of %d, in a step of %s tasks", rank, size, tasks);
+	if (barrier(world) != 0 || finalize() != 0)
+		wrong("MPI does not reach all ranks");
+	printf("%srank %d of %d\n", whose, rank, size);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -283,7 +335,8 @@ int main(int argc, char **argv)
 			  { "net", 2, ask_net },
 			  { "verbs", 0, ask_verbs },
 			  { "ucx", 0, ask_ucx },
-			  { "from", 2, ask_from } };
+			  { "from", 2, ask_from },
+			  { "mpi", 0, ask_mpi } };
 
 	for (size_t i = 0; i < LENGTH(questions); i++) {
 		if (argc == questions[i].values + 2 && strcmp(argv[1], questions[i].name) == 0) {
@@ -292,5 +345,5 @@ int main(int argc, char **argv)
 			_exit(0);
 		}
 	}
-	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | ucx | from LIBRARY DIR");
+	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | ucx | from LIBRARY DIR | mpi");
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.libraries import run
 from tests.slurm.polling import until
 
 if TYPE_CHECKING:
@@ -146,3 +147,61 @@ def test_a_node_that_hangs_costs_its_limit_and_hides_no_other(
     # and no step is in the way of the next one
     done = cluster.run(["srun", "-N1", "-w", "n1", "true"], env=held, timeout=30)
     assert done.returncode == 0, done.stderr
+
+
+_SINGLE = "MPI sees rank 0 of 1, in a step of 4 tasks"
+_NONE = "MPI cannot be loaded: libmpich.so.12: cannot open shared object file"
+
+
+@pytest.mark.parametrize(
+    ("image", "mpi", "verdict"),
+    [
+        ("openmpi", "pmix", "good      n[1-2]\n2"),
+        ("mpich", "pmi2", "good      n[1-2]\n2"),
+        ("mpich", "pmix", f"failed    n[1-2]: {_SINGLE}\n0"),
+        ("debian", "pmix", f"failed    n[1-2]: {_NONE}: No such file or directory\n0"),
+    ],
+)
+def test_mpi_of_the_image_starts_on_all_good_nodes_together(
+    cluster: Cluster, image: str, mpi: str, verdict: str
+) -> None:
+    edf = cluster.edf('[env]\nUCX_TLS = "sysv,self"\n', image=image)
+    done = cluster.run(["salloc", "-Q", "-N2", "ce", "vet", "--mpi", mpi, str(edf)])
+    assert done.stdout == f"{verdict} of 2 nodes are good\n", done.stderr
+    assert done.returncode == (0 if "good  " in verdict else 1)
+
+
+_MPI = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int node_is(const char *name) {{ return strcmp(getenv("SLURMD_NODENAME"), name) == 0; }}
+int MPI_Init(void *count, void *words) {{ if (node_is("n2")) {{ {on_n2}; }} return 0; }}
+int MPI_Comm_rank(int world, int *rank) {{ *rank = atoi(getenv("SLURM_PROCID")); return 0; }}
+int MPI_Comm_size(int world, int *size) {{ *size = atoi(getenv("SLURM_NTASKS")); return 0; }}
+int MPI_Barrier(int world) {{ return 0; }}
+int MPI_Finalize(void) {{ return 0; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("on_n2", "verdict"),
+    [
+        ("pause()", "silent    n2: MPI has not started: no answer within 6 s"),
+        ("abort()", "silent    n2: MPI has not started: n2: tasks 2-3: Aborted"),
+        ("return 1", "failed    n2: MPI cannot be initialized"),
+        ("exit(0)", "silent    n2: MPI has not started: no answer"),
+    ],
+)
+def test_the_node_on_which_mpi_does_not_start_is_named(
+    cluster: Cluster, shared: Path, on_n2: str, verdict: str
+) -> None:
+    (shared / "mpi.c").write_text(_MPI.format(on_n2=on_n2))
+    library = shared / "libmpi.so.12"
+    run("gcc", "-shared", "-fPIC", "-w", "-o", library, shared / "mpi.c")
+    text = f'mounts = ["{shared}"]\n[env]\nLD_LIBRARY_PATH = "{shared}"\n'
+    edf = cluster.edf(text, image="debian")
+    vet = ["ce", "vet", "--mpi=none", "--limit=6", "--good-nodes=1", str(edf)]
+    done = cluster.run(["salloc", "-Q", "-N2", *vet], timeout=60)
+    assert (done.returncode, done.stdout) == (0, "n1\n"), done.stderr
+    assert done.stderr == f"good      n1\n{verdict}\n1 of 2 nodes are good\n"

@@ -47,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         help=f"for a node's answer; {_LIMIT_S} and the longest limit of a check if not given",
     )
+    parser.add_argument(
+        "--mpi",
+        metavar="TYPE",
+        default="",
+        help="also start the image's MPI on all good nodes, as srun --mpi=TYPE does",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is stdout")
 
 
@@ -75,6 +81,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         traces=running_steps.trace_directory(context),
         uid=context.uid,
         env=env,
+        mpi=arguments.mpi,
+        ask=f"{context.libexec}/ce-ask",
     )
     asked = [node for node in nodes if node not in excluded]
     known = {one.node: one for one in (vet.vet(asked, question) if asked else ())}
