@@ -41,6 +41,7 @@ _REQUIRED = re.compile(r"(?m)^Requires-Dist: *([A-Za-z0-9._-]+)[^;\n]*$")
 # libraries of a GPU's driver, which come from the node, and Python's own, which is loaded by then
 _FROM_ELSEWHERE = ("libcuda.", "libnvidia-", "libnvcuvid.", "libhsa-runtime64.", "libpython")
 _AGAIN = "make it again with the image's own Python: srun -N1 --environment=NAME python3 -m venv "
+_CONDA_AGAIN = "conda's packages need glibc: use an image that has it, in a newer version"
 
 
 class Finding(NamedTuple):
@@ -135,13 +136,14 @@ def files_in(directory: str) -> Files:
 
 
 class Check:
-    """A check of the virtual environment that is at `target` in the container."""
+    """A check of the virtual or conda environment that is at `target` in the container."""
 
     def __init__(self, container: Container, target: str, place: str) -> None:
         self._container = container
         self._target = target
         self._place = place
-        self._again = f"{_AGAIN}{target}"
+        self._is_conda = os.path.isdir(f"{place}/conda-meta")
+        self._again = _CONDA_AGAIN if self._is_conda else f"{_AGAIN}{target}"
         self._files = files_in(place)
         self.python = self.version = ""
 
@@ -162,6 +164,8 @@ class Check:
 
     def _interpreter(self) -> Iterator[Finding]:
         again = self._again
+        if self._is_conda and not os.path.lexists(f"{self._place}/bin/python3"):
+            return  # of programs in other languages
         tree, where = self._container.locate(f"{self._target}/bin/python3")
         made = sorted(filter(None, map(_version_of, self._names("lib"))))
         if not self._container.has(f"{self._target}/bin/python3"):
@@ -202,6 +206,7 @@ class Check:
     def _has_standard_library(self) -> bool:
         home = re.search(rb"(?m)^home *= *(.*?)\s*$", self._read("pyvenv.cfg"))
         prefixes = (
+            self._target,
             "/usr",
             "/usr/local",
             *([os.path.dirname(os.fsdecode(home[1]))] if home else ()),

@@ -192,7 +192,9 @@ def _virtual_environments(
     candidates = [
         one
         for one in edf.mounts
-        if one.kind == "squashfs" or os.path.isfile(f"{one.source}/pyvenv.cfg")
+        if one.kind == "squashfs"
+        or os.path.isfile(f"{one.source}/pyvenv.cfg")
+        or os.path.isdir(f"{one.source}/conda-meta")
     ]
     may_bring_one = edf.startup or candidates
     if not may_bring_one or plan.image.on_nodes or not os.path.isfile(plan.image.path):

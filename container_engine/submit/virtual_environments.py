@@ -1,7 +1,7 @@
 """Checks the virtual environments that an environment mounts or activates, before its launch.
 
-An environment without one costs a look for `pyvenv.cfg` at each mount. What is found out is
-written to no place: a launch with a cached plan does not ask again.
+Those of conda, too. An environment without one costs a look for `MARKS` at each mount. What is
+found out is written to no place: a launch with a cached plan does not ask again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from container_engine.plan.model import LaunchPlan
 from container_engine.submit.context import Context
 
 CODE = "virtual-environment"
+# files of a virtual environment, and of one of conda
 MARK = "pyvenv.cfg"
+MARKS = (MARK, "conda-meta/history")
 _TIMEOUT_S = 300
 _MOST_FILES = 1 << 20  # more are data, and take long to look through
 _ACTIVATE = "bin/activate"
@@ -102,9 +104,10 @@ def _found(
                 continue
         yield Found(mount.target, mount.origin, "mounts", is_activated)
     for target, origin in named.items():
-        mark = f"{on_host(target, edf.mounts)}/{MARK}"
-        if os.path.isfile(mark):
-            looked_at.append(mark)
+        place = on_host(target, edf.mounts)
+        marks = [path for mark in MARKS if os.path.isfile(path := f"{place}/{mark}")]
+        if marks:
+            looked_at += marks
             yield Found(target, origin, "startup", is_activated=True)
 
 
@@ -113,11 +116,17 @@ def _is_packed(path: str, context: Context) -> bool:
     try:
         if squashfs.check(path).files > _MOST_FILES:
             return False
-        words = ["-cat", path, MARK]
-        said = squashfs.unsquashfs(words, context.tools_env, _TIMEOUT_S, 1 << 16)
     except CeError:
         return False
-    return b"home" in said
+    return any(_has(path, mark, context) for mark in MARKS)
+
+
+def _has(path: str, mark: str, context: Context) -> bool:
+    try:
+        words = ["-cat", path, mark]
+        return bool(squashfs.unsquashfs(words, context.tools_env, _TIMEOUT_S, 1 << 16))
+    except CeError:
+        return False
 
 
 def ask(

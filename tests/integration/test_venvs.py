@@ -1,12 +1,14 @@
 """A virtual environment is packed, mounted, and compared with its environment's image."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.integration.engine import Engine
+from tests.integration.libraries import run
 
 VERSION = Path(os.path.realpath("/usr/bin/python3")).name.removeprefix("python")
 
@@ -81,3 +83,40 @@ def test_a_conda_environment_is_left_to_conda_pack(engine: Engine) -> None:
     _lines, said = packed(engine, directory, engine.edf())
     line = f"conda-pack -p {directory} --dest-prefix {directory} --format squashfs -o "
     assert f"ce: hint: {line}{engine.scratch}/venv.sqsh packs it" in said
+
+
+@pytest.fixture
+def conda(engine: Engine) -> Path:
+    """Return a directory laid out as conda's environments are, with this host's Python."""
+    place = engine.scratch / "env"
+    python = Path(os.path.realpath("/usr/bin/python3"))
+    for directory in ("bin", "conda-meta", "lib"):
+        (place / directory).mkdir(parents=True)
+    (place / "conda-meta/history").write_text("==> 2026-01-01 00:00:00 <==\n")
+    shutil.copy(python, place / "bin")
+    (place / "bin/python3").symlink_to(python.name)
+    unused = shutil.ignore_patterns("config-*", "__pycache__", "lib2to3", "pydoc_data", "idlelib")
+    shutil.copytree(f"/usr/lib/{python.name}", place / "lib" / python.name, True, unused)
+    for link in (place / "lib").rglob("*"):
+        if link.is_symlink() and not link.exists():
+            link.unlink()
+    (place / "bin/tool").write_text(f"#!{place}/bin/{python.name}\nprint('ran')\n")
+    (place / "bin/tool").chmod(0o755)
+    return place
+
+
+def test_a_conda_environment_is_compared_with_the_image(engine: Engine, conda: Path) -> None:
+    done = engine.run(engine.edf(f'mounts = ["{conda}"]', "demo"), f"{conda}/bin/tool")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", ""), done.stderr
+    packed = engine.scratch / "env.sqsh"
+    run("mksquashfs", conda, packed, "-quiet", "-no-progress")
+    for mount in (f"{conda}:/moved", f"{packed}:/moved:sqsh"):
+        edf = engine.edf(f'mounts = ["{mount}"]', "demo")
+        done = engine.run(edf, "/moved/bin/python3", "-c", "import json")
+        assert done.returncode == 0
+        assert f"{edf}:2: mounts: /moved: its bin/tool is for '{conda}', which is not in" in (
+            done.stderr
+        )
+        edf = engine.edf(f'mounts = ["{mount}"]', "musl")
+        wants = "the virtual environment /moved does not fit: bin/python3 is built for glibc"
+        assert wants in engine.run(edf, "true").stderr

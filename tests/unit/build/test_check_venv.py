@@ -169,6 +169,42 @@ def test_what_would_not_start_is_said(
     assert "\n" not in found
 
 
+@pytest.fixture
+def conda(tmp_path: Path) -> Path:
+    """An environment of conda as it is laid out: its own interpreter, library and `pip`."""
+    place = tmp_path / "conda"
+    for path in ("conda-meta/history", f"lib/python{VERSION}/os.py", "bin/pip", "bin/true"):
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(f"#!{TARGET}/bin/python{VERSION}\n")
+    compiled(place / f"bin/python{VERSION}", "int x;")
+    (place / "bin/python3").symlink_to(f"python{VERSION}")
+    return place
+
+
+def test_an_environment_of_conda_has_its_own_python(image: Path, conda: Path) -> None:
+    (image / PYTHON[1:]).unlink()
+    shutil.rmtree(image / f"usr/lib/python{VERSION}")
+    found = said(image, conda)
+    assert (found["refusals"], found["warnings"], found["moved"]) == ([], [], {})
+    assert found["version"] == VERSION
+    # its path is in many of its files
+    (conda / "bin/pip").write_text(f"#!/h/conda/bin/python{VERSION}\n")
+    assert said(image, conda)["moved"] == {"/h/conda": "bin/pip"}
+    # and the image's C library must be as new as it wants
+    library = versioned(conda.parent / "new/libc.so.6", "libc.so.6", "GLIBC_2.99")
+    needing(conda, library, f"bin/python{VERSION}")
+    (refused,) = said(image, conda)["refusals"]
+    assert refused[0] == "bin/python3 needs GLIBC_2.99, and the image has 2.17"
+
+
+def test_an_environment_of_conda_may_have_no_python(image: Path, conda: Path) -> None:
+    for file in (conda / "bin/python3", conda / f"bin/python{VERSION}"):
+        file.unlink()
+    shutil.rmtree(conda / "lib")
+    (conda / "bin/pip").unlink()
+    assert said(image, conda)["refusals"] == []
+
+
 def test_what_is_in_a_mount_is_there(image: Path, venv: Path, tmp_path: Path) -> None:
     editable(venv)
     linked(venv)
