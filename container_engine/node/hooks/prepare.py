@@ -209,10 +209,12 @@ def _lacks_memlock(wanted: str, node: Mapping[str, str]) -> str:
     from resource import RLIM_INFINITY, RLIMIT_MEMLOCK, getrlimit
 
     node.get("SLURM_RLIMIT_MEMLOCK")
-    bytes_, _hard = getrlimit(RLIMIT_MEMLOCK)
+    bytes_, most = getrlimit(RLIMIT_MEMLOCK)
     if bytes_ == RLIM_INFINITY or bytes_ >> 10 >= int(wanted):
         return ""
-    return f"tasks can lock {bytes_ >> 10} KiB of memory (ulimit -l), and need {wanted}"
+    may_raise = most == RLIM_INFINITY or most >> 10 >= int(wanted)
+    remedy = f": ulimit -l {wanted} in the job script raises it" if may_raise else ""
+    return f"tasks can lock {bytes_ >> 10} KiB of memory (ulimit -l), and need {wanted}{remedy}"
 
 
 def _lacks_group(name: str, _node: Mapping[str, str]) -> str:
