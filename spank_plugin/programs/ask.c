@@ -115,9 +115,18 @@ static void ask_fabric(char **argv)
 
 /* ---- NCCL's plugins: ext-net of NCCL --------------------------------------------------------------- */
 
+enum { OLDEST = 4, FOR_ONE = 11, NEWEST = 11 };
+
+typedef void logging(int level, unsigned long flags, const char *file, int line, const char *format, ...);
+
 struct plugin {
 	const char *name;
-	int (*init)(void (*log)(int, unsigned long, const char *, int, const char *, ...), void *profiler);
+	union {
+		int (*init)(logging *log, void *profiler);
+		/* from version 11 on, for one communicator */
+		int (*init_one)(void **context, uint64_t communicator, int *traffic_class, logging *log,
+				void *profiler);
+	};
 	int (*devices)(int *count);
 	int (*properties)(int device, const char **properties);
 };
@@ -162,20 +171,23 @@ static void ask_net(char **argv)
 	void *library = opened_plugin(argv[0]);
 	const struct plugin *plugin = NULL;
 	const char *wanted = getenv("NCCL_NET"), *first = "";
-	int count = 0, fit = 0, result;
+	int count = 0, fit = 0, traffic_class = -1, version = NEWEST + 1, result;
+	void *context = NULL;
 	char symbol[32];
 
-	/* from version 11 on, init takes other values; plugins export older versions as well */
-	for (int version = 10; version >= 4 && plugin == NULL; version--) {
+	while (plugin == NULL && version-- > OLDEST) {
 		sprintf(symbol, "ncclNetPlugin_v%d", version);
 		plugin = dlsym(library, symbol);
 	}
 	if (plugin == NULL)
-		wrong("%s has no interface of a network plugin from version 4 to 10", argv[0]);
+		wrong("%s has no interface of a network plugin from version %d to %d", argv[0], OLDEST,
+		      NEWEST);
 	printf("%s: %s\n", symbol, plugin->name);
 	if (wanted != NULL && *wanted != '\0' && strcasecmp(wanted, plugin->name) != 0)
 		wrong("the plugin's name is '%s', and NCCL_NET is '%s'", plugin->name, wanted);
-	if ((result = plugin->init(take, NULL)) != 0)
+	result = version < FOR_ONE ? plugin->init(take, NULL) :
+				     plugin->init_one(&context, 0, &traffic_class, take, NULL);
+	if (result != 0)
 		wrong("the plugin %s cannot be initialized (%d)%s", plugin->name, result, warning);
 	if ((result = plugin->devices(&count)) != 0 || count <= 0)
 		wrong("the plugin %s offers no device%s", plugin->name, warning);

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.engine import Engine
+from tests.integration.engine import ROOT, Engine
 from tests.integration.libraries import build, run
 
 # two cards with the states of their ports: 1 is down, 4 active
@@ -44,6 +44,16 @@ def test_a_card_is_active_if_any_of_its_ports_is(
     if not is_active:
         said += "libibverbs finds 2 devices: 2 can be opened, none is active\n"
     assert ask(engine, tmp_path, "verbs") == (0 if is_active else 1, said)
+
+
+@pytest.mark.parametrize(("flag", "version"), [("-UNEW", 8), ("-DNEW", 11)])
+def test_plugins_with_either_way_to_begin_are_asked(
+    engine: Engine, tmp_path: Path, flag: str, version: int
+) -> None:
+    library, source = tmp_path / "libnccl-net.so", ROOT / "tests/slurm/played_network.c"
+    run("gcc", "-shared", "-fPIC", "-Werror", "-DHOW=FINE", flag, "-o", library, source)
+    said = f"ncclNetPlugin_v{version}: AWS Libfabric\ndevice 0: cxi0\ndevice 1: cxi0\n"
+    assert ask(engine, tmp_path, "net", "libnccl-net.so", "cxi") == (0, said)
 
 
 def test_a_directory_whose_name_only_begins_alike_is_another_one(

@@ -1,5 +1,6 @@
 /* Stands in for libfabric and for a network plugin of NCCL, whose interfaces it has both, with the faults
- * that HOW names. Declares the beginnings of their structures (fi_getinfo(3), ext-net of NCCL). */
+ * that HOW names. With NEW, its interface is version 11 alone. Declares the beginnings of their structures
+ * (fi_getinfo(3), ext-net of NCCL). */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -56,12 +57,21 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
 	return HOW == NO_DEVICE ? -61 : 0;
 }
 
+#if NEW
+static int init(void **context, uint64_t communicator, const int *traffic_class, void *log, void *profiler)
+{
+	(void)profiler;
+	misbehave();
+	return context != NULL && communicator == 0 && *traffic_class == -1 && log != NULL ? 0 : 3;
+}
+#else
 static int init(void *log, void *profiler)
 {
 	(void)log, (void)profiler;
 	misbehave();
 	return 0;
 }
+#endif
 
 static int devices(int *count)
 {
@@ -78,5 +88,12 @@ static int properties(int device, const char **properties)
 
 struct {
 	const char *name;
-	int (*init)(void *, void *), (*devices)(int *), (*properties)(int, const char **);
-} ncclNetPlugin_v8 = { "AWS Libfabric", init, devices, properties };
+	__typeof__(init) *init;
+	int (*devices)(int *), (*properties)(int, const char **);
+}
+#if NEW
+	ncclNetPlugin_v11
+#else
+	ncclNetPlugin_v8
+#endif
+	= { "AWS Libfabric", init, devices, properties };
