@@ -59,7 +59,7 @@ def start_guard(
     """Start a guard that executes the specification; return the socket to it.
 
     The guard enters the user namespace `user_ns` unless it is -1. `more` are descriptors that the
-    specification names. Raise LaunchError.
+    specification names. Both are closed here, the guard has its own. Raise LaunchError.
     """
     if descriptors.begun is not None and user_ns < 0 and not more:
         return _specify(descriptors, *descriptors.begun, specification)
@@ -96,11 +96,11 @@ def start_guard(
     finally:
         theirs.close()
         os.close(spec)
-        for fd in (descriptors.process, *more):
-            os.set_inheritable(fd, False)
-        if descriptors.life >= 0:
-            # only the guard may hold it: the plugin must notice the guard's end at once
-            os.close(descriptors.life)
+        os.set_inheritable(descriptors.process, False)
+        # only the guard may hold `life`: the plugin must notice the guard's end at once
+        for fd in (descriptors.life, user_ns, *more):
+            if fd >= 0:
+                os.close(fd)
     os.waitpid(pid, 0)  # this process exits as soon as it has made process 1 of the session
     return ours
 

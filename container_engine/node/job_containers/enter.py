@@ -71,10 +71,6 @@ class JobContainer:
         """Return the operations that reuse another step's mounts of the images: none here."""
         return []
 
-    def close(self) -> None:
-        """Close the descriptors that the guard has inherited."""
-        os.close(self.lock)
-
     def operation(self) -> Operation:
         """Return the operation with which the guard admits later steps."""
         return ("keep", [str(self.lock), self.control_socket])
@@ -144,10 +140,6 @@ class Running(JobContainer):
             ("root-inside", [mount_ns, workdir, *directories]),
             ("joined", [*map(str, self._container)]),
         ]
-
-    def close(self) -> None:
-        for fd in (self.guards_ns, *self.passed):
-            os.close(fd)
 
 
 # how the names of control sockets begin

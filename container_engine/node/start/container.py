@@ -281,7 +281,6 @@ class Start:
             kept.records.note([*plan.image_paths, *mounts])
             whole = encode([kept.operation()]) + encoded
             control = start_guard(self._libexec, descriptors, whole, kept.guards_ns, kept.passed)
-            kept.close()
         on_note, explain = (None, None) if hooks is None else (hooks.take_note, hooks.oci.explain)
         (self._marks.guard, printed), fds = await_report(control, plan, on_note, explain)
         if plan.shows_entrypoint_output:
@@ -453,10 +452,7 @@ def joined(
     libexec: str,
     marks: trace.Marks,
 ) -> Container:
-    """Return the running container for this step's tasks, and close `running`.
-
-    Raise LaunchError.
-    """
+    """Return the running container for this step's tasks. Raise LaunchError."""
     marks.mark("namespaces")
     mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
     workdir = resolve(plan.workdir, node, plan.workdir_from)
@@ -468,8 +464,8 @@ def joined(
     directories = [home] if home.startswith("/") else []
     records = env.encode_records(changes, per_task)
     steps = running.operations(f"{libexec}/ce-image", mounted, workdir, directories)
-    control = start_guard(libexec, descriptors, encode(steps), running.guards_ns, running.passed)
-    running.close()
+    specification = encode(steps)
+    control = start_guard(libexec, descriptors, specification, running.guards_ns, running.passed)
     (marks.guard, _printed), handed = await_report(control, plan)
     os.close(handed[protocol.CE_REPORTED_MOUNTS])
     marks.mark("environment")

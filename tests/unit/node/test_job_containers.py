@@ -378,8 +378,8 @@ def test_a_running_container_is_joined(short: Path) -> None:
         joined = entered(short)
     assert isinstance(joined, Running)
     assert joined.images == ["/i.sqsh"]
-    joined.close()
-    os.close(first.lock)
+    for fd in (joined.guards_ns, *joined.passed, first.lock):
+        os.close(fd)
 
 
 @contextmanager
