@@ -11,6 +11,7 @@ from container_engine.base.errors import UserError
 from container_engine.base.secrecy import Secrecy
 from container_engine.edf.model import EnvEntry, as_written, escape
 from container_engine.edf.show import displayed
+from container_engine.node.container.description import Paths
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.container.environment import apply, for_tasks, without_slurms
 from container_engine.node.node_plan import NodePlan
@@ -62,7 +63,7 @@ def _result(
     host = context.env.get(name)
     outside = {} if host is None else {name: host}
     edf = {} if written is None else {name: written or None}
-    edits = HookEdits("")
+    edits = HookEdits(Paths("", ""))
     for hook in traced.hooks:
         if hook.automatic_when:
             continue  # the node decides; most steps do not use the hook

@@ -101,6 +101,7 @@ class Paths:
         self.lacking = [path for path in HOSTS_FILES if not os.path.exists(path)]
         self.podman = podman or "podman"
         self.runtime = runtime
+        self.libexec = libexec
         self.init = f"{libexec}/ce-init"
         self.server = f"{libexec}/ce-image"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 
-from container_engine.node.container.description import Paths
 from container_engine.node.node_plan import Frozen
 
 TYPE_CHECKING = False
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from container_engine.base.errors import LaunchError
-    from container_engine.node.container.description import NodeMount, Operation
+    from container_engine.node.container.description import NodeMount, Operation, Paths
     from container_engine.node.plan_types import HookUse, OciHook
     from container_engine.oci.cdi import Hook
 
@@ -33,9 +32,9 @@ class HookEdits:
     start, each with the name of the hook, or "" for a CDI device of the environment.
     """
 
-    def __init__(self, libexec: str, *, for_each: bool = False) -> None:
-        self.libexec = libexec
-        self.root = Paths(f"{libexec}/session", libexec, for_each=for_each).at("root")
+    def __init__(self, paths: Paths) -> None:
+        self.libexec = paths.libexec
+        self.root = paths.at("root")
         self.operations: list[Operation] = []
         self.devices: list[str] = []
         self.cdi: dict[str, str] = {}

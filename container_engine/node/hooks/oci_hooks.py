@@ -203,7 +203,8 @@ def _read(directory: str) -> Iterator[tuple[str, list[Hook]]]:
     try:
         for file, content in trusted_files(directory, (".json",), _MAX_SIZE):
             name = os.path.basename(file)
-            yield name, _hooks(name, parse_json(content.decode()))
+            found: HookFile = parse_json(content.decode())
+            yield name, _hooks(name, found)
     except DistrustError as error:
         raise _untrusted(error.filename, f"{error.strerror}") from None
     except OSError as error:

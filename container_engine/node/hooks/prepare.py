@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from container_engine.node.container.description import Paths
     from container_engine.node.hooks.built_in import Code
     from container_engine.node.plan_types import Check, HookUse
 
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 _CHOSEN = "SLURM_CE_MPI_CHOSEN"
 
 
-def prepare(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HookEdits:
+def prepare(plan: NodePlan, node: Mapping[str, str], paths: Paths) -> HookEdits:
     """Return the changes of all of the plan's hooks, in the order of the plan.
 
     What this node lacks is in `unmet` of the result.
     """
-    edits = HookEdits(libexec, for_each=plan.for_each)
+    edits = HookEdits(paths)
     for hook in plan.hooks:
         try:
             if applies(hook, node):

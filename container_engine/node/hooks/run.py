@@ -47,7 +47,8 @@ _OF_NODE = ("precreate", "poststop")
 class HooksOnNode:
     """The hooks of one launch. The launcher calls the methods in the order of this class.
 
-    `settings` are the variables of EDF and hooks. `decisions` are those on libraries, as from
+    `parts` are those of the container with devices, mounts and OCI hooks, `settings` the variables
+    of EDF and hooks. `decisions` are those on libraries, as from
     choose.Decision.described, if they are to be explained. `oci` are the OCI hooks. `attended` is a
     descriptor that becomes readable once everything after the guard's end is done, -1 for none.
     """
@@ -56,18 +57,23 @@ class HooksOnNode:
         self,
         plan: NodePlan,
         here: Resolved,
+        parts: Parts,
         node: Mapping[str, str],
-        libexec: str,
+        paths: Paths,
         unmet: Sequence[LaunchError] = (),
         explain: bool = False,
     ) -> None:
-        """Prepare the hooks. Raise LaunchError for `unmet` and all else that the node lacks."""
+        """Join the hooks to the `parts` of a container.
+
+        If an EDF and a hook mount on the same target, the EDF's mount wins. Raise LaunchError if
+        two hooks do, and for `unmet` and all else that the node lacks.
+        """
         self._explain = explain
-        self._binds: list[tuple[str, str]] = []
         self.decisions: list[dict[str, Any]] = []
         self._plan = plan
+        self._paths = paths
         self._edf = here.env
-        self._edits = prepare(plan, node, libexec)
+        self._edits = prepare(plan, node, paths)
         places = cdi.directories(plan.cdi_dirs, plan.user_cdi_dir, node.get("HOME", ""))
         registry = cdi.Registry(places)
         cdi.resolve_all(here.devices, registry, self._edits)
@@ -80,7 +86,15 @@ class HooksOnNode:
 
             refuse([*(("", error) for error in unmet), *self._edits.unmet], plan.hooks)
         self.oci = OciHooks(plan.hooks_dirs, self._edits.oci_hooks)
+        applied = self.oci.definitions(parts, paths)
         self.settings = self._edits.settings(here.env, plan.image_env, node)
+        if plan.for_each:
+            self._check_each_task()
+        self.parts = parts.but(
+            devices=list(dict.fromkeys([*parts.devices, *self._edits.devices])),
+            mounts=self._joined_mounts(parts.mounts),
+            oci_hooks=applied,
+        )
         self._noted: dict[str, str | None] = {}
         # the questions about files on which a recorded result depends, None if none is recorded
         self._asked: Sequence[str] | None = ()
@@ -94,21 +108,7 @@ class HooksOnNode:
         """Lines for the user."""
         return self._edits.warnings
 
-    def join(self, container: Parts, paths: Paths) -> Parts:
-        """Return the container with devices, mounts and OCI hooks.
-
-        If an EDF and a hook mount on the same target, the EDF's mount wins. Raise LaunchError if
-        two hooks do.
-        """
-        mounts = self._joined_mounts(container.mounts)
-        self._binds = [(mount.source, mount.target) for mount in mounts if mount.kind == "bind"]
-        return container.but(
-            devices=[*container.devices, *_new(self._edits.devices, container.devices)],
-            mounts=mounts,
-            oci_hooks=self.oci.definitions(container, paths),
-        )
-
-    def check_each_task(self) -> None:
+    def _check_each_task(self) -> None:
         """Raise LaunchError for services and OCI hooks that need one container for all tasks."""
         found = [service["hook"] for service in self._edits.services]
         found += [str(hook) for hook in self.oci.hooks if hook.stage in _OF_NODE]
@@ -141,17 +141,17 @@ class HooksOnNode:
                 )
         return [*by_target.values(), *mounts]
 
-    def operations(self, paths: Paths, *, has_rules: bool = False) -> list[Operation]:
+    def operations(self, *, has_rules: bool = False) -> list[Operation]:
         """Return the guard's operations between mounting the image and creating the container.
 
         If the site `has_rules` for mounts, no answer is used: the user could have written it.
         """
-        edits, request = self._edits, paths.at(HOOKS_REQUEST)
+        edits, request = self._edits, self._paths.at(HOOKS_REQUEST)
         steps = list(edits.operations)
         if edits.tree or edits.links or any(".so" in target for target in edits.brought):
             from container_engine.node.libraries import recorded_look
 
-            asked = self._request(paths, "" if has_rules else self._answers())
+            asked = self._request("" if has_rules else self._answers())
             text = to_json(asked)
             found = recorded_look.recall(asked, text)
             more = ("more", [f"{edits.libexec}/inject", request])
@@ -167,19 +167,20 @@ class HooksOnNode:
             return None
         return repeatable(self._plan.hooks, self._node, self._edits, self._edf, self._asked)
 
-    def _request(self, paths: Paths, place: str) -> dict[str, Any]:
+    def _request(self, place: str) -> dict[str, Any]:
         """Return the input of the program that looks into the image (see inject.py)."""
         images = self._plan.image_paths if place else []
         search = self.settings.get("LD_LIBRARY_PATH")
         if search is None and "LD_LIBRARY_PATH" not in self.settings:
             image = self._plan.image_env
             search = (image if "LD_LIBRARY_PATH" in image else self._node).get("LD_LIBRARY_PATH")
+        mounts = self.parts.mounts
         return {
-            "session": paths.own,
-            "root": paths.at("root"),
+            "session": self._paths.own,
+            "root": self._paths.at("root"),
             "library_path": search or "",
             "path": self.settings.get("PATH") or self._plan.image_env.get("PATH", ""),
-            "binds": self._binds,
+            "binds": [(one.source, one.target) for one in mounts if one.kind == "bind"],
             "mounted": [mount.target for mount in self._edits.mounts],
             "brought": list(self._edits.brought),
             "searched": self._edits.searched,
@@ -294,10 +295,6 @@ class HooksOnNode:
         """Return the environment of tasks, without variables for slurmstepd and the plugin."""
         whole = apply(self._node, changes)
         return {name: v for name, v in whole.items() if not name.startswith(_FOR_SLURMSTEPD)}
-
-
-def _new(wanted: Sequence[str], present: Sequence[str]) -> list[str]:
-    return [name for name in wanted if name not in present]
 
 
 # kinds of checks whose result depends on more of the step or its user than variables

@@ -188,12 +188,10 @@ class Start:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
         self._here, self._planned = here, parts.mounts
-        self._hooks = _hooks(plan, here, node, libexec, unmet)
+        self._hooks = _hooks(plan, here, parts, node, self._paths, unmet)
         self._settings = here.env
         if self._hooks is not None:
-            if plan.for_each:
-                self._hooks.check_each_task()
-            parts, self._settings = self._hooks.join(parts, self._paths), self._hooks.settings
+            parts, self._settings = self._hooks.parts, self._hooks.settings
         site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
@@ -323,7 +321,7 @@ class Start:
             self._parts,
             self._given,
             self._person,
-            () if hooks is None else hooks.operations(paths, has_rules=self._rules is not None),
+            () if hooks is None else hooks.operations(has_rules=self._rules is not None),
             () if kept is None else kept.again(paths.server, paths.at("root")),
         )
         last = [] if hooks is None else hooks.oci.last_operations(paths)
@@ -427,8 +425,9 @@ def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
 def _hooks(
     plan: NodePlan,
     here: Resolved,
+    parts: Parts,
     node: Mapping[str, str],
-    libexec: str,
+    paths: Paths,
     unmet: Sequence[LaunchError],
 ) -> HooksOnNode | None:
     """Return the hooks, or None if none may apply.
@@ -441,7 +440,7 @@ def _hooks(
         return None
     from container_engine.node.hooks.run import HooksOnNode
 
-    return HooksOnNode(plan, here, node, libexec, unmet)
+    return HooksOnNode(plan, here, parts, node, paths, unmet)
 
 
 def joined(

@@ -82,18 +82,18 @@ def find(plan: NodePlan, node: Mapping[str, str], libexec: str) -> HooksOnNode:
     paths = Paths(session=f"{libexec}/session", libexec=libexec)
     # no task will begin anywhere
     unmet: list[LaunchError] = []
-    here, container = parts_of(plan.but(workdir="/"), node, unmet)
-    hooks = HooksOnNode(plan, here, node, libexec, unmet, explain=True)
+    here, parts = parts_of(plan.but(workdir="/"), node, unmet)
+    alone = plan.but(for_each=False)
+    hooks = HooksOnNode(alone, here, parts, node, paths, unmet, explain=True)
     person = person_of_process()
     places = env.directories(plan, hooks.settings, node, person.home)
-    container = hooks.join(container, paths).but(directories=places)
     steps = operations(
         paths,
         plan.image_paths,
-        container,
+        hooks.parts.but(directories=places),
         env.for_container(plan.image_env, hooks.settings),
         person,
-        hooks.operations(paths),
+        hooks.operations(),
     )
     without_container = steps[:-2]
     steps = [*without_container, ("note", [to_json({_END: True})])]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from container_engine.node.container.checks import NodeDevice, resolved
+from container_engine.node.container.description import Paths
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import cdi, devices_if_there
 from container_engine.node.devices.cdi import VERSIONS, Directory, Registry
@@ -37,7 +38,7 @@ class Node:
         return self.get()
 
     def get(self, *names: str) -> HookEdits:
-        edits = HookEdits("")
+        edits = HookEdits(Paths("", ""))
         places = [Directory(str(p), is_users=p.name == "users") for p in self.paths]
         wanted = names or ("example.com/thing=one",)
         devices = [NodeDevice(name, cdi=True, origin="/e.toml:5") for name in wanted]
@@ -87,7 +88,7 @@ def test_variables_keep_all_behind_the_first_equals_sign(node: Node) -> None:
 
 
 def test_a_variable_of_a_hook_counts_more(node: Node) -> None:
-    edits = HookEdits("")
+    edits = HookEdits(Paths("", ""))
     edits.env["FROM"] = "hook"
     node.write("a.json")
     place = Directory(str(node.paths[0]), is_users=False)
@@ -346,7 +347,7 @@ class Wish:
         self.settings = {"cdi_dirs": [str(node.paths[0])], "user_cdi_dir": ""}
 
     def edits(self, name: str) -> HookEdits:
-        edits = HookEdits("")
+        edits = HookEdits(Paths("", ""))
         hook: Any = {"name": "gpus", "cdi_if_there": [name]}
         add_devices(edits, hook, {})
         the_plan = node_plan({"settings": self.settings})

@@ -7,12 +7,13 @@ import pytest
 
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.checks import resolved
+from container_engine.node.container.description import Paths
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.devices import devices_if_there
 from container_engine.node.devices.cdi import Registry, directories
 from container_engine.node.hooks.run import HooksOnNode
 from container_engine.node.node_plan import NodePlan
-from tests.unit.node.plans import device, image, plan
+from tests.unit.node.plans import container, device, image, plan
 
 GPUS = ("nvidia.com/gpu=all",)
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libGLX_nvidia.so.0", "other")
@@ -56,7 +57,7 @@ class Node:
         wanted: tuple[str, ...] = GPUS,
         **job: str,
     ) -> HookEdits:
-        edits = HookEdits("")
+        edits = HookEdits(Paths("", ""))
         the_plan = self.plan(wanted, image=image(**(of_image or {})))
         here = resolved(the_plan, job).but(env=edf or {})
         devices_if_there.add(the_plan, here, registry(the_plan), job, edits)
@@ -177,7 +178,7 @@ def test_none_is_the_driver_without_devices(node: Node) -> None:
 def test_an_environment_that_names_some_gets_those(node: Node) -> None:
     node.with_gpus()
     values: dict[str, object] = {"devices": [device("nvidia.com/gpu=0", cdi=True)]}
-    edits = HookEdits("")
+    edits = HookEdits(Paths("", ""))
     the_plan = node.plan(GPUS, **values)
     devices_if_there.add(the_plan, resolved(the_plan, {}), registry(the_plan), {}, edits)
     assert edits.devices == []
@@ -196,7 +197,7 @@ def test_a_launch_refuses_what_the_variable_asks_for_in_vain(node: Node) -> None
     node.with_gpus()
     the_plan = node.plan(GPUS, image=image(NVIDIA_VISIBLE_DEVICES="7"))
     with pytest.raises(LaunchError, match="NVIDIA_VISIBLE_DEVICES: device"):
-        HooksOnNode(the_plan, resolved(the_plan, {}), {}, "/libexec")
+        HooksOnNode(the_plan, resolved(the_plan, {}), container(), {}, Paths("", ""))
 
 
 # ---- of hooks --------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def test_a_launch_refuses_what_the_variable_asks_for_in_vain(node: Node) -> None
 def of_hook(
     node: Node, wanted: tuple[str, ...] = (), devices: tuple[str, ...] = (), **job: str
 ) -> HookEdits:
-    edits = HookEdits("")
+    edits = HookEdits(Paths("", ""))
     edits.cdi_if_there["nvidia.com/gpu=all"] = "gpus"
     the_plan = node.plan(wanted, devices=[device(name, cdi=True) for name in devices])
     devices_if_there.add(the_plan, resolved(the_plan, job), registry(the_plan), job, edits)

@@ -4,6 +4,7 @@ import pytest
 
 from container_engine.node import slurm_step
 from container_engine.node.container import environment
+from container_engine.node.container.description import Paths
 from container_engine.node.container.edits import HookEdits
 from container_engine.node.hooks import built_in
 from container_engine.node.node_plan import NodePlan
@@ -20,7 +21,8 @@ STEP = {
 
 
 def edits(step: dict[str, str], name: str = "pytorch", port: str = "") -> HookEdits:
-    made, hook = HookEdits("/libexec"), HookUse(name=name, parameters={"master_port": port})
+    made = HookEdits(Paths("/s", "/libexec"))
+    hook = HookUse(name=name, parameters={"master_port": port})
     built_in.pytorch(hook, NodePlan(), step, made)
     return made
 

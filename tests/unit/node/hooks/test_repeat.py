@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from container_engine.base.answers import Variables
-from container_engine.node.container.description import NodeMount
+from container_engine.node.container.description import NodeMount, Paths
 from container_engine.node.container.edits import HookEdits, Repeatable
 from container_engine.node.hooks.run import repeatable
 from tests.unit.node.hooks.hooks import device, hook, mount
@@ -31,7 +31,7 @@ def _judged(
 
 
 def _edits(**values: object) -> HookEdits:
-    edits = HookEdits("/libexec")
+    edits = HookEdits(Paths("/s", "/libexec"))
     for name, value in values.items():
         assert hasattr(edits, name)
         setattr(edits, name, value)

@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from container_engine.node.container.description import Parts
+
 PATHS = Paths("/s", "/libexec")
 
 
 def on_node(
     *hooks: dict[str, Any],
+    parts: Parts | None = None,
     edf: Mapping[str, str | None] | None = None,
     node: Mapping[str, str] | None = None,
     **variables: str,
 ) -> HooksOnNode:
     the_plan = plan(hooks=list(hooks), image=image(PATH="/bin", **variables))
-    return HooksOnNode(the_plan, resolved(the_plan, {}).but(env=edf or {}), node or {}, "/libexec")
+    here = resolved(the_plan, {}).but(env=edf or {})
+    return HooksOnNode(the_plan, here, parts or container(), node or {}, PATHS)
 
 
 def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # noqa: ANN401
@@ -42,10 +46,9 @@ def settings(*hooks: dict[str, Any], **rest: Any) -> dict[str, str | None]:  # n
 
 
 def test_a_device_that_the_node_has_is_given_to_the_container() -> None:
-    whole = on_node(hook(devices=[device("/dev/nul*"), device("/dev/zero")])).join(
-        container(devices=("/dev/null",)), PATHS
-    )
-    assert whole.devices == ["/dev/null", "/dev/zero"]
+    devices = [device("/dev/nul*"), device("/dev/zero")]
+    hooks = on_node(hook(devices=devices), parts=container(devices=("/dev/null",)))
+    assert hooks.parts.devices == ["/dev/null", "/dev/zero"]
 
 
 def test_a_missing_device_is_named_with_its_hook_and_a_remedy() -> None:
@@ -132,7 +135,7 @@ def test_what_the_environment_and_what_hooks_lack_is_one_list_with_both_remedies
     unmet = [LaunchError(f"e.toml:2: '/no/{name}'", see="mount-source-missing") for name in "ab"]
     the_plan = plan(hooks=[hook(devices=[device("/dev/none")])], image=image())
     with pytest.raises(LaunchError) as refused:
-        HooksOnNode(the_plan, resolved(the_plan, {}), {}, "/libexec", unmet)
+        HooksOnNode(the_plan, resolved(the_plan, {}), container(), {}, PATHS, unmet)
     assert [str(refused.value), *refused.value.also] == [
         "e.toml:2: '/no/a'",
         "e.toml:2: '/no/b'",
@@ -153,10 +156,8 @@ def test_a_list_without_end_is_cut_and_says_so() -> None:
 
 
 def test_an_optional_device_may_be_missing() -> None:
-    whole = on_node(hook(devices=[device("/dev/cxi-none*", optional=True)])).join(
-        container(), PATHS
-    )
-    assert whole.devices == []
+    hooks = on_node(hook(devices=[device("/dev/cxi-none*", optional=True)]))
+    assert hooks.parts.devices == []
 
 
 def test_the_check_for_a_device_warns_or_fails_as_the_site_says() -> None:
@@ -198,8 +199,8 @@ def test_a_file_of_the_node_decides_in_place_of_a_variable(
 
 
 def mounts(*hooks: dict[str, Any], edf: tuple[NodeMount, ...] = ()) -> list[tuple[str, str]]:
-    whole = on_node(*hooks).join(container(*edf), PATHS)
-    return [(bind.source, bind.target) for bind in whole.mounts]
+    joined = on_node(*hooks, parts=container(*edf))
+    return [(bind.source, bind.target) for bind in joined.parts.mounts]
 
 
 def test_a_pattern_mounts_each_match_at_its_own_path_or_below_the_target(tmp_path: Path) -> None:
@@ -221,9 +222,9 @@ def test_a_missing_mount_source_is_named_unless_it_is_optional(tmp_path: Path) -
 
 
 def test_the_mount_of_the_environment_file_counts_where_both_want_one(tmp_path: Path) -> None:
-    hooks = on_node(hook(mounts=[mount(str(tmp_path), "/opt/x")]))
-    whole = hooks.join(container(NodeMount("bind", "/mine", "/opt/x", ())), PATHS)
-    assert [(bind.source, bind.target) for bind in whole.mounts] == [("/mine", "/opt/x")]
+    mine = container(NodeMount("bind", "/mine", "/opt/x", ()))
+    hooks = on_node(hook(mounts=[mount(str(tmp_path), "/opt/x")]), parts=mine)
+    assert [(bind.source, bind.target) for bind in hooks.parts.mounts] == [("/mine", "/opt/x")]
     assert hooks.warnings == [
         f"hook mount '{tmp_path}' is left out: the environment file mounts '/mine' on '/opt/x'"
     ]
@@ -290,7 +291,7 @@ def test_what_is_optional_may_need_words_that_a_step_does_not_have(tmp_path: Pat
     (tmp_path / "7").mkdir()
     of_job = [mount(f"{tmp_path}/{{node.job}}", "/x", optional=True)]
     assert mounts(hook(mounts=of_job)) == []
-    whole = on_node(hook(mounts=of_job), node={"SLURM_JOB_ID": "7"}).join(container(), PATHS)
+    whole = on_node(hook(mounts=of_job), node={"SLURM_JOB_ID": "7"}).parts
     assert [bind.source for bind in whole.mounts] == [f"{tmp_path}/7"]
 
 
@@ -308,7 +309,7 @@ def test_an_automatic_hook_applies_where_its_variable_is() -> None:
 def test_hooks_that_need_the_images_files_are_handed_to_a_program_of_ours() -> None:
     wanting = hook(search=["/opt/x"], env={"A": "1"})
     hooks = on_node(hook("plain", env={"B": "1"}), wanting, LD_LIBRARY_PATH="/image")
-    file, more = hooks.operations(PATHS)
+    file, more = hooks.operations()
     assert more == ("more", ["/libexec/inject", "/s/hooks.json"])
     assert file[1][0] == "/s/hooks.json"
     request = json.loads(file[1][1])
@@ -326,7 +327,7 @@ def test_what_is_looked_for_in_the_image_may_name_the_node_too(tmp_path: Path) -
         checks=[{"kind": "file", "severity": "warn", "subject": "/z/{node.job}"}],
     )
     hooks = on_node(words, node={"SLURM_JOB_ID": "7"})
-    file, _more = hooks.operations(PATHS)
+    file, _more = hooks.operations()
     [request] = json.loads(file[1][1])["hooks"]
     assert request["libraries"][0]["files"] == [f"{tmp_path}/7/libx.so"]
     assert request["search"] == ["/y/7"]
@@ -335,7 +336,7 @@ def test_what_is_looked_for_in_the_image_may_name_the_node_too(tmp_path: Path) -
 
 def test_hooks_that_only_set_variables_cost_the_guard_nothing() -> None:
     hooks = on_node(hook(env={"A": "1"}))
-    assert hooks.operations(PATHS) == []
+    assert hooks.operations() == []
 
 
 def test_oci_hooks_of_hooks_go_to_the_container() -> None:
@@ -347,7 +348,7 @@ def test_oci_hooks_of_hooks_go_to_the_container() -> None:
         "env": ["X=1"],
         "timeout": None,
     }
-    whole = on_node(hook(hooks=[first])).join(container(), PATHS)
+    whole = on_node(hook(hooks=[first])).parts
     assert [definition["stages"] for definition in whole.oci_hooks] == [["createContainer"]]
     assert on_node(hook(hooks=[second])).oci.last_operations(PATHS)[0][0] == "more"
 
