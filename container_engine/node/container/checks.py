@@ -20,7 +20,7 @@ from container_engine.base.variables import (
     replacement_kind,
 )
 from container_engine.node.container.description import NodeMount, Parts
-from container_engine.node.node_plan import Frozen
+from container_engine.node.node_plan import Frozen, may_apply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,6 +169,13 @@ def parts_of(
         tmpfs_size=plan.tmpfs_size,
         by_podman=plan.by_podman,
     )
+
+
+def may_have_hooks(plan: NodePlan, here: Resolved, node: Mapping[str, str]) -> bool:
+    """Check cheaply whether hooks or CDI devices may change the container on this node."""
+    if plan.hooks_dirs or plan.devices_if_there or any(one.cdi for one in here.devices):
+        return True
+    return any(may_apply(hook, node) for hook in plan.hooks)
 
 
 def _umask(node: Mapping[str, str]) -> int:

@@ -15,6 +15,7 @@ from container_engine.node.container import environment as env
 from container_engine.node.container.checks import (
     check_site_programs,
     edf_settings,
+    may_have_hooks,
     parts_of,
     resolve,
 )
@@ -29,7 +30,7 @@ from container_engine.node.container.guard import (
     start_guard,
 )
 from container_engine.node.container.specification import encode, operations
-from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, NodePlan, may_apply
+from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, NodePlan
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 class Container(Frozen):
     """A container for tasks to join. The descriptors belong to the caller.
 
-    `records` are those of the tasks' environment (spank_plugin/common/join.h), `guard` is a pidfd
+    `records` change the tasks' environment (spank_plugin/common/join.h), `guard` is a pidfd
     of the guard, readable when nothing of the session is left; `unshared` are other namespaces of
     the container's own. `go_on` lets the session outlive this process; it raises LaunchError if the
     session has already ended.
@@ -59,7 +60,7 @@ class Container(Frozen):
 
     user_ns: int
     mount_ns: int
-    records: int
+    records: bytes
     guard: int
     unshared: Sequence[int]
     workdir: str
@@ -174,23 +175,26 @@ class Start:
         self._kept = kept
         self._rules = rules
         self._printed = ""
+        self._hooks: HooksOnNode | None = None
         self._checks: Checks | None = None
 
     def decide(self) -> None:
         """Look at this node, and decide what the container is made of. Raise LaunchError."""
         plan, node, libexec, kept = self._plan, self._node, self._libexec, self._kept
         unmet: list[LaunchError] = []
-        check_site_programs(plan.podman, plan.runtime)
-        here, parts = parts_of(plan, node, unmet)
         programs = (plan.podman, plan.runtime)
         self._paths = Paths(f"{libexec}/session", libexec, *programs, for_each=plan.for_each)
         if kept is not None:
             self._paths.written = kept.directory
             self._paths.begun += kept.begun
-        self._here, self._planned = here, parts.mounts
-        self._hooks = _hooks(plan, here, parts, node, self._paths, unmet)
-        self._settings = here.env
-        if self._hooks is not None:
+        check_site_programs(*programs)
+        here, parts = parts_of(plan, node, unmet)
+        self._here, self._planned, self._settings = here, parts.mounts, here.env
+        if unmet or may_have_hooks(plan, here, node):
+            from container_engine.node.hooks.run import HooksOnNode
+
+            # it also raises one error for all that is unmet, with what hooks lack
+            self._hooks = HooksOnNode(plan, here, parts, node, self._paths, unmet)
             parts, self._settings = self._hooks.parts, self._hooks.settings
         site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
@@ -254,7 +258,7 @@ class Start:
         return Container(
             user_ns=user_ns,
             mount_ns=mount_ns,
-            records=memory_file("ce-env", records),
+            records=records,
             guard=guard,
             unshared=unshared,
             workdir=self._here.workdir,
@@ -422,27 +426,6 @@ def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
     )
 
 
-def _hooks(
-    plan: NodePlan,
-    here: Resolved,
-    parts: Parts,
-    node: Mapping[str, str],
-    paths: Paths,
-    unmet: Sequence[LaunchError],
-) -> HooksOnNode | None:
-    """Return the hooks, or None if none may apply.
-
-    Raise one LaunchError for all `unmet` and all that hooks lack, which HooksOnNode makes.
-    """
-    others = plan.hooks_dirs or plan.devices_if_there or any(one.cdi for one in here.devices)
-    may_be = any(may_apply(hook, node) for hook in plan.hooks)
-    if not (others or may_be or unmet):
-        return None
-    from container_engine.node.hooks.run import HooksOnNode
-
-    return HooksOnNode(plan, here, parts, node, paths, unmet)
-
-
 def joined(
     running: Running,
     plan: NodePlan,
@@ -472,7 +455,7 @@ def joined(
     return Container(
         user_ns=handed[protocol.CE_REPORTED_USER_NS],
         mount_ns=handed[protocol.CE_REPORTED_MOUNT_NS],
-        records=memory_file("ce-env", records),
+        records=records,
         guard=handed[protocol.CE_REPORTED_GUARD],
         unshared=handed[protocol.CE_REPORTED_UNSHARED :],
         workdir=workdir,

@@ -17,6 +17,7 @@ from container_engine.node.container.guard import (
     MAX_PACKET,
     GuardDescriptors,
     in_order,
+    memory_file,
     read_all,
     rights,
 )
@@ -155,7 +156,7 @@ def _answer_ready(
     first = {
         protocol.CE_ANSWER_USER_NS: ready.user_ns,
         protocol.CE_ANSWER_MOUNT_NS: ready.mount_ns,
-        protocol.CE_ANSWER_ENVIRONMENT: ready.records,
+        protocol.CE_ANSWER_ENVIRONMENT: memory_file("ce-env", ready.records),
         protocol.CE_ANSWER_GUARD: ready.guard,
         protocol.CE_ANSWER_LAUNCHER: launcher,
         protocol.CE_ANSWER_ATTENDED: launcher if ready.attended < 0 else ready.attended,

@@ -16,6 +16,7 @@ from container_engine.node.container.guard import (
     MAX_PACKET,
     GuardDescriptors,
     entering,
+    memory_file,
     start_guard,
 )
 from container_engine.node.container.specification import encode, operations
@@ -64,7 +65,8 @@ def run_in_container(
     sys.stdout.write(ready.printed)
     sys.stdout.flush()
     entered = (ready.user_ns, *ready.unshared)
-    words = entering(libexec, entered, ready.mount_ns, ready.records, ready.workdir)
+    records = memory_file("ce-env", ready.records)
+    words = entering(libexec, entered, ready.mount_ns, records, ready.workdir)
     # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
     programs.become([*words, *argv], os.environ)
 

@@ -44,7 +44,7 @@ def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
     ready = Container(
         user_ns=_named("user"),
         mount_ns=_named("mount"),
-        records=_named("environment"),
+        records=b"",
         guard=_named("guard"),
         unshared=[*map(_named, own)],
         workdir="/work",
@@ -72,7 +72,7 @@ def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
     first = {
         "CE_ANSWER_USER_NS": "user",
         "CE_ANSWER_MOUNT_NS": "mount",
-        "CE_ANSWER_ENVIRONMENT": "environment",
+        "CE_ANSWER_ENVIRONMENT": "ce-env",
         "CE_ANSWER_GUARD": "guard",
         "CE_ANSWER_LAUNCHER": "anon_inode:[pidfd]",
         "CE_ANSWER_ATTENDED": "attended",
