@@ -62,6 +62,7 @@ class Check(Frozen):
     """A check of the plan on this node: whose it is, with all its strings filled in.
 
     `directory` is that of its hook, `role` its part in a pair, "" for one of the node alone.
+    `request` is what a verdict is recorded for, b"" if none is believed later.
     """
 
     of: str
@@ -70,6 +71,7 @@ class Check(Frozen):
     role: str = ""
     peer: str = ""
     port: int = 0
+    request: bytes = b""
 
     @property
     def label(self) -> str:
@@ -100,7 +102,7 @@ class Checks:
 
     def __init__(self, plan: NodePlan, node: Mapping[str, str], libexec: str) -> None:
         self._plan, self._node, self._libexec = plan, node, libexec
-        planned = enumerate(_planned(plan, node, libexec), 1)
+        planned = enumerate(map(self._with_request, _planned(plan, node, libexec)), 1)
         self._checks = [one for number, check in planned for one in _sides(check, number, node)]
         self.warnings: list[str] = []
         self.records: list[dict[str, Any]] = []
@@ -150,8 +152,11 @@ class Checks:
         if check.role == ALONE:
             self._believe(None)
             return ALONE
-        if check.run["valid_s"] and not self._plan.checks_again and self._recalled(check):
-            return "believed"
+        if check.request and not self._plan.checks_again:
+            found = answers.read(answers_place("checks"), check.request)
+            if found is not None:
+                self._believe(found[0])
+                return "believed"
         try:
             return Supervisor(check, environment, enter)
         except OSError as error:
@@ -167,20 +172,17 @@ class Checks:
 
     # ---- verdicts that are believed ----------------------------------------------------------
 
-    def _request(self, check: Check) -> bytes:
-        """Return what the verdict is for: the check, and what the container is made of."""
+    def _with_request(self, check: Check) -> Check:
+        """Add what a verdict is for: the check, and what the container is made of."""
+        if not check.run["valid_s"]:
+            return check
         plan, prefix = self._plan, os.path.dirname(os.path.dirname(self._libexec))
         # a secret of a launch is no part of what is asked, and must not be written
         made_of = [plan.image_paths, *map(_public, plan.hooks), plan.mounts, plan.env, plan.devices]
         values = [self._node.get(name) for name in check.run["variables"]]
         text = to_json([check.of, check.run, check.directory, values, *made_of])
-        return answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
-
-    def _recalled(self, check: Check) -> bool:
-        found = answers.read(answers_place("checks"), self._request(check))
-        if found is not None:
-            self._believe(found[0])
-        return found is not None
+        request = answers.request_of(prefix, text.encode("utf-8", "surrogateescape"))
+        return check.but(request=request)
 
     def _believe(self, verdict: Mapping[str, str] | None) -> None:
         """Add the witnesses of a verdict to those of the start, which ends with the first."""
@@ -192,13 +194,13 @@ class Checks:
 
     def _judged(self, check: Check, *, has_passed: bool) -> Mapping[str, str] | None:
         """Record a verdict that may be believed; return its witnesses, None for any other."""
-        if not check.run["valid_s"]:
+        if not check.request:
             return None
         if has_passed:
             return self._record(check)
         try:
             # recorded starts have believed that it passes
-            if answers.forget(answers_place("checks"), self._request(check)):
+            if answers.forget(answers_place("checks"), check.request):
                 answers.forget(answers_place("starts"))
         except OSError:
             pass  # the places are not this user's alone, so that nothing there is believed
@@ -226,7 +228,7 @@ class Checks:
             if not answers.can_be_checked(witnesses):
                 return None
             place = open_place(answers_place("checks"))
-            answers.write(place, self._request(check), witnesses, b"", _MOST_VERDICTS)
+            answers.write(place, check.request, witnesses, b"", _MOST_VERDICTS)
         except (OSError, ValueError):
             return None
         return witnesses
