@@ -46,32 +46,28 @@ AGAIN = "CE_CHECKS_AGAIN"
 class Prepared(NamedTuple):
     """A plan, or None if the EDF asks for no container. `notices` are lines for stderr.
 
-    It may be used until `not_after`, in seconds since 1970; 0 means without limit.
+    A planner prints `head`, then the plan's text, which has each launch's secret between its
+    `parts`. It may be used until `not_after`, in seconds since 1970; 0 means without limit.
     """
 
     plan: LaunchPlan | None
     notices: str
+    head: str
+    parts: list[str]
     not_after: float = 0
 
-    @property
-    def head(self) -> str:
-        """Return the output of a planner before the plan: facts for the plugin, and a keyword."""
-        if self.plan is None:
-            return HOST
-        # the audit has "?" for such a byte
-        facts = {IMAGE: (self.plan.image.digest or self.plan.image.path).replace("\n", "?")}
-        if (self.plan.image.passing or "").startswith("/"):
-            facts[EPHEMERAL_STORE] = self.plan.image.passing or ""
-        if self.plan.kept is not None:
-            facts[KEPT] = f"{self.plan.kept.key}{self.plan.kept.directory}"
-        inside = INSIDE if self.plan.settings.batch_script == "inside" else ""
-        lines = [f"{name}{value}\n" for name, value in facts.items() if "\n" not in value]
-        return "".join([inside, *lines, PLAN])
 
-    @property
-    def parts(self) -> list[str]:
-        """Return the plan's text, cut where each launch puts its secret; [] without a plan."""
-        return [] if self.plan is None else in_parts(f"{self.plan.to_json()}\n")
+def _head(plan: LaunchPlan) -> str:
+    """Return the output of a planner before the plan: facts for the plugin, and a keyword."""
+    # the audit has "?" for such a byte
+    facts = {IMAGE: (plan.image.digest or plan.image.path).replace("\n", "?")}
+    if (plan.image.passing or "").startswith("/"):
+        facts[EPHEMERAL_STORE] = plan.image.passing or ""
+    if plan.kept is not None:
+        facts[KEPT] = f"{plan.kept.key}{plan.kept.directory}"
+    inside = INSIDE if plan.settings.batch_script == "inside" else ""
+    lines = [f"{name}{value}\n" for name, value in facts.items() if "\n" not in value]
+    return "".join([inside, *lines, PLAN])
 
 
 def in_parts(text: str) -> list[str]:
@@ -158,7 +154,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
         raise RefusedError(loaded.problems)
     notices = "".join(problem.text for problem in loaded.problems)
     if edf.image == "":
-        return Prepared(None, notices + on_host(edf).text)
+        return Prepared(None, notices + on_host(edf).text, HOST, [])
     early = _judged_early(edf, loaded, context, site_context)
     try:
         pull = choose("pull", edf, site_context).value
@@ -182,7 +178,8 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     plan = built.plan
     if recording.env.get(AGAIN) == "1":
         plan = plan.model_copy(update={"checks_again": True})
-    return Prepared(plan, notices, resolved.not_after)
+    parts = in_parts(f"{plan.to_json()}\n")
+    return Prepared(plan, notices, _head(plan), parts, resolved.not_after)
 
 
 def _virtual_environments(
