@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
 from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, alone, no_container
@@ -21,19 +20,12 @@ from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
 from container_engine.plan.build import missing_image
-from container_engine.plan.checks import check
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
 from container_engine.submit.image_names import with_image_hint
-from container_engine.submit.known_image import (
-    known_image,
-    refused_image,
-    undecided_entrypoint,
-    unusable_image,
-)
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
 
@@ -94,23 +86,6 @@ def load_with_origins(name: str, context: Context) -> WithOrigins:
         raise RefusedError(loaded.problems)
     used = use(loaded.edf, site_context.hooks, site_context.machine, site_context.entries)
     return WithOrigins(loaded.edf, files, site_context, loaded.problems, used.hooks)
-
-
-def judged(edf: Edf, context: Context, site_context: SiteContext) -> list[Problem]:
-    """Return the further problems of a launch of `edf`, as far as this host knows its image.
-
-    The list is empty for an EDF without an image, which is a base of others.
-    """
-    if edf.image is None:
-        return []
-    if edf.image == "":
-        return [on_host(edf)]
-    image = known_image(edf, context, site_context.site)
-    found = check(edf, image, site_context, __version__).problems
-    refusals = refused_image(edf, context, site_context.site)
-    if image is None and not refusals:
-        refusals = unusable_image(edf, context)
-    return [*refusals, *undecided_entrypoint(edf, image), *found]
 
 
 def on_host(edf: Edf) -> Problem:

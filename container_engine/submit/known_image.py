@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from container_engine import __version__
 from container_engine.base.errors import CeError, LaunchError, UserError
 from container_engine.edf.entries import packed_as_file
 from container_engine.edf.model import Edf, Origin, Problem
@@ -18,11 +19,31 @@ from container_engine.node.container.checks import (
     check_image,
     unusable,
 )
+from container_engine.plan.checks import check
 from container_engine.plan.model import Image
+from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
+from container_engine.submit.environment import on_host
 from container_engine.submit.image_names import stored
 from container_engine.submit.stores import admit_names, rules, stores
+
+
+def judged(edf: Edf, context: Context, site_context: SiteContext) -> list[Problem]:
+    """Return the further problems of a launch of `edf`, as far as this host knows its image.
+
+    The list is empty for an EDF without an image, which is a base of others.
+    """
+    if edf.image is None:
+        return []
+    if edf.image == "":
+        return [on_host(edf)]
+    image = known_image(edf, context, site_context.site)
+    found = check(edf, image, site_context, __version__).problems
+    refusals = refused_image(edf, context, site_context.site)
+    if image is None and not refusals:
+        refusals = unusable_image(edf, context)
+    return [*refusals, *undecided_entrypoint(edf, image), *found]
 
 
 def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:

@@ -16,9 +16,9 @@ from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
 from container_engine.submit import cached_plan, container_names
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
-from container_engine.submit.environment import image_alone, judged, load_to_launch, on_host
+from container_engine.submit.environment import image_alone, load_to_launch, on_host
 from container_engine.submit.image import launch_image
-from container_engine.submit.known_image import image_problem
+from container_engine.submit.known_image import image_problem, judged
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
 

@@ -13,7 +13,8 @@ from container_engine.edf.model import Problem
 from container_engine.edf.show import histories
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import judged, load_with_origins
+from container_engine.submit.environment import load_with_origins
+from container_engine.submit.known_image import judged
 from container_engine.submit.refused import RefusedError
 from container_engine.tools.lint.advise import advise
 from container_engine.tools.lint.subject import Packages, Subject

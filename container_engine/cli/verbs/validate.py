@@ -18,8 +18,8 @@ from container_engine.edf.model import Edf, Problem
 from container_engine.faults.catalogue import code_for, remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import judged, load_effective, site_here
-from container_engine.submit.known_image import missing_files, packed_files
+from container_engine.submit.environment import load_effective, site_here
+from container_engine.submit.known_image import judged, missing_files, packed_files
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
