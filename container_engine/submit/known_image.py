@@ -72,7 +72,8 @@ def unusable_image(edf: Edf, context: Context, *, also_absent: bool = False) -> 
             try:
                 from_file(name, reference.path, context.env)
             except UserError as error:
-                problems.append(image_problem(origin or edf.image_place, error))
+                place = origin or edf.image_place
+                problems.append(place.error("image", error.message, error.hint, error.see))
     return problems
 
 
@@ -104,13 +105,9 @@ def _refused(name: str, origin: Origin, context: Context, site: SiteConfig) -> l
             wanted.admit_size(name, os.path.getsize(path))
     except UserError as error:
         # a launch reports all other errors, such as a missing store
-        return [image_problem(origin, error)] if error.see == "image-policy" else []
+        problem = origin.error("image", error.message, error.hint, error.see)
+        return [problem] if error.see == "image-policy" else []
     return []
-
-
-def image_problem(origin: Origin, error: UserError) -> Problem:
-    """Return the error as a problem at the line that names the image."""
-    return origin.error("image", error.message, error.hint, error.see)
 
 
 def undecided_entrypoint(edf: Edf, image: Image | None) -> list[Problem]:

@@ -18,7 +18,6 @@ from container_engine.submit import cached_plan, container_names
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
 from container_engine.submit.environment import image_alone, load_to_launch, on_host
 from container_engine.submit.image import launch_image
-from container_engine.submit.known_image import image_problem, judged
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
 
@@ -129,6 +128,8 @@ def _judged_early(
     """
     found = check(edf, None, site_context, __version__).problems
     if any(problem.severity == "error" for problem in found):
+        from container_engine.submit.known_image import judged  # needed only after a mistake
+
         raise RefusedError((*loaded.problems, *judged(edf, context, site_context)))
     return found
 
@@ -161,8 +162,8 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
         site = site_context.site.model_copy(update={"pull": pull})
         resolved = launch_image(edf, recording, site_context._replace(site=site))
     except UserError as error:
-        problems = (*loaded.problems, *early, image_problem(edf.image_place, error))
-        raise RefusedError(problems, error.details) from None
+        late = edf.image_place.error("image", error.message, error.hint, error.see)
+        raise RefusedError((*loaded.problems, *early, late), error.details) from None
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
         edf = options.completed(edf, resolved.image.env)
