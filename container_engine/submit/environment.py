@@ -14,7 +14,6 @@ from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Annotation, Edf, Loaded, Origin, Problem
 from container_engine.edf.names import looks_like_file
-from container_engine.edf.show import Assignment, histories, quoted
 from container_engine.images.lock_file import Declared, digest_of
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
@@ -193,8 +192,13 @@ def declared(name: str, context: Context, site_context: SiteContext) -> Declared
 
     Variables are not expanded, so the state is the same for all users.
     """
+    from container_engine.edf.show import histories, quoted  # only locks need them
+
     traced = load_with_origins(name, context)
-    values = {entry.key: _written(entry.effective) for entry in histories(traced.edf, traced.files)}
+    values = {}
+    for entry in histories(traced.edf, traced.files):
+        value, written = entry.effective.value, entry.effective.written
+        values[entry.key] = quoted(value) if written is None else written
     used = use(traced.edf, site_context.hooks, site_context.machine, site_context.entries)
     # automatic hooks, and what they imply, depend on the host
     asked = [hook for hook in used.hooks if hook.automatic_when is None]
@@ -203,7 +207,3 @@ def declared(name: str, context: Context, site_context: SiteContext) -> Declared
     if traced.edf.above:
         images = [values[f"image[{number}]"] for number in range(len(traced.edf.images))]
     return Declared(digest_of(sorted(values.items())), tuple(images), releases)
-
-
-def _written(assignment: Assignment) -> str:
-    return quoted(assignment.value) if assignment.written is None else assignment.written
