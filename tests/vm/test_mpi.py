@@ -14,7 +14,7 @@ _RING = "ring 6 allreduce 6\n"
 _NETWORK = {f"OMPI_MCA_{layer}_tcp_if_include": "10.0.9.0/24" for layer in ("btl", "oob")}
 
 
-def _environment(cluster: Cluster, image: str) -> str:
+def environment(cluster: Cluster, image: str) -> str:
     """Put an image of the sandbox on the file server; return an environment with ssh and home."""
     file = images.provide(from_environment(os.environ), image)
     cluster.first.copy(file, f"/srv/apps/images/{image}.sqsh")
@@ -49,7 +49,7 @@ def test_mpirun_inside_starts_ranks_on_both_machines(
         f'if [ "$SLURM_PROCID" = 0 ]; then {mpirun} {probe}; {mpirun} hostname; touch {over}; fi;'
         f" while [ ! -e {over} ]; do sleep 1; done"
     )
-    done = cluster.srun("-N2", "-n4", _environment(cluster, image), "sh", "-c", script)
+    done = cluster.srun("-N2", "-n4", environment(cluster, image), "sh", "-c", script)
     cluster.root(cluster.first, "rm -f /srv/home/alice/over-*")
     assert (done.returncode, warned(done.stderr)) == (0, []), done.stdout + done.stderr
     assert done.stdout.startswith(printed)
@@ -58,6 +58,6 @@ def test_mpirun_inside_starts_ranks_on_both_machines(
 
 
 def test_ranks_that_srun_starts_find_those_of_the_other_machine(cluster: Cluster) -> None:
-    step = ("--mpi=pmix", "-N2", "-n4", _environment(cluster, "openmpi"))
+    step = ("--mpi=pmix", "-N2", "-n4", environment(cluster, "openmpi"))
     done = cluster.srun(*step, "mpi-probe", "ring")
     assert (done.returncode, done.stdout, warned(done.stderr)) == (0, _RING, []), done.stderr
