@@ -29,6 +29,9 @@ _WORK = {
     "import numpy, scipy.stats": "python3 -B -c 'import numpy, scipy.stats'",
     "find with a look at each file": "find /usr -xdev -size +1000000",
     "tar of 136 MB": "tar -C /usr/lib -cf - python3 | cat",
+    "16 ranks read Python's modules at once": (
+        "for rank in $(seq 16); do find /usr/lib/python3 -name '*.py' -exec cat {} + & done; wait"
+    ),
 }
 _WARM, _COLD = 1.2, 1.1
 _OTHERS = ("squashfuse_ll", "kernel")
