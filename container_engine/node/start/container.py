@@ -149,14 +149,15 @@ def start(
     try:
         return begun.start(descriptors)
     except LaunchError:
-        begun.abandon()
+        if begun.hooks is not None:
+            begun.hooks.abandon()
         raise
 
 
 class Start:
     """A start in progress: the plan, this node's data, and the results so far.
 
-    The caller calls `decide`, then `start`, and after a LaunchError of that `abandon`.
+    The caller calls `decide`, then `start`. After a LaunchError of that, `hooks` have files left.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Start:
         self._kept = kept
         self._rules = rules
         self._printed = ""
-        self._hooks: HooksOnNode | None = None
+        self.hooks: HooksOnNode | None = None
         self._checks: Checks | None = None
 
     def decide(self) -> None:
@@ -194,8 +195,8 @@ class Start:
             from container_engine.node.hooks.run import HooksOnNode
 
             # it also raises one error for all that is unmet, with what hooks lack
-            self._hooks = HooksOnNode(plan, here, parts, node, self._paths, unmet)
-            parts, self._settings = self._hooks.parts, self._hooks.settings
+            self.hooks = HooksOnNode(plan, here, parts, node, self._paths, unmet)
+            parts, self._settings = self.hooks.parts, self.hooks.settings
         site_rules.check_mounts(self._planned, parts.mounts, self._rules)
         self._given = env.for_container(plan.image_env, self._settings)
         self._person = person_of_process()
@@ -212,9 +213,6 @@ class Start:
             self._marks.mark("host checks")
             self._checks.outside()
         encoded = encode(self._operations())
-        for path in self._plan.image_paths:
-            image_in_use.note(path, self._node)
-        self._marks.mark("namespaces")
         control, reported = self._carry_out(descriptors, encoded)
         user_ns = reported[protocol.CE_REPORTED_USER_NS]
         mount_ns = reported[protocol.CE_REPORTED_MOUNT_NS]
@@ -229,13 +227,10 @@ class Start:
         self._marks.mark("environment")
         block = read_all(found)
         os.close(found)
-        hooks, kept = self._hooks, self._kept
+        hooks, kept = self.hooks, self._kept
         before = self._of_tasks(env.parse_block(block))
         changes = self._changes(before, ((user_ns, *unshared), mount_ns, guard))
         checks = self._checks
-        if checks is not None:
-            self._marks.mark("checks")
-            self._run_checks(checks, changes, ((user_ns, *unshared), mount_ns, guard))
         verdicts = {} if checks is None else checks.witnesses
         records = self._records(changes)
         end = None if hooks is None else hooks.finish(changes)
@@ -275,7 +270,10 @@ class Start:
         self, descriptors: GuardDescriptors, encoded: bytes
     ) -> tuple[socket, Sequence[int]]:
         """Have a guard make the container; return the socket to it, and what it reports."""
-        kept, hooks, plan = self._kept, self._hooks, self._plan
+        kept, hooks, plan = self._kept, self.hooks, self._plan
+        for path in plan.image_paths:
+            image_in_use.note(path, self._node)
+        self._marks.mark("namespaces")
         if kept is None:
             control = start_guard(self._libexec, descriptors, encoded)
         else:
@@ -306,19 +304,14 @@ class Start:
 
     def _repeatable(self) -> Repeatable | None:
         """Return what doing the same again depends on, None if it needs Python."""
-        if self._hooks is not None:
-            return self._hooks.repeatable()
+        if self.hooks is not None:
+            return self.hooks.repeatable()
         from container_engine.node.container.edits import Repeatable
 
         return Repeatable((), None, "")
 
-    def abandon(self) -> None:
-        """Remove files that hooks have made for the container, after a start that failed."""
-        if self._hooks is not None:
-            self._hooks.abandon()
-
     def _operations(self) -> list[Operation]:
-        hooks, paths, kept = self._hooks, self._paths, self._kept
+        hooks, paths, kept = self.hooks, self._paths, self._kept
         steps = operations(
             paths,
             self._plan.image_paths,
@@ -334,11 +327,11 @@ class Start:
     def _changes(
         self, before: Mapping[str, str | None], fds: tuple[Sequence[int], int, int]
     ) -> dict[str, str | None]:
-        """Run services and start-up steps; return the tasks' changes to Slurm's environment.
+        """Run services, start-up steps, checks; return the tasks' changes to Slurm's environment.
 
         `before` are those without them.
         """
-        plan, hooks, marks = self._plan, self._hooks, self._marks
+        plan, hooks, marks = self._plan, self.hooks, self._marks
         marks.names = {"image": list(plan.image_env), "edf": list(self._here.env)}
         changes = {**before}
         if hooks is not None:
@@ -349,6 +342,9 @@ class Start:
         if plan.startup:
             marks.mark("startup")
             changes |= self._run_startup(changes, *fds[:2])
+        if self._checks is not None:
+            marks.mark("checks")
+            self._run_checks(self._checks, changes, fds)
         return changes
 
     def _run_startup(
@@ -397,12 +393,12 @@ class Start:
         # replace the host's PWD: programs trust it if it happens to lead to their directory
         own = {"PWD": self._here.workdir, "OLDPWD": None}
         changes = {**own, **env.of_launchers(self._node), **made}
-        if self._hooks is not None:
-            changes |= self._hooks.for_tasks()
+        if self.hooks is not None:
+            changes |= self.hooks.for_tasks()
         return changes | env.missing_home(changes, self._node, self._person.home)
 
     def _records(self, changes: Mapping[str, str | None]) -> bytes:
-        return env.encode_records(changes, {} if self._hooks is None else self._hooks.per_task)
+        return env.encode_records(changes, {} if self.hooks is None else self.hooks.per_task)
 
 
 def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
