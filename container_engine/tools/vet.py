@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from container_engine.base import files, slurm
-from container_engine.base.errors import SiteError, UserError
+from container_engine.base.errors import SiteError, UserError, with_output
 from container_engine.base.process import CommandError, merged, reason
 from container_engine.submit.prepare import AGAIN
 from container_engine.tools import step_traces
@@ -191,12 +191,16 @@ def _of_ranks(before: Verdict, said: str, complaint: str) -> Verdict:
     """Return the verdict on a good node by what its ranks have printed."""
     lines = re.findall(rf"(?m)^{re.escape(before.node)}: (.*)$", said)
     wrong = [line for line in lines if not re.fullmatch(r"rank \d+ of \d+", line)]
-    if wrong:
-        return before._replace(verdict=FAILED, reason=wrong[0])
-    if len(lines) == _RANKS:
+    if not wrong and len(lines) == _RANKS:
         return before
     node = _judged(before.node, said, None, complaint)
-    return before._replace(verdict=node.verdict, reason=f"MPI has not started: {node.reason}")
+    of_mpi = re.search(r"(?m)^(?!(?:ce|srun|[\w.-]+): )(.*[a-z].*)$", said)
+    reason = with_output(f"MPI has not started: {node.reason}", of_mpi[1] if of_mpi else "")
+    verdict = (FAILED, wrong[0]) if wrong else (node.verdict, reason)
+    # of equal warnings, only one node's is printed
+    new = re.findall(r"(?m)^ce: warning: \S+: (.*)$", said)
+    warnings = (*before.warnings, *(line for line in new if line not in before.warnings))
+    return before._replace(verdict=verdict[0], reason=verdict[1], warnings=warnings)
 
 
 def _check(recorded: Mapping[str, Any]) -> dict[str, Any]:
