@@ -48,6 +48,11 @@ OF_MESSAGES = {
     re.compile(r"\bsays nothing\b"): "write 'is not set' or 'sets nothing'",
     re.compile(r"\b(hook|image|node) brings\b"): "write 'provides' or 'has'",
     re.compile(r"\b(is|are) made (of|for)\b"): "write 'created from' or 'built for'",
+    re.compile(r"\b(come|comes|coming|brought) along\b"): "write 'are added', 'are passed on'",
+    re.compile(r"\bas ever\b"): "write 'as usual'",
+    re.compile(r"\b(is|are|was|were) told\b"): "write 'is set', 'is reported' or name the reader",
+    re.compile(r"\bof (anybody's|ours)\b"): "write 'of any user', 'of the engine'",
+    re.compile(r"\bhas it that\b"): "write 'says'",
     re.compile(r"\bis none of yours\b|, no (file|directory)\b"): "write 'which is not …'",
     re.compile(r"\bspeaks? (PMI|of)"): "write 'supports' or 'is for'",
     re.compile(r"\bbelongs? into\b"): "write 'belongs in'",
@@ -59,6 +64,13 @@ OF_MESSAGES = {
     re.compile(
         r"\bof (the )?\w+'s(?=[.,;)]| (and|or|that|in|by|to|alone|if)\b)"
     ): "write 'of root', a noun, or begin with the owner",
+}
+# Habits of pages: 'What is gone then is the file' has its subject at the end.
+OF_PAGES = {
+    re.compile(
+        r"(?:(?<=[.:] )|(?<=\n\n)|\A)What (?!is |are |was )(?:[\w'`,-]+ ){1,8}"
+        r"(?:is|are|was|were|goes|stays|stay|comes)\b(?![^.\n]*\?)"
+    ): "begin with the subject: 'Files that …'",
 }
 CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 CLAUSE = re.compile(r"(What|Whether|Which|Who|Whose|Where|That|How) ")
@@ -121,7 +133,7 @@ def messages_of_c(source: str) -> Iterator[tuple[int, str]]:
 def messages_of_markdown(source: str) -> Iterator[tuple[int, str]]:
     """Yield line numbers and advice for the prose of a page, without code."""
     prose = CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
-    yield from _found(OF_MESSAGES, 1, prose)
+    yield from _found(OF_MESSAGES | OF_PAGES, 1, prose)
 
 
 def long_sentences(source: str) -> Iterator[tuple[int, str]]:

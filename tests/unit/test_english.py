@@ -91,6 +91,19 @@ def test_a_long_sentence_of_a_message_is_found() -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("# T\n\nWhat users write there is gone.\n", [3]),
+        ("It ends. What tasks have left stays.\n", [1]),
+        ("What is gone? What the file says is in the page?\n", []),
+        ("What was tried: nothing. It says what users write is gone.\n", []),
+    ],
+)
+def test_a_clause_is_not_the_subject_of_a_sentence(page: str, found: list[int]) -> None:
+    assert [line for line, _advice in english.messages_of_markdown(page)] == found
+
+
+@pytest.mark.parametrize(
     ("message", "found"),
     [
         ("the image store is below SCRATCH", []),
@@ -102,6 +115,8 @@ def test_a_long_sentence_of_a_message_is_found() -> None:
         ("the port is the node's; choose another", [2]),
         ("it is the node's port", []),
         ("the image is made for another processor", [2]),
+        ("variables come along", [2]),
+        ("jobs run as ever, of anybody's", [2, 2]),
     ],
 )
 def test_a_habit_is_found_in_what_users_read(message: str, found: list[int]) -> None:

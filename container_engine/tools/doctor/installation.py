@@ -37,7 +37,7 @@ _WITHOUT = MappingProxyType(
     {
         "Prolog": "the node drains before its next job",
         "Epilog": "the node drains after its next job",
-        "TaskProlog": "no task starts, of anybody's",
+        "TaskProlog": "no task starts, for any user",
     }
 )
 
