@@ -568,8 +568,8 @@ def test_help_has_an_answer_to_what_is_beside_containers(words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "title"),
     [
-        ("docker", "Come from Docker or Podman"),
-        ("howto/docker", "Come from Docker or Podman"),
+        ("docker", "Coming from Docker or Podman"),
+        ("howto/docker", "Coming from Docker or Podman"),
         ("guide/images", "Images and the store"),
         ("mpi", "Fix MPI ranks that do not find one another"),
     ],
