@@ -23,6 +23,12 @@ def run(*argv: str) -> str:
     return done.stdout
 
 
+def query(rpm: Path, *what: str) -> list[str]:
+    """Return lines about an RPM, by a database that is not in the home."""
+    database = ("--dbpath", str(rpm.parent / "database"))
+    return run("rpm", *database, "--query", "--package", *what, str(rpm)).splitlines()
+
+
 @pytest.fixture(scope="module")
 def deb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(run("packaging/deb", str(tmp_path_factory.mktemp("deb"))).splitlines()[-1])
@@ -61,14 +67,14 @@ def test_the_deb_needs_the_python_and_the_slurm_it_was_built_for(deb: Path) -> N
 
 
 def test_the_rpm_needs_the_python_and_the_slurm_it_was_built_for(rpm: Path) -> None:
-    needs = run("rpm", "--query", "--package", "--requires", str(rpm)).splitlines()
+    needs = query(rpm, "--requires")
     python = ".".join(map(str, sys.version_info[:2]))
     assert f"python(abi) = {python}" in needs
     assert "crun >= 1.8" in needs
     assert "podman >= 4.3" not in needs
     (release,) = [line.split()[-1] for line in needs if line.startswith("slurm >= ")]
     assert re.fullmatch(r"\d\d\.\d\d", release)
-    against = run("rpm", "--query", "--package", "--conflicts", str(rpm)).splitlines()
+    against = query(rpm, "--conflicts")
     assert f"slurm >= {release}.99" in against
     assert not [line for line in needs if line.startswith(("lib", "/opt"))]
 
@@ -77,7 +83,7 @@ def test_the_rpm_has_the_files_of_the_deb(deb: Path, rpm: Path) -> None:
     """Only licences, changelogs and zsh's functions are at the paths of each distribution."""
     contents = run("dpkg-deb", "--contents", str(deb)).splitlines()
     of_deb = {line.split()[5].removeprefix(".") for line in contents if line[0] != "d"}
-    listed = run("rpm", "--query", "--package", "--list", str(rpm)).splitlines()
+    listed = query(rpm, "--list")
     own = ("/usr/share/doc/", "/usr/share/licenses/", "/usr/share/zsh/")
     only = {path for path in of_deb - set(listed) if not path.startswith(own)}
     assert only == set()
@@ -88,7 +94,7 @@ def test_the_rpm_has_the_files_of_the_deb(deb: Path, rpm: Path) -> None:
 def test_everything_in_the_packages_is_roots_and_nobody_else_may_write_it(
     deb: Path, rpm: Path
 ) -> None:
-    of_rpm = run("rpm", "--query", "--package", "--list", "--verbose", str(rpm)).splitlines()
+    of_rpm = query(rpm, "--list", "--verbose")
     lines = [(line.split()[0], "/".join(line.split()[2:4]), line) for line in of_rpm]
     of_deb = run("dpkg-deb", "--contents", str(deb)).splitlines()
     lines += [(line.split()[0], line.split()[1], line) for line in of_deb]
