@@ -13,7 +13,7 @@ from container_engine.base.variables import OF_TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 def complete(environment: Mapping[str, str]) -> dict[str, str]:
@@ -50,6 +50,31 @@ def expand(nodes: str) -> Iterator[str]:
     """Yield the names of a Slurm host list such as ``n[1-3,08],login1,r[1-2]c[0-1]``, in order."""
     for pattern in _split(nodes):
         yield from _expand_one(pattern)
+
+
+def contract(names: Iterable[str]) -> str:
+    """Return a host list of these names, whatever their order: ``n[1-3,7],login1``."""
+    numbers: dict[tuple[str, bool], list[str]] = {}
+    for name in names:
+        stem = name.rstrip("0123456789")
+        numbers.setdefault((stem, stem != name), []).append(name[len(stem) :])
+    return ",".join(stem + _ranges(those) for (stem, _numbered), those in numbers.items())
+
+
+def _ranges(numbers: Iterable[str]) -> str:
+    runs: list[list[str]] = []
+    for number in sorted(numbers, key=lambda number: (len(number), number)):
+        if runs and _follows(runs[-1][-1], number):
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    text = ",".join(map("-".join, runs))
+    return f"[{text}]" if "," in text or "-" in text else text
+
+
+def _follows(number: str, after: str) -> bool:
+    """Check if the second is one more, and `expand` would write it so."""
+    return number != "" and str(int(number) + 1).zfill(len(number)) == after
 
 
 def _split(nodes: str) -> Iterator[str]:

@@ -277,7 +277,7 @@ def _documents(path: str) -> Iterator[dict[str, Any]]:
 
 # factor above the median, and least difference in seconds, that make a node a straggler
 _SLOWER, _SLOWER_S = 1.5, 0.05
-_NAMED = 8
+_MOST_LINES = 20
 LABEL_WIDTH = 13
 
 
@@ -322,9 +322,7 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
     """Yield the lines on a step; its table fits a terminal of `columns`."""
     facts = traces[0].facts
     yield f"step {step}: {nodes(traces)}{_tasks(traces)}"
-    for trace in traces:
-        if trace.facts["error"]:
-            yield f"failed: {trace.node}: {trace.facts['error']}"
+    yield from _first(_failures(traces))
     began = min(trace.began for trace in traces)
     yield f"started      {time.strftime('%d %b %Y %H:%M:%S', time.localtime(began))}"
     yield f"environment  {facts['environment']}"
@@ -333,9 +331,7 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
         yield f"  above it   {part['name']}  {part['digest']}".rstrip()
     for hook in facts["hooks"]:
         yield f"hook         {hook['name']} {hook['release']}: {hook['reason']}"
-    for trace in traces:
-        for check in trace.facts.get("checks", ()):
-            yield f"check        {_check_line(trace.node, check)}"
+    yield from _first(_checks(traces))
     yield ""
     yield from _phases(traces, columns)
     yield ""
@@ -344,19 +340,47 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
     usual = _ms(_median(took))
     times = f"median {usual}, max {_ms(max(took))} ({slowest})"
     yield f"time until all tasks had started: {times}"
-    for trace in stragglers(traces):
-        yield f"slow: {trace.node} took {_ms(trace.start_took)}"
+    slow = stragglers(traces)
+    yield from _first(f"slow: {trace.node} took {_ms(trace.start_took)}" for trace in slow)
     if others := missing(traces):
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        named = ", ".join(others[:_NAMED])
-        yield f"no trace of {named}{more}: still starting, interrupted, or not kept here"
+        named = slurm_step.contract(others)
+        yield f"no trace of {named}: still starting, interrupted, or not kept here"
 
 
-def _check_line(node: str, check: Mapping[str, Any]) -> str:
-    took = _ms((check["end"] - check["begin"]) / _SECOND)
-    who = f" ({check['role']} of {check['peer']})" if check.get("peer") else ""
+def _failures(traces: Sequence[Trace]) -> Iterator[str]:
+    nodes: dict[str, list[str]] = {}
+    for trace in traces:
+        nodes.setdefault(trace.facts["error"], []).append(trace.node)
+    nodes.pop("", None)
+    return (f"failed: {slurm_step.contract(them)}: {error}" for error, them in nodes.items())
+
+
+def _checks(traces: Sequence[Trace]) -> Iterator[str]:
+    took: dict[tuple[str, str], dict[str, float]] = {}
+    for trace in traces:
+        for check in trace.facts.get("checks", ()):
+            times = took.setdefault(_check_texts(check), {})
+            times[trace.node] = (check["end"] - check["begin"]) / _SECOND
+    for (what, problem), times in took.items():
+        most = "at most " if len(times) > 1 else ""
+        longest = f"{most}{_ms(max(times.values()))}"
+        yield f"check        {slurm_step.contract(times)}: {what} in {longest}{problem}"
+
+
+def _check_texts(check: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what comes before and after its time. Each node of a ring has another peer."""
+    peer = f" of {check['peer']}" if check["problem"] and check.get("peer") else ""
+    who = f" ({check['role']}{peer})" if check.get("peer") else ""
     problem = f": {check['problem']}" if check["problem"] else ""
-    return f"{node}: {check['of']}: {check['name']}{who}: {check['verdict']} in {took}{problem}"
+    return f"{check['of']}: {check['name']}{who}: {check['verdict']}", problem
+
+
+def _first(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the first lines, and how many more there are: thousands of nodes may all differ."""
+    every = list(lines)
+    yield from every[:_MOST_LINES]
+    if every[_MOST_LINES:]:
+        yield f"and {len(every) - _MOST_LINES} more such lines: see ce trace --json"
 
 
 def _tasks(traces: Sequence[Trace]) -> str:

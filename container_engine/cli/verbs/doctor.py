@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import aligned
+from container_engine.node import slurm_step
 from container_engine.printing import output
 from container_engine.submit.context import Context
 from container_engine.tools.doctor import cluster, site
@@ -87,7 +88,7 @@ def _all_nodes(arguments: argparse.Namespace, context: Context) -> int:
         bad = [entry for entry in folded if entry.finding.state is not State.OK]
         _say([*cluster.differing(folded), *bad], context)
         fine = [answer.node for answer in answers if _code(answer.findings) == 0]
-        asked = cluster.hostlist(names, context.env)
+        asked = slurm_step.contract(names)
         output.line(f"asked: {asked}; {len(fine)} of {len(names)} can start containers")
     return _code(findings) or int(not answers)
 
@@ -101,7 +102,7 @@ def _say(folded: Sequence[Folded], context: Context, width: int = 0) -> None:
     colourful = sys.stdout.isatty() and not context.env.get("NO_COLOR")
     rows, colours = [], []
     for finding, nodes in folded:
-        where = f"{cluster.hostlist(nodes, context.env)}: " if nodes else ""
+        where = f"{slurm_step.contract(nodes)}: " if nodes else ""
         check = f"{finding.check:<{width}}"
         rows.append((f"{finding.state:<{_STATES}}", check, f"{where}{finding.message}"))
         colours.append(_COLOURS[finding.state] if colourful else "")

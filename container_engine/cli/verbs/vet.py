@@ -6,17 +6,17 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from container_engine.base import slurm
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import one_line
+from container_engine.node import slurm_step
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
 from container_engine.tools import running_steps, vet
-from container_engine.tools.doctor import cluster
 from container_engine.tools.vet import EXCLUDED, FAILED, GOOD, SILENT, Verdict
 
 _LIMIT_S = 60
@@ -87,10 +87,10 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     asked = [node for node in nodes if node not in excluded]
     known = {one.node: one for one in (vet.vet(asked, question) if asked else ())}
     found = [known.get(node) or Verdict(node, EXCLUDED, excluded[node]) for node in nodes]
-    return _tell(found, arguments, env)
+    return _tell(found, arguments)
 
 
-def _tell(found: Sequence[Verdict], arguments: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _tell(found: Sequence[Verdict], arguments: argparse.Namespace) -> int:
     # those with a warning last
     good = sorted((one for one in found if one.verdict == GOOD), key=lambda one: len(one.warnings))
     names, wanted = [one.node for one in good], arguments.good_nodes
@@ -98,7 +98,7 @@ def _tell(found: Sequence[Verdict], arguments: argparse.Namespace, env: Mapping[
         nodes = [one._asdict() for one in found]
         document = {"version": 1, "environment": arguments.name, "good": names, "nodes": nodes}
         _write(arguments.json, json.dumps(document, indent=2) + "\n")
-    lines = "".join(f"{one_line(line)}\n" for line in _lines(found, env))
+    lines = "".join(f"{one_line(line)}\n" for line in _lines(found))
     if wanted:
         messages.say(lines)
     elif arguments.json != "-":
@@ -110,7 +110,7 @@ def _tell(found: Sequence[Verdict], arguments: argparse.Namespace, env: Mapping[
     if wanted and len(good) < wanted:
         raise UserError(f"vet: {len(good)} of {len(found)} nodes are good, wanted: {wanted}")
     if wanted:
-        output.line(cluster.hostlist(names[:wanted], env))
+        output.line(slurm_step.contract(names[:wanted]))
     return int(len(good) < (wanted or len(found)))
 
 
@@ -125,13 +125,13 @@ def _write(path: str, text: str) -> None:
         raise UserError(reason(error), where=path) from None
 
 
-def _lines(found: Sequence[Verdict], env: Mapping[str, str]) -> Iterator[str]:
+def _lines(found: Sequence[Verdict]) -> Iterator[str]:
     """Yield a line for nodes with equal verdicts, one for each of their warnings, and the sum."""
     alike: dict[Verdict, list[str]] = {}
     for one in found:
         alike.setdefault(one._replace(node="", checks=()), []).append(one.node)
     for one, nodes in alike.items():
-        where = cluster.hostlist(nodes, env)
+        where = slurm_step.contract(nodes)
         yield f"{one.verdict:<{_WIDTH}}  {where}{f': {one.reason}' if one.reason else ''}"
         yield from (f"{'':<{_WIDTH}}  warning: {line}" for line in one.warnings)
     number = sum(one.verdict == GOOD for one in found)

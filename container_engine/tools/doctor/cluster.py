@@ -96,11 +96,6 @@ def _none_usable(states: Mapping[str, int]) -> UserError:
     return UserError(f"no node takes jobs: {them or 'sinfo names none'}", hint)
 
 
-def hostlist(names: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return n[1-3] for n1, n2 and n3. Raise CeError."""
-    return slurm.answer(["scontrol", "show", "hostlist", ",".join(names)], env).rstrip("\n")
-
-
 def ask(
     asked: Sequence[Group], ce: str, options: Sequence[str], env: Mapping[str, str]
 ) -> tuple[list[Answer], list[Folded]]:

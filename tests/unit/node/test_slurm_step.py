@@ -2,7 +2,7 @@
 
 import pytest
 
-from container_engine.node.slurm_step import before_tasks, complete, expand
+from container_engine.node.slurm_step import before_tasks, complete, contract, expand
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,22 @@ from container_engine.node.slurm_step import before_tasks, complete, expand
 )
 def test_a_host_list_is_expanded_in_its_order(pattern: str, names: list[str]) -> None:
     assert list(expand(pattern)) == names
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        ([f"n{number}" for number in range(1, 1001)], "n[1-1000]"),
+        (["n10", "n2", "n1", "n9", "n4"], "n[1-2,4,9-10]"),
+        (["r1c08", "r1c09", "r1c10", "r2c1"], "r1c[08-10],r2c1"),
+        (["n09", "n9", "n10"], "n[9,09-10]"),
+        (["login", "n1", "n"], "login,n1,n"),
+        ([], ""),
+    ],
+)
+def test_names_are_contracted_to_a_host_list(names: list[str], pattern: str) -> None:
+    assert contract(names) == pattern
+    assert sorted(expand(pattern)) == (sorted(names) or [""])
 
 
 def test_the_name_is_that_at_the_nodes_place() -> None:

@@ -118,10 +118,35 @@ def test_no_trace_is_reported_missing_if_all_are_there_or_the_nodes_are_unknown(
     assert "no trace" not in lines[-1]
 
 
-def test_only_some_of_many_missing_nodes_are_named(tmp_path: Path) -> None:
-    write(tmp_path, "7.0", "n1", facts(50, nodes="n[1-20]"), ended(101, 102))
+def test_many_missing_nodes_are_ranges(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n7", facts(50, nodes="n[1-20]"), ended(101, 102))
     last = list(step_traces.lines("7.0", step_traces.read(str(tmp_path), "7.0")))[-1]
-    assert last.startswith("no trace of n2, n3, n4, n5, n6, n7, n8, n9 and 11 more: ")
+    assert last.startswith("no trace of n[1-6,8-20]: ")
+
+
+_CHECK = {"of": "fabric", "name": "ring", "verdict": "passed", "problem": "", "role": "client"}
+
+
+def _check(number: int, problem: str = "") -> dict[str, Any]:
+    times = {"begin": BEGIN, "end": BEGIN + number * MS, "peer": f"n{number + 1}"}
+    return {**_CHECK, **times, **({"verdict": "failed", "problem": problem} if problem else {})}
+
+
+def test_what_a_thousand_nodes_say_alike_is_one_line(tmp_path: Path) -> None:
+    for number in range(1, 1001):
+        end = f"no such file of rank {number}" if number > 900 else "no such file"
+        check = _check(number, "no link" if number == 77 else "")
+        write(tmp_path, "7.0", f"n{number}", facts(number, error=end, checks=[check]))
+    lines = list(step_traces.lines("7.0", step_traces.read(str(tmp_path), "7.0")))
+    assert lines[1] == "failed: n[1-900]: no such file"
+    assert lines[20] == "failed: n919: no such file of rank 919"
+    assert lines[21] == "and 81 more such lines: see ce trace --json"
+    head = "check        n"
+    assert f"{head}[1-76,78-1000]: fabric: ring (client): passed in at most 1000.0 ms" in lines
+    assert f"{head}77: fabric: ring (client of n78): failed in 77.0 ms: no link" in lines
+    assert "slow: n1000 took 1020.0 ms" in lines
+    assert lines[-1] == "and 220 more such lines: see ce trace --json"
+    assert len(lines) < 80
 
 
 def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
