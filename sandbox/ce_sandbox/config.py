@@ -54,7 +54,7 @@ def slurm_conf(
     # Where that is 127.0.1.1, nodes would answer an srun at 127.0.0.1, where it does not listen.
     only = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n" if host.is_loopback else ""
     epilog = f"Epilog={layout.epilog}\n" if engine.has_epilog else ""
-    ports = _ports(layout.first_node_port, nodes)
+    ports = _ports(layout.first_node_port(nodes), nodes)
     return f"""\
 # Written by sandbox/up: changes are lost.
 ClusterName=ce-sandbox

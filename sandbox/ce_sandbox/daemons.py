@@ -15,7 +15,8 @@ from pathlib import Path
 from ce_sandbox import config, processes
 from ce_sandbox.layout import MAX_NODES, Layout, SandboxError
 
-START_TIMEOUT_S = 60.0
+# The nodes of one machine share its processors.
+START_TIMEOUT_S, NODE_START_S = 60.0, 0.3
 STOP_TIMEOUT_S = 10.0
 NODE_STOP_TIMEOUT_S = 2.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,7 +30,7 @@ class Daemon:
     argv: list[str]
 
     def pids(self) -> list[int]:
-        return processes.running([self.argv])
+        return list(processes.running([self.argv]))
 
 
 def program(name: str) -> str:
@@ -71,13 +72,27 @@ def all_daemons(layout: Layout, nodes: int) -> list[Daemon]:
     return [munged(layout), controller(layout), *slurmds]
 
 
+def pids(these: Sequence[Daemon]) -> dict[str, list[int]]:
+    """Map the daemons' names to their processes, found in one look at all of the machine's."""
+    found = processes.running([daemon.argv for daemon in these])
+    return {
+        daemon.name: [pid for pid, argv in found.items() if argv == daemon.argv] for daemon in these
+    }
+
+
+def start_missing(layout: Layout, these: Sequence[Daemon]) -> None:
+    """Start those of the daemons that do not run."""
+    running = {tuple(argv) for argv in processes.running([d.argv for d in these]).values()}
+    for daemon in these:
+        if tuple(daemon.argv) not in running:
+            start(layout, daemon)
+
+
 def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:
-    """Start the daemon unless it is running; append its output to a log file.
+    """Start the daemon, which does not run; append its output to a log file.
 
     `before` is a command line that executes the daemon's own, which is appended to it.
     """
-    if daemon.pids():
-        return
     out = layout.log / f"{daemon.name}.out"
     with out.open("ab") as log:
         process = subprocess.Popen(
@@ -92,7 +107,7 @@ def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:
         )
     # Popen returns while the kernel still reads the program from disk. Until that is done the
     # process has no command line, by which a running daemon is recognised.
-    while not daemon.pids() and process.poll() is None:
+    while not processes.is_running(process.pid, daemon.argv) and process.poll() is None:
         time.sleep(0.001)
 
 
@@ -136,7 +151,7 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
     slurmctld = controller(layout)
     _until(lambda: _serves(layout.controller_port), "slurmctld to listen", slurmctld, log)
     for index, name in enumerate(config.node_names(count)):
-        slurmd, port = node(layout, name), layout.first_node_port + index
+        slurmd, port = node(layout, name), layout.first_node_port(count) + index
         _until(
             partial(_serves, port), f"{name} to listen", slurmd, layout.log / f"slurmd-{name}.log"
         )
@@ -146,6 +161,7 @@ def wait_for_nodes(layout: Layout, count: int) -> None:
             f"{count} nodes to be up",
             slurmctld,
             log,
+            START_TIMEOUT_S + NODE_START_S * count,
         )
     except SandboxError as error:
         states = ", ".join(f"{name} {state}" for name, state in node_states(layout).items())
@@ -193,18 +209,24 @@ def _succeeds(argv: list[str]) -> bool:
     return done.returncode == 0
 
 
-def _until(ready: Callable[[], bool], what: str, daemon: Daemon, log: Path) -> None:
+def _until(
+    ready: Callable[[], bool],
+    what: str,
+    daemon: Daemon,
+    log: Path,
+    within_s: float = START_TIMEOUT_S,
+) -> None:
     """Poll until the daemon is ready, as daemons do not announce it.
 
     Raise SandboxError if the daemon ends or the time is up.
     """
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + within_s
     while not ready():
         if not daemon.pids():
             raise SandboxError(f"{daemon.name} ended: {_last_line(log)}", f"see {log.parent}")
         if time.monotonic() > deadline:
             raise SandboxError(
-                f"waited {START_TIMEOUT_S:.0f} s for {what}: {_last_line(log)}", f"see {log.parent}"
+                f"waited {within_s:.0f} s for {what}: {_last_line(log)}", f"see {log.parent}"
             )
         time.sleep(0.05)
 

@@ -10,9 +10,12 @@ DEFAULT_DIR = "/var/lib/ce-sandbox"
 # The users of the default sandbox; in other sandboxes these names end with the sandbox's number.
 USERS = ("ce-alice", "ce-bob")
 PROJECT_GROUP = "ce-project"
-MAX_NODES = 64
-# The ports of other sandboxes are from 17100 to 32064, below Linux's ephemeral ports.
-_OTHERS, _PORTS_EACH = 150, 100
+# A node's processes have some twenty threads; the default of kernel.pid_max is 32768.
+MAX_NODES = 1250
+# The ports of other sandboxes are from 17100 to 32099, below Linux's ephemeral ports; above those
+# are the ports of the one sandbox that may have more nodes than this.
+MAX_NODES_AT_ONCE = 98
+_OTHERS, _PORTS_EACH, _FIRST_OF_MANY = 150, 100, 61000
 
 
 class SandboxError(Exception):
@@ -49,8 +52,10 @@ class Layout:
     def controller_port(self) -> int:
         return 17000 + _PORTS_EACH * self.number if self.number else 16817
 
-    @property
-    def first_node_port(self) -> int:
+    def first_node_port(self, nodes: int) -> int:
+        """Return the port of the first of `nodes` nodes, which the others' follow."""
+        if nodes > MAX_NODES_AT_ONCE:
+            return _FIRST_OF_MANY
         return self.controller_port + 1 if self.number else 16901
 
     @property

@@ -29,13 +29,20 @@ def _argv(pid: int) -> list[str]:
         return []
 
 
-def running(command_lines: list[list[str]]) -> list[int]:
+def running(command_lines: Iterable[list[str]]) -> dict[int, list[str]]:
     """Return the processes that run exactly one of these command lines, in this PID namespace.
 
     A process of another PID namespace belongs to another sandbox, even though its command line is
     equal: the directories of both have the same path (`tests/apart`).
     """
-    return [pid for pid in _all_pids() if _argv(pid) in command_lines and _is_of(pid, set())]
+    wanted = {tuple(line) for line in command_lines}
+    found = {pid: argv for pid in _all_pids() if tuple(argv := _argv(pid)) in wanted}
+    return {pid: argv for pid, argv in found.items() if _is_of(pid, set())}
+
+
+def is_running(pid: int, command_line: list[str]) -> bool:
+    """Check whether this process runs exactly this command line."""
+    return _argv(pid) == command_line
 
 
 def belonging_to(layout: Layout) -> set[int]:

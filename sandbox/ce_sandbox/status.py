@@ -24,7 +24,7 @@ def main(argv: list[str], layout: Layout) -> int:
     if not count:
         print(f"sandbox: none in {layout.dir}; start it with sandbox/up")
         return DOWN
-    running = {daemon.name: daemon.pids() for daemon in daemons.all_daemons(layout, count)}
+    running = daemons.pids(daemons.all_daemons(layout, count))
     states = daemons.node_states(layout)
     print(f"directory  {layout.dir}")
     print(f"engine     {engine_line(layout)}")

@@ -24,9 +24,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         epilog="CE_SANDBOX_DIR names its directory (default: /var/lib/ce-sandbox); those of"
         " different directories have users and ports of their own and can run at once.",
     )
-    parser.add_argument(
-        "-n", "--nodes", type=node_count, metavar="N", help="nodes, 1 to 64 (default: as now, or 2)"
-    )
+    known = f"nodes, 1 to {MAX_NODES} (default: as now, or 2)"
+    parser.add_argument("-n", "--nodes", type=node_count, metavar="N", help=known)
     parser.add_argument(
         "--tracking",
         choices=config.TRACKINGS,
@@ -138,10 +137,9 @@ def stop_outdated(layout: Layout) -> None:
 
 def start(layout: Layout, nodes: int) -> None:
     everything = daemons.all_daemons(layout, nodes)
-    daemons.start(layout, everything[0])
+    daemons.start_missing(layout, everything[:1])
     daemons.wait_for_munged(layout)
-    for daemon in everything[1:]:
-        daemons.start(layout, daemon)
+    daemons.start_missing(layout, everything[1:])
     daemons.wait_for_nodes(layout, nodes)
 
 

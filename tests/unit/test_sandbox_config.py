@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ce_sandbox import config, machine, processes
-from ce_sandbox.layout import MAX_NODES, Layout, from_environment
+from ce_sandbox.layout import MAX_NODES, MAX_NODES_AT_ONCE, Layout, from_environment
 from ce_sandbox.up import chosen_tracking, configured_nodes
 from tests.slurm.polling import until
 
@@ -14,7 +14,7 @@ HOST = config.Host("host", is_loopback=True)
 WITHOUT = config.Engine(plugin_id=None, has_epilog=False)
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 64])
+@pytest.mark.parametrize("nodes", [1, 2, 64, MAX_NODES])
 def test_the_configuration_tells_how_many_nodes_it_is_for(tmp_path: Path, nodes: int) -> None:
     layout = Layout(tmp_path)
     layout.etc.mkdir()
@@ -28,16 +28,24 @@ def test_no_port_of_the_sandbox_is_one_of_a_system_slurm() -> None:
     assert "Port=[16901-16964]\n" in text
     for number in range(200):
         other = Layout(Path(f"/srv/{number}"))
-        ports = (other.controller_port, other.first_node_port + MAX_NODES - 1)
+        last = other.first_node_port(MAX_NODES_AT_ONCE) + MAX_NODES_AT_ONCE - 1
+        ports = (other.controller_port, last)
         # A system's Slurm has ports 6817 to 6819; ephemeral ports begin at 32768.
         assert 17000 < ports[0] < ports[1] < 32768
+
+
+def test_many_nodes_have_the_ports_above_the_ephemeral_ones() -> None:
+    text = config.slurm_conf(from_environment({}), MAX_NODES, HOST, WITHOUT)
+    assert f"Port=[61000-{60999 + MAX_NODES}]\n" in text
+    assert 60999 + MAX_NODES < 1 << 16
 
 
 def test_two_sandboxes_of_a_machine_share_neither_ports_nor_users() -> None:
     both = Layout(Path("/srv/a")), Layout(Path("/srv/b"))
     for one, other in ((*both,), (from_environment({}), both[0])):
         ports = [
-            range(each.first_node_port, each.first_node_port + MAX_NODES) for each in (one, other)
+            range(port := each.first_node_port(64), port + MAX_NODES_AT_ONCE)
+            for each in (one, other)
         ]
         assert not set(ports[0]) & set(ports[1])
         assert one.controller_port not in (other.controller_port, *ports[1])
@@ -117,7 +125,7 @@ def test_a_daemon_of_a_sandbox_in_another_pid_namespace_is_not_this_ones() -> No
             child = until("the process there", lambda: children.read_text().strip())
             line = Path(f"/proc/{child}/cmdline")
             until("its program", lambda: line.read_bytes().startswith(b"sleep"))
-            assert processes.running([here, there]) == [one.pid]
+            assert processes.running([here, there]) == {one.pid: here}
         finally:
             one.kill()
             other.kill()
