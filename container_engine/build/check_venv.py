@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from container_engine.base.mounts import is_in
+from container_engine.edf.names import VENV_MARKS
 from container_engine.node.libraries import elf
 from container_engine.node.libraries.elf import Library, NotALibraryError, c_version, dotted
 from container_engine.node.libraries.preflight import LoaderView
@@ -31,6 +32,7 @@ _VERSION = re.compile(r"(?:.*/)?python(\d+\.\d+t?)")
 SHEBANG = re.compile(rb"#!(?:/bin/sh\n'''exec' \"?)?(/[^\"\n]*)/bin/(python[^\s\"/]*)")
 ACTIVATE = re.compile(rb"(?m)^(\s*(?:export )?VIRTUAL_ENV=)(['\"]?)(/[^'\"\n]*)\2$")
 _HEAD, _MOST = 1024, 1 << 20
+_CONFIG = VENV_MARKS["virtual"]
 # where an image's Python has packages: its prefix and version are put in
 _PACKAGES = (
     *("{0}/lib/python{1}/site-packages", "{0}/lib64/python{1}/site-packages"),
@@ -142,7 +144,7 @@ class Check:
         self._container = container
         self._target = target
         self._place = place
-        self._is_conda = os.path.isdir(f"{place}/conda-meta")
+        self._is_conda = os.path.isdir(f"{place}/{VENV_MARKS['conda']}")
         self._again = _CONDA_AGAIN if self._is_conda else f"{_AGAIN}{target}"
         self._files = files_in(place)
         self.python = self.version = ""
@@ -204,7 +206,7 @@ class Check:
         return _names(self._container.node, f"{self._place}/{below}")
 
     def _has_standard_library(self) -> bool:
-        home = re.search(rb"(?m)^home *= *(.*?)\s*$", self._read("pyvenv.cfg"))
+        home = re.search(rb"(?m)^home *= *(.*?)\s*$", self._read(_CONFIG))
         prefixes = (
             self._target,
             "/usr",
@@ -303,7 +305,7 @@ class Check:
         """Yield libraries that the image lacks; a hook, or another package, may provide them."""
         yield from self._libraries(is_certain=False)
         yield from self._missing(is_certain=False)
-        if re.search(rb"(?mi)^include-system-site-packages *= *true", self._read("pyvenv.cfg")):
+        if re.search(rb"(?mi)^include-system-site-packages *= *true", self._read(_CONFIG)):
             yield from self._missing_packages()
 
     def _missing_packages(self) -> Iterator[Finding]:
@@ -351,7 +353,7 @@ class Check:
                 if match is None:
                     continue
                 prefix = os.fsdecode(match[3] if match.re is ACTIVATE else match[1])
-                program = "pyvenv.cfg" if match.re is ACTIVATE else f"bin/{os.fsdecode(match[2])}"
+                program = _CONFIG if match.re is ACTIVATE else f"bin/{os.fsdecode(match[2])}"
                 if not self._container.has(f"{prefix}/{program}"):
                     found[prefix] = path if match.re is ACTIVATE else found.get(prefix, path)
         return found

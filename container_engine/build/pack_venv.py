@@ -14,6 +14,7 @@ from container_engine.build.check_venv import ACTIVATE
 from container_engine.build.venv_archive import Archive, lacks_bytecode
 from container_engine.edf.entries import mount_text
 from container_engine.edf.model import Mount, Origin, escape
+from container_engine.edf.names import VENV_MARKS
 from container_engine.edf.show import quoted
 from container_engine.images.listener import Listener
 from container_engine.images.pack.pack import Packer
@@ -22,7 +23,7 @@ from container_engine.plan.model import LaunchPlan
 from container_engine.submit.context import Context
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
-from container_engine.submit.virtual_environments import CODE, MARK, ask
+from container_engine.submit.virtual_environments import CODE, ask
 
 _NOT_COMPARED = "not compared with an image, not compiled: --for ENVIRONMENT does both"
 # where the image's interpreter sees it while it compiles
@@ -58,16 +59,17 @@ class PackedVenv:
         return f"mounts = [{mounts}]", f"startup = [{quoted(escape(text))}]"
 
     def _refuse_others(self, place: str) -> None:
-        if os.path.isdir(f"{place}/conda-meta"):
+        if os.path.isdir(f"{place}/{VENV_MARKS['conda']}"):
             words = ["conda-pack", "-p", self._place, "--dest-prefix", self._place]
             words += ["--format", "squashfs", "-o", self._file]
             message = "a conda environment, which names its own path in many files"
             lines = "; ".join(self.lines)
             hint = f"{shlex.join(words)} packs it; in the EDF: {lines}"
             raise UserError(message, hint, CODE, name=place)
-        if not os.path.isfile(f"{place}/{MARK}"):
+        mark = VENV_MARKS["virtual"]
+        if not os.path.isfile(f"{place}/{mark}"):
             hint = "leave out --venv for other directories"
-            raise UserError(f"not a virtual environment, it has no {MARK}", hint, CODE, name=place)
+            raise UserError(f"not a virtual environment, it has no {mark}", hint, CODE, name=place)
 
     def _planned(self, name: str) -> LaunchPlan:
         plan = prepare(name, self._context).plan

@@ -17,6 +17,9 @@ def is_step(name: str) -> bool:
 
 SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
 
+# What a virtual environment, and one of conda, has at its top.
+VENV_MARKS = {"virtual": "pyvenv.cfg", "conda": "conda-meta"}
+
 
 def looks_like_file(text: str) -> bool:
     """Check whether `text` may be meant as a file, though it does not begin as a path does."""

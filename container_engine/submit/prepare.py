@@ -11,6 +11,7 @@ from container_engine.base.answers import Variables
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import warning_text
 from container_engine.edf.model import Edf, Loaded, Problem
+from container_engine.edf.names import VENV_MARKS
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
@@ -191,8 +192,7 @@ def _virtual_environments(
         one
         for one in edf.mounts
         if one.kind == "squashfs"
-        or os.path.isfile(f"{one.source}/pyvenv.cfg")
-        or os.path.isdir(f"{one.source}/conda-meta")
+        or any(os.path.exists(f"{one.source}/{mark}") for mark in VENV_MARKS.values())
     ]
     may_bring_one = edf.startup or candidates
     if not may_bring_one or plan.image.on_nodes or not os.path.isfile(plan.image.path):

@@ -1,7 +1,7 @@
 """Checks the virtual environments that an environment mounts or activates, before its launch.
 
-Those of conda, too. An environment without one costs a look for `MARKS` at each mount. What is
-found out is written to no place: a launch with a cached plan does not ask again.
+Those of conda, too. An environment without one costs a look for its mark (`VENV_MARKS`) at each
+mount. What is found out is written to no place: a launch with a cached plan does not ask again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from container_engine.base import process
 from container_engine.base.errors import CeError
 from container_engine.edf.entries import activated, on_host
 from container_engine.edf.model import Edf, Mount, Origin, Problem
+from container_engine.edf.names import VENV_MARKS
 from container_engine.images import squashfs
 from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit.context import Context
 
 CODE = "virtual-environment"
-# files of a virtual environment, and of one of conda
-MARK = "pyvenv.cfg"
-MARKS = (MARK, "conda-meta/history")
 _TIMEOUT_S = 300
 _MOST_FILES = 1 << 20  # more are data, and take long to look through
 _ACTIVATE = "bin/activate"
@@ -105,7 +103,7 @@ def _found(
         yield Found(mount.target, mount.origin, "mounts", is_activated)
     for target, origin in named.items():
         place = on_host(target, edf.mounts)
-        marks = [path for mark in MARKS if os.path.isfile(path := f"{place}/{mark}")]
+        marks = [path for mark in VENV_MARKS.values() if os.path.exists(path := f"{place}/{mark}")]
         if marks:
             looked_at += marks
             yield Found(target, origin, "startup", is_activated=True)
@@ -116,17 +114,11 @@ def _is_packed(path: str, context: Context) -> bool:
     try:
         if squashfs.check(path).files > _MOST_FILES:
             return False
+        words = ["-ls", "-max-depth", "1", "-d", "", path, *VENV_MARKS.values()]
+        listed = squashfs.unsquashfs(words, context.tools_env, _TIMEOUT_S, 1 << 16)
     except CeError:
         return False
-    return any(_has(path, mark, context) for mark in MARKS)
-
-
-def _has(path: str, mark: str, context: Context) -> bool:
-    try:
-        words = ["-cat", path, mark]
-        return bool(squashfs.unsquashfs(words, context.tools_env, _TIMEOUT_S, 1 << 16))
-    except CeError:
-        return False
+    return any(f"/{mark}".encode() in listed.splitlines() for mark in VENV_MARKS.values())
 
 
 def ask(

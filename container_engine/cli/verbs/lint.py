@@ -10,6 +10,7 @@ import sys
 from container_engine.base.mounts import network_file_system
 from container_engine.base.text_layout import one_line
 from container_engine.edf.model import Problem
+from container_engine.edf.names import VENV_MARKS
 from container_engine.edf.show import histories
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
@@ -81,8 +82,8 @@ def _packages(path: str) -> Packages | None:
     """Count what is in a directory of Python packages, the first `_MOST_FILES` files of it."""
     if not os.path.isdir(path):
         return None
-    marks = {"virtual": "pyvenv.cfg", "conda": "conda-meta"}
-    kind = next((kind for kind, mark in marks.items() if os.path.exists(f"{path}/{mark}")), "")
+    there = (kind for kind, mark in VENV_MARKS.items() if os.path.exists(f"{path}/{mark}"))
+    kind = next(there, "")
     files = modules = 0
     for _where, _directories, names in os.walk(path):
         files += len(names)
