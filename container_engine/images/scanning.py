@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process, records
 from container_engine.base.errors import SiteError
-from container_engine.base.files import owner_fault, publish, read_regular, user_directory
+from container_engine.base.files import publish, read_regular, user_directory
+from container_engine.images import site_program
 from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.images.store.store import CLOCKS_S
 
@@ -88,7 +88,7 @@ class Scanner(NamedTuple):
     def scan(self, subject: Subject) -> Verdict:
         """Run the scanner and cache its verdict. Raise SiteError if its program is not usable."""
         policy = self.rules.policy
-        check_program(policy.scanner[0], self.rules.source)
+        site_program.check(policy.scanner[0], self.rules.source, "policy.scanner")
         status, report = self._run(subject)
         verdict = Verdict(program=policy.scanner, when=time.time(), status=status, report=report)
         if status is not None:
@@ -101,7 +101,9 @@ class Scanner(NamedTuple):
         with tempfile.TemporaryDirectory(prefix="ce-scan-") as work:
             rootfs, report = os.path.join(work, "rootfs"), os.path.join(work, "report")
             os.mkdir(rootfs)
-            argv = _filled(policy.scanner, subject, rootfs)
+            name, digest, image = subject
+            values = {"rootfs": rootfs, "image": image, "name": name, "digest": digest}
+            argv = site_program.filled(policy.scanner, values)
             if any("{rootfs}" in word for word in policy.scanner):
                 mounting = ("sh", f"{self.libexec}/ce-image", subject.path, rootfs)
                 argv = [*OWN_NAMESPACES, "sh", "-c", _MOUNTED, *mounting, *argv]
@@ -129,37 +131,3 @@ def cache_directory(env: Mapping[str, str]) -> str:
     """Return the directory of a user's cached verdicts."""
     cache = user_directory("XDG_CACHE_HOME", ".cache", env) or f"{tempfile.gettempdir()}/.cache"
     return f"{cache}/container-engine/scans"
-
-
-_SEE = "site-configuration"
-
-
-def check_program(path: str, source: str) -> None:
-    """Raise SiteError unless `path` is a program that only root or `source`'s owner can change."""
-    where = f"{source}: policy.scanner: '{path}'"
-    if not path.startswith("/"):
-        raise SiteError("not an absolute path", see=_SEE, where=where)
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise SiteError(process.reason(error), see=_SEE, where=where) from None
-    found = owner_fault(path, status, {0, os.stat(source).st_uid})
-    if found:
-        raise SiteError(*found[1:], _SEE, where=where)
-    if not (stat.S_ISREG(status.st_mode) and os.access(path, os.X_OK)):
-        raise SiteError("not an executable file", f"chmod a+rx {path}", _SEE, where=where)
-
-
-def _filled(words: Sequence[str], subject: Subject, rootfs: str) -> list[str]:
-    values = {
-        "{rootfs}": rootfs,
-        "{image}": subject.path,
-        "{name}": subject.name,
-        "{digest}": subject.digest,
-    }
-    filled = []
-    for word in words:
-        for place, value in values.items():
-            word = word.replace(place, value)  # noqa: PLW2901
-        filled.append(word)
-    return filled

@@ -215,6 +215,23 @@ class SiteConfig(Written):
             examples=["/scratch"],
         ),
     ] = ""
+    store_layout: Annotated[
+        Array[str],
+        about(
+            "a program and its arguments, of which {file} and {directory} are filled in: the file "
+            "of an image before it is written, and its directory, which is a temporary one of its "
+            "own; it runs as the user, for at most 20 seconds",
+            examples=[["/usr/bin/lfs", "setstripe", "-c", "8", "-S", "4M", "{file}"]],
+        ),
+    ] = ()
+    image_compressor: Annotated[
+        Literal["gzip", "lz4", "zstd"],
+        about("what compresses the images that are made", examples=["lz4"]),
+    ] = "zstd"
+    image_block_size: Annotated[
+        Literal["128K", "256K", "512K", "1M"],
+        about("of the images that are made: what is read and decompressed together"),
+    ] = "128K"
     image_architecture: Annotated[
         str,
         about(

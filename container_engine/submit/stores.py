@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from container_engine.images.fetch.registry import Skopeo
     from container_engine.images.importing.adopt import Adopter
     from container_engine.images.importing.importer import Importer
+    from container_engine.images.pack.form import Form
     from container_engine.images.reference import Imported
     from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.site.load import Configuration
@@ -52,7 +53,27 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
 
     limits = Limits(settings.import_timeout_s, settings.registry_timeout_s, settings.tag_max_age_s)
     listener, wanted = _listener(context, quiet=quiet), rules(context, settings)
-    return Importer(_reachable_logins(context), owner_name(context.uid), limits, listener, wanted)
+    return Importer(
+        _reachable_logins(context),
+        owner_name(context.uid),
+        limits,
+        listener,
+        wanted,
+        lambda: form(context, settings, listener),
+    )
+
+
+def form(context: Context, settings: SiteConfig, listener: Listener) -> Form:
+    """Return the form that the site wants image files to have; failures are told the listener."""
+    from container_engine.images.pack.form import Form
+
+    return Form(
+        settings.image_compressor,
+        settings.image_block_size,
+        layout=settings.store_layout,
+        source=configuration(context).origins.get("store_layout", ""),
+        say=listener.say,
+    )
 
 
 def _listener(context: Context, *, quiet: bool) -> Listener:
@@ -82,7 +103,8 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
 
     listener = _listener(context, quiet=quiet)
     limit, budget = settings.import_timeout_s, rules(context, settings).budget()
-    return Adopter(context.env, owner_name(context.uid), limit, listener, budget)
+    user, wanted = owner_name(context.uid), form(context, settings, listener)
+    return Adopter(context.env, user, limit, listener, budget, wanted)
 
 
 @contextlib.contextmanager

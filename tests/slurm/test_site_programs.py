@@ -91,6 +91,19 @@ def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(
         until("a comment", lambda: re.search("Comment=.*/demo.sqsh", cluster.run(show).stdout))
 
 
+def test_a_saved_container_has_the_layout_that_the_site_chose(
+    cluster: Cluster, demo: str, programs: Programs
+) -> None:
+    layout = programs.make("layout", ': >"$1"; stat -c "%i %U" "$1" >NOTE')
+    programs.say(f'store_layout = ["{layout}", "{{file}}"]\n')
+    saved = programs.noted / "saved.sqsh"
+    with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; read line") as job:
+        job.wait_for_lines(1)
+        done = cluster.run([f"{cluster.prefix}/bin/ce", "save", "-q", job_id(cluster), str(saved)])
+    assert done.returncode == 0, done.stderr
+    assert (programs.noted / "layout").read_text() == f"{saved.stat().st_ino} {saved.owner()}\n"
+
+
 @pytest.fixture
 def of_clusters(cluster: Cluster) -> Iterator[Path]:
     """Yield the directory for settings of single clusters; the sandbox is called ce-sandbox."""

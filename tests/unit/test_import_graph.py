@@ -71,7 +71,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("image_files", "squashfs", "policy"),
         ("digests",),
         ("confine",),
-        ("reference", "free_space", "listener"),
+        ("reference", "free_space", "listener", "site_program"),
     ),
 }
 LEVELS = {

@@ -14,7 +14,7 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import with_origins
 from container_engine.base.toml_positions import Fault
 from container_engine.cli.command_line.options import add_show_secrets, secrecy
-from container_engine.images.scanning import check_program
+from container_engine.images import site_program
 from container_engine.plan.site_context import sitewide
 from container_engine.printing import output
 from container_engine.site.load import (
@@ -158,14 +158,15 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
 def _programs(config: Configuration) -> Iterator[Fault]:
     """Yield faults of programs that launches run, and of the policy for signatures."""
     policy, key = config.settings.policy, "policy.signature_policy"
-    if policy.scanner:
-        file = config.origins["policy.scanner"]
+    programs = {"policy.scanner": policy.scanner, "store_layout": config.settings.store_layout}
+    for name, words in programs.items():
+        if not words:
+            continue
+        file = config.origins[name]
         try:
-            check_program(policy.scanner[0], file)
+            site_program.check(words[0], file, name)
         except SiteError as error:
-            yield Fault(
-                file, f"'{policy.scanner[0]}': {error.reason}", error.hint, "policy.scanner"
-            )
+            yield Fault(file, f"'{words[0]}': {error.reason}", error.hint, name)
     if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
         yield Fault(config.origins[key], f"'{policy.signature_policy}' cannot be read", key=key)
     if not all(map(os.path.isdir, config.settings.hooks_dirs)):

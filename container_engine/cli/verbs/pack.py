@@ -11,16 +11,18 @@ from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import FULL, unusable
+from container_engine.images.pack.form import BLOCK_SIZES, Form
 from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.printing import output
 from container_engine.printing.messages import listener, refuse
 from container_engine.submit.context import Context, site_config
+from container_engine.submit.stores import form
 
 if TYPE_CHECKING:
     from container_engine.build.pack_venv import PackedVenv
 
 _LEVELS = range(1, 23)
-_BLOCKS = {"128K": 131072, "256K": 262144, "512K": 524288, "1M": 1048576}
+_LEVEL = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,15 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level",
         type=int,
-        default=3,
         choices=_LEVELS,
         metavar="N",
         help="of compression by zstd: 1 is quick, 22 is small (3)",
     )
     parser.add_argument(
         "--block-size",
-        default="128K",
-        choices=list(_BLOCKS),
+        choices=list(BLOCK_SIZES),
         help="1M is smaller, 128K quicker for small files that are read in any order (128K)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -72,16 +72,16 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if os.path.realpath(target).startswith(f"{os.path.realpath(source)}/"):
         raise UserError("is in the directory that is packed", name=arguments.file)
     progress = listener(quiet=arguments.quiet)
-    packer = Packer(context.env, site_config(context).import_timeout_s)
-    block_size = str(_BLOCKS[arguments.block_size])
-    more = ("-b", block_size, "-Xcompression-level", str(arguments.level))
+    settings = site_config(context)
+    wanted = _form(arguments, form(context, settings, progress))
+    packer = Packer(context.env, settings.import_timeout_s, form=wanted)
     venv = _venv(arguments, source, target, context) if arguments.venv else None
     parent = os.path.dirname(target)
     try:
         with tempfile.TemporaryDirectory(prefix=".ce-pack-", dir=parent) as work:
             made = os.path.join(work, "file")
             if venv is None:
-                block = pack_with_progress(source, made, packer, progress, *more)
+                block = pack_with_progress(source, made, packer, progress)
             else:
                 block = venv.pack(made, packer, progress)
             with open(made, "rb") as file:
@@ -96,6 +96,15 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     for line in (target,) if venv is None else venv.lines:
         output.line(line)
     return 0
+
+
+def _form(arguments: argparse.Namespace, site: Form) -> Form:
+    """Return the site's form, as far as the command line does not say otherwise."""
+    wanted = site._replace(block_size=arguments.block_size or site.block_size)
+    if arguments.level is None and site.compressor != "zstd":
+        return wanted
+    usual = None if arguments.venv else _LEVEL
+    return wanted._replace(compressor="zstd", level=arguments.level or usual)
 
 
 def _venv(arguments: argparse.Namespace, source: str, target: str, context: Context) -> PackedVenv:

@@ -14,6 +14,7 @@ from container_engine.edf.locate import is_path
 from container_engine.images import image_files
 from container_engine.images.free_space import FULL, unusable
 from container_engine.images.image_files import install
+from container_engine.images.listener import Listener
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
 from container_engine.node.container.description import BEGUN, STARTED
@@ -22,6 +23,7 @@ from container_engine.printing import messages, output
 from container_engine.printing.messages import listener
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.image_names import image_named
+from container_engine.submit.stores import form
 from container_engine.tools import running_steps
 
 
@@ -71,7 +73,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     found = tasks.container_files(task)
     progress = listener(quiet=arguments.quiet)
     progress.say(f"{arguments.file}: saving the container of step {arguments.step}")
-    digest, size = _save(found, target, arguments, context)
+    digest, size = _save(found, target, arguments, context, progress)
     output.line(f"{target}: {size_text(size)}, {digest}")
     if arguments.difference and not arguments.quiet:
         images = json.dumps([*found.images, target], ensure_ascii=False)
@@ -101,11 +103,17 @@ def _exists(target: str) -> UserError:
 
 
 def _save(
-    found: tasks.ContainerFiles, target: str, arguments: argparse.Namespace, context: Context
+    found: tasks.ContainerFiles,
+    target: str,
+    arguments: argparse.Namespace,
+    context: Context,
+    progress: Listener,
 ) -> tuple[str, int]:
     """Make the image, and return its digest and size. Raise CeError."""
     document = configuration(found.images, context.env)
-    packer = Packer(context.env, site_config(context).import_timeout_s)
+    settings = site_config(context)
+    wanted = form(context, settings, progress)
+    packer = Packer(context.env, settings.import_timeout_s, form=wanted)
     parent = os.path.dirname(target)
     files = container_archive.Files(
         found.guard,

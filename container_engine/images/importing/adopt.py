@@ -26,6 +26,7 @@ from container_engine.images.image_files import (
 )
 from container_engine.images.importing.archives import is_tar
 from container_engine.images.importing.importer import Waiting
+from container_engine.images.pack.form import USUAL, Form
 from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.images.policy import UNLIMITED, Budget
@@ -45,7 +46,7 @@ _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 class Adopter(NamedTuple):
     """An importer of files and directories. `env` is for its tools, `user` is shown to waiters.
 
-    `budget` limits what archives of root file systems unpack to.
+    `budget` limits what archives of root file systems unpack to; `form` is that of the files.
     """
 
     env: Mapping[str, str]
@@ -53,6 +54,11 @@ class Adopter(NamedTuple):
     timeout_s: float
     listener: Listener
     budget: Budget = UNLIMITED
+    form: Form = USUAL
+
+    @property
+    def _packer(self) -> Packer:
+        return Packer(self.env, self.timeout_s, self.budget, self.form)
 
     def adopt(self, path: str, called: str, store: Store) -> str:
         """Add a file, archive or directory as the image `called`; return its file in the store.
@@ -85,7 +91,7 @@ class Adopter(NamedTuple):
     def make(self, path: str, made: str, arch: str) -> bytes:
         """Write the image to `made` and return its configuration. Raise CeError or OSError."""
         if os.path.isdir(path):
-            pack_with_progress(path, made, Packer(self.env, self.timeout_s), self.listener)
+            pack_with_progress(path, made, self._packer, self.listener)
             self._doubt_top(path, made)
             return _document(squashfs.config_from_files(made, self.env), arch)
         if is_tar(path):
@@ -128,13 +134,12 @@ class Adopter(NamedTuple):
             done += size
             self.listener.far(path, "packing", done, total)
 
-        packer = Packer(self.env, self.timeout_s, self.budget)
-        packer.pack_files(LayerFile(path), total, made, on_read)
+        self._packer.pack_files(LayerFile(path), total, made, on_read)
 
     def _copy(self, path: str, made: str) -> None:
         total, done = os.path.getsize(path), 0
         free_space.check(os.path.dirname(made), total)
-        with open(path, "rb") as source, open(made, "wb") as target:
+        with open(path, "rb") as source, self._packer.started(made) as target:
             while sent := os.sendfile(target.fileno(), source.fileno(), None, _PIECE):
                 done += sent
                 self.listener.far(path, "copying", done, total)

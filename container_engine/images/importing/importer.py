@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import CeError, SiteError, UserError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from container_engine.images.importing.convert import Maker, Place
     from container_engine.images.listener import Listener
+    from container_engine.images.pack.form import Form
     from container_engine.images.store.store import Known, Ref, Store, Stores
 
 _RETRY_S = 300  # after a failed look-up, launches do not ask the registry again for so long
@@ -60,7 +61,10 @@ class Limits(NamedTuple):
 
 
 class Importer:
-    """An importer of images. `env` is the user's, for skopeo; `user` is shown to waiters."""
+    """An importer of images. `env` is the user's, for skopeo; `user` is shown to waiters.
+
+    `form` tells what the files are like; it is called only if one is made.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,9 @@ class Importer:
         limits: Limits,
         listener: Listener,
         rules: Rules | None = None,
+        form: Callable[[], Form] | None = None,
     ) -> None:
+        self._form = form
         self._user, self._limits, self._listener = user, limits, listener
         self._rules = rules or Rules(Policy(), "")
         policy = self._rules.policy.signature_policy
@@ -129,10 +135,12 @@ class Importer:
         """Yield the maker with the login for the image's registry."""
         # not imported by launches whose image is there already
         from container_engine.images.importing.convert import Maker
+        from container_engine.images.pack.form import USUAL
         from container_engine.images.pack.pack import Packer
 
         skopeo = self._skopeo
-        packer = Packer(skopeo.env, self._limits.import_s, self._rules.budget())
+        form = self._form() if self._form else USUAL
+        packer = Packer(skopeo.env, self._limits.import_s, self._rules.budget(), form)
         with logged_in(image, skopeo.env) as env:
             yield Maker(skopeo._replace(env=env), packer)
 

@@ -6,22 +6,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
+from typing import IO, BinaryIO
 
 from container_engine.base import process
 from container_engine.base.errors import CeError, UserError
 from container_engine.images import squashfs
 from container_engine.images.listener import Listener
 from container_engine.images.pack import layers, merge_seek, merge_stream
+from container_engine.images.pack.form import USUAL, Form
 from container_engine.images.policy import UNLIMITED, Account, Budget
 from container_engine.images.squashfs import Superblock
 
-# For a Debian system of 1.3 GB, level 2 made 415 MB in 4.9 s of processor time, level 3 406 MB in
-# 6.1 s, level 6 382 MB in 13 s. Blocks of more than 128 KiB slow random reads down.
-_LEVEL = "2"
 # mksquashfs's queues would take a quarter of the memory; the limit costs no time
-_SETTINGS = ["-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", _LEVEL]
-_SETTINGS += ["-mem", "160M"]
+_SETTINGS = ["-quiet", "-no-progress", "-mem", "160M"]
 # all files belong to root, which in a container is the user
 _OWNER = ["-all-root", "-root-mode", "0755"]
 # for a directory: a file that cannot be read is an error instead of an empty file, and unchanged
@@ -29,27 +26,31 @@ _OWNER = ["-all-root", "-root-mode", "0755"]
 _OF_DIRECTORY = ["-exit-on-error", "-mkfs-time", "0", "-no-exports", "-no-xattrs"]
 # All files of the archive belong to root. tar2sqfs takes a quarter less processor time than
 # mksquashfs and a sixth of the memory, and gives the same image for the same archive.
-_TAR2SQFS = ["tar2sqfs", "--quiet", "--no-skip", "--compressor", "zstd", "--comp-extra"]
-_TAR2SQFS += [f"level={_LEVEL}"]
+_TAR2SQFS = ["tar2sqfs", "--quiet", "--no-skip"]
 # the benchmark compares an import with these commands
-OF_TREE = ("-noappend", *_SETTINGS, *_OWNER, "-no-xattrs")
-OF_ARCHIVE = (*_TAR2SQFS, "--num-jobs", str(len(os.sched_getaffinity(0))))
+OF_TREE = ("-noappend", *_SETTINGS, *USUAL.mksquashfs, *_OWNER, "-no-xattrs")
+OF_ARCHIVE = (*_TAR2SQFS, *USUAL.tar2sqfs, "--num-jobs", str(len(os.sched_getaffinity(0))))
 # mksquashfs, because sqfstar 4.5 fails to parse a compression level
 _MKSQUASHFS = ["mksquashfs", "-", "-tar", "-noappend", *_SETTINGS, *_OWNER, "-mkfs-time", "0"]
 _NEEDED = 1 << 20
-_MAX_JOBS, _BLOCKS_PER_JOB = 16, 8  # blocks of 128 KiB that wait to be compressed
+_MAX_JOBS, _WAITING = 16, 1 << 20  # bytes for each job that wait to be compressed
 
 
 class Packer:
-    """A maker of SquashFS files. `env` is the environment of its programs.
+    """A maker of SquashFS files in the site's form. `env` is the environment of its programs.
 
     All methods raise CeError, or OSError for a full disk or quota.
     """
 
     def __init__(
-        self, env: Mapping[str, str], timeout_s: float, budget: Budget = UNLIMITED
+        self,
+        env: Mapping[str, str],
+        timeout_s: float,
+        budget: Budget = UNLIMITED,
+        form: Form = USUAL,
     ) -> None:
         self._env = env
+        self._form = form
         self.timeout_s = timeout_s
         self._budget = budget
 
@@ -86,16 +87,15 @@ class Packer:
         return squashfs.check(target)
 
     def pack_directory(
-        self, directory: str, target: str, on_read: Callable[[int], None], *more: str
+        self, directory: str, target: str, on_read: Callable[[int], None]
     ) -> squashfs.Superblock:
-        """Pack a directory into `target`; `on_read` is called with the bytes read so far.
-
-        `more` are options of mksquashfs that take precedence over the usual ones.
-        """
-        argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY]
-        with open(target, "wb"):  # kept open, as in `_feed`
+        """Pack a directory into `target`; `on_read` is called with the bytes read so far."""
+        argv = ["mksquashfs", directory, target, "-noappend", *_SETTINGS, *_OF_DIRECTORY, *_OWNER]
+        with self.started(target):  # kept open, as in `_feed`
             try:
-                process.measured([*argv, *_OWNER, *more], self._env, self.timeout_s, on_read)
+                process.measured(
+                    [*argv, *self._form.mksquashfs], self._env, self.timeout_s, on_read
+                )
             except process.CommandError:
                 _check_space(os.path.dirname(target))
                 raise
@@ -106,9 +106,14 @@ class Packer:
         self._feed(target, write)
         return squashfs.check(target)
 
+    def started(self, target: str) -> BinaryIO:
+        """Open `target`, empty and with the site's layout; it must not be replaced by another."""
+        self._form.lay_out(target, self._env)
+        return open(target, "wb")
+
     def _feed(self, target: str, write: Callable[[IO[bytes]], None]) -> None:
         # kept open: a disk that is full stays so for _check_space when the program removes the file
-        with open(target, "wb"):
+        with self.started(target):
             try:
                 process.feed(self._of_archive(target), self._env, self.timeout_s, write)
             except process.CommandError:
@@ -131,11 +136,14 @@ class Packer:
             self._feed(target, lambda out: merge_seek.write_merged(files, out, self._env, again))
 
     def _of_archive(self, target: str) -> list[str]:
-        if shutil.which("tar2sqfs", path=self._env.get("PATH")) is None:
-            return [*_MKSQUASHFS[:2], target, *_MKSQUASHFS[2:]]
+        # unsquashfs 4.5 cannot read an image that tar2sqfs 1.2 has compressed with lz4
+        is_unfit = self._form.compressor == "lz4"
+        if is_unfit or shutil.which("tar2sqfs", path=self._env.get("PATH")) is None:
+            return [*_MKSQUASHFS[:2], target, *_MKSQUASHFS[2:], *self._form.mksquashfs]
         jobs = min(len(os.sched_getaffinity(0)), _MAX_JOBS)
-        queue = ["--num-jobs", str(jobs), "--queue-backlog", str(_BLOCKS_PER_JOB * jobs)]
-        return [*_TAR2SQFS, *queue, "--force", target]
+        backlog = max(jobs * _WAITING // self._form.block_bytes, 2 * jobs)
+        queue = ["--num-jobs", str(jobs), "--queue-backlog", str(backlog)]
+        return [*_TAR2SQFS, *self._form.tar2sqfs, *queue, "--force", target]
 
     def _merge(
         self,
@@ -194,7 +202,7 @@ class _Gather:
 
 
 def pack_with_progress(
-    directory: str, target: str, packer: Packer, listener: Listener, *more: str
+    directory: str, target: str, packer: Packer, listener: Listener
 ) -> Superblock:
     """Pack a directory into `target` and report the progress. Raise CeError or OSError."""
     total = sum(_sizes(directory))
@@ -203,7 +211,7 @@ def pack_with_progress(
         listener.far(directory, "packing", min(done, total), total)
 
     try:
-        return packer.pack_directory(directory, target, on_read, *more)
+        return packer.pack_directory(directory, target, on_read)
     except process.CommandError as error:
         # the reason precedes the line that reports the exit
         said = [line.strip() for line in error.stderr.splitlines() if line.strip()]

@@ -200,6 +200,10 @@ class _Look:
             if not (stat.S_ISREG(mode) and os.access(path, os.X_OK)):
                 self._fault(key, f"'{path}': not a program that can be run")
 
+        layout = settings.store_layout
+        if layout and not any("{file}" in word or "{directory}" in word for word in layout):
+            self._fault("store_layout", "neither {file} nor {directory} is among its arguments")
+
     def places(self) -> None:
         settings = self._settings
         for key in ("trace_dir", "passing_dir", "kept_dir"):

@@ -164,6 +164,11 @@ def test_what_no_container_could_get_is_a_fault(installed: Installed, site: Path
         ('podman = "/etc/passwd"', "1: podman: '/etc/passwd': not a program that can be run"),
         ('runtime = "/etc"', "1: runtime: '/etc': not a program that can be run"),
         ('tracking_tool = ["cat"]', "1: tracking_tool: 'cat' is not an absolute path"),
+        ('store_layout = ["lfs", "{file}"]', "1: store_layout: 'lfs': not an absolute path"),
+        (
+            'store_layout = ["/bin/true", "-c", "8"]',
+            "1: store_layout: neither {file} nor {directory} is among its arguments",
+        ),
         ('trace_dir = "relative"', "1: trace_dir: 'relative' is not an absolute path"),
         ('passing_dir = "scratch"', "1: passing_dir: 'scratch' is not an absolute path"),
         ('cdi_dirs = ["cdi"]', "1: cdi_dirs: 'cdi' is not an absolute path"),
