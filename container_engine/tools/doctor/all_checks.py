@@ -21,7 +21,7 @@ from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
 from container_engine.submit.context import site_config, with_faults
 from container_engine.submit.stores import stores
-from container_engine.tools.doctor import host, installation, site
+from container_engine.tools.doctor import host, installation, site, stripes
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 from container_engine.tools.doctor.site import site_files
 
@@ -64,6 +64,7 @@ def _submit(context: Context, settings: SiteConfig) -> Iterator[Finding]:
         yield ok("image store", "none: EDF_IMAGESTORE is void")
         return
     yield from host.look_at_store(known.own.root, context.env)
+    yield from stripes.look((known.own.root, *settings.image_stores), context.env)
 
 
 def _identity(uid: int) -> Finding:
