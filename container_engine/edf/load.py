@@ -26,13 +26,15 @@ class Setting:
 
     `env` is only asked for single names, never iterated, so that the caller can record which
     variables were used. `cwd` is absolute. `deferred` checks whether a variable that is undefined
-    here exists on the node; `hooks` are the rules for annotations.
+    here exists on the node; `hooks` are the rules for annotations. `hint` says what a name may mean
+    that no file has, such as an image; "" if nothing is known.
     """
 
     env: Mapping[str, str]
     cwd: str
     deferred: Callable[[str], bool]
     hooks: HookRules = ()
+    hint: Callable[[str], str] = lambda _name: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +214,19 @@ def load(
     whatever its bytes: the result has its problems.
     """
     family = Family(setting, search)
-    scope = Scope(setting.env, {}, setting.deferred)
-    loaded, path = _effective(name, family, scope, over)
+    loaded, path = _effective(name, family, setting, over)
     return loaded, () if path is None else family.sequence(path)
 
 
 def _effective(
-    name: str | None, family: Family, scope: Scope, over: Overlay
+    name: str | None, family: Family, setting: Setting, over: Overlay
 ) -> tuple[Loaded, str | None]:
     try:
-        path = None if name is None else family.find(_expanded(name, scope))
+        path = None if name is None else family.find(_expanded(name, setting))
     except UserError as error:
         where, see = Origin(name or "", 0), error.see or "edf-value"
-        problem = where.error("", error.message, error.hint, see)
+        hint = setting.hint(name or "") if see == "environment-not-found" else ""
+        problem = where.error("", error.message, hint or error.hint, see)
         return Loaded(None, (problem,), tuple(family.probed)), None
     below = Layer() if path is None else family.merged(path).layer
     family.problems.extend(over.problems)
@@ -239,11 +241,12 @@ def _effective(
     return Loaded(edf, problems, tuple(family.probed)), path
 
 
-def _expanded(name: str, scope: Scope) -> str:
+def _expanded(name: str, setting: Setting) -> str:
     """Return the name with its variables and a leading ~/ expanded. Raise UserError.
 
     No shell expands the ~ of --environment=~/x.toml, or anything on an #SBATCH line.
     """
+    scope = Scope(setting.env, {}, setting.deferred)
     text = expand(f"${{HOME}}{name[1:]}" if name.startswith("~/") else name, scope)
     if isinstance(text, str):
         return text

@@ -6,7 +6,7 @@ image's digest, in the form in which a store names the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple, cast
 
@@ -38,17 +38,6 @@ class Built(NamedTuple):
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
-
-
-def missing_image(file: str, problems: Sequence[Problem] = ()) -> Problem:
-    """Return the error for an EDF none of whose files has `image`. `image = ""` is allowed.
-
-    `problems` are those of its files: one may be about `image`, misspelt.
-    """
-    message = "missing, so this environment can only serve as a base for others"
-    typo = next((one for one in problems if one.see == "edf-unknown-key"), None)
-    hint = f"is line {typo.line} of {typo.file}, which has no effect, meant?" if typo else None
-    return Origin(file, 0).error("image", message, hint, "image-not-named")
 
 
 def build(

@@ -12,19 +12,18 @@ from container_engine.edf.expand import Scope
 from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, alone, no_container
 from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
-from container_engine.edf.model import Annotation, Edf, Loaded, Origin, Problem
+from container_engine.edf.model import Edf, Loaded, Origin, Problem
 from container_engine.edf.names import looks_like_file
 from container_engine.images.lock_file import Declared, digest_of
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
-from container_engine.plan.build import missing_image
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
-from container_engine.submit.image_names import with_image_hint
+from container_engine.submit.image_names import no_environment
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
 
@@ -57,16 +56,15 @@ def load_effective(
     `site_context` is given if the caller has it already. `options` are over the
     environment, or over nothing if `name` is None.
     """
-    return _read_files_and_options(name, context, site_context or site_here(context), options)[0]
+    known = site_context or site_here(context)
+    return _read_files_and_options(name, context, known, options)[0]
 
 
 def load_to_launch(
     name: str | None, context: Context, site_context: SiteContext, options: Options = NONE_GIVEN
 ) -> Loaded:
     """Load as `load_effective` does, and add an error if no file or option names an image."""
-    loaded, files, layers = _read_files_and_options(name, context, site_context, options)
-    lacks = files and _lacks_image(loaded, layers)
-    return _with(loaded, [missing_image(files[-1].path, loaded.problems)]) if lacks else loaded
+    return _read_files_and_options(name, context, site_context, options, is_launch=True)[0]
 
 
 def image_alone(image: str) -> Edf:
@@ -80,7 +78,7 @@ def image_alone(image: str) -> Edf:
 def load_with_origins(name: str, context: Context) -> WithOrigins:
     """Return the environment `name` with its history. Raise RefusedError if it is not valid."""
     site_context = site_here(context)
-    loaded, files, _layers = _read_files_and_options(name, context, site_context)
+    loaded, files = _read_files_and_options(name, context, site_context)
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
     used = use(loaded.edf, site_context.hooks, site_context.machine, site_context.entries)
@@ -103,36 +101,49 @@ def site_here(context: Context) -> SiteContext:
 
 
 def _read_files_and_options(
-    name: str | None, context: Context, site_context: SiteContext, options: Options = NONE_GIVEN
-) -> tuple[Loaded, tuple[EdfFile, ...], list[Layer]]:
-    """Return the environment, its files, and the layers of the files and of the options."""
+    name: str | None,
+    context: Context,
+    site_context: SiteContext,
+    options: Options = NONE_GIVEN,
+    *,
+    is_launch: bool = False,
+) -> tuple[Loaded, tuple[EdfFile, ...]]:
+    """Return the environment and its files; if it is for a launch, it must have an image."""
     site = site_context.site
     over = _overlay(name, options, context, site_context)
-    setting = Setting(context.env, context.cwd, site.is_deferred, rules(site_context.hooks))
+    setting = Setting(
+        context.env,
+        context.cwd,
+        site.is_deferred,
+        rules(site_context.hooks),
+        lambda missing: no_environment(missing, context, site),
+    )
     loaded, files = load(name, setting, search_path(context.env, site.places.edf_path), over)
-    if name is not None and not files:
-        found = with_image_hint(loaded.problems, name, context, site)
-        loaded = replace(loaded, problems=found)
     layers = [*(file.layer for file in files), over.layer]
-    others = _setting_problems(loaded, layers, site_context)
-    return _with(loaded, [*others, *_image_problems(layers, context.cwd)]), files, layers
+    path = files[-1].path if files and is_launch else ""
+    return _judged(loaded, layers, path, context, site_context), files
 
 
-def _setting_problems(
-    loaded: Loaded, layers: Sequence[Layer], site_context: SiteContext
-) -> list[Problem]:
-    """Return the problems of settings; if the environment has errors, those of annotations only.
+def _judged(
+    loaded: Loaded, layers: Sequence[Layer], path: str, context: Context, site_context: SiteContext
+) -> Loaded:
+    """Return the environment with the problems of its images and settings, and none if refused.
 
-    An option that has been refused already is not refused again for the annotation that it sets.
+    If it must have an image, `path` is its own file.
     """
+    missing = _missing_image(loaded, layers, path) if path else []
+    of_images = _image_problems(layers, context.cwd)
     if loaded.edf is not None:
-        return overrides.problems(loaded.edf, site_context)
-    entries: dict[str, Annotation] = {}
-    for layer in layers:
-        entries |= layer.annotations
-    known = {(problem.file, problem.line) for problem in loaded.problems}
-    found = overrides.of_annotations(entries.values(), site_context)
-    return [problem for problem in found if (problem.file, problem.line) not in known]
+        of_settings = overrides.problems(loaded.edf, site_context)
+    else:
+        # an option that is refused already is not refused again for the annotation that it sets
+        annotations = {key: entry for layer in layers for key, entry in layer.annotations.items()}
+        known = {(problem.file, problem.line) for problem in loaded.problems}
+        found = overrides.of_annotations(annotations.values(), site_context)
+        of_settings = [one for one in found if (one.file, one.line) not in known]
+    problems = (*loaded.problems, *of_settings, *of_images, *missing)
+    refused = any(problem.severity == "error" for problem in problems)
+    return replace(loaded, edf=None if refused else loaded.edf, problems=problems)
 
 
 def _overlay(
@@ -152,18 +163,20 @@ def _overlay(
     return alone(over, writable=writable, mounts_home=site_context.site.pyxis_mount_home)
 
 
-def _with(loaded: Loaded, others: Sequence[Problem]) -> Loaded:
-    problems = (*loaded.problems, *others)
-    refused = any(problem.severity == "error" for problem in problems)
-    return replace(loaded, edf=None if refused else loaded.edf, problems=problems)
+def _missing_image(loaded: Loaded, layers: Sequence[Layer], path: str) -> list[Problem]:
+    """Return the error of a launch if no layer has an image; `image = ""` is one.
 
-
-def _lacks_image(loaded: Loaded, layers: Sequence[Layer]) -> bool:
-    """Check that no layer has an image. Return False in doubt: a file with errors may name one."""
+    In doubt there is none: a file with errors may name an image.
+    """
     doubtful = ("image", "base_environment")
     if any(not error.key or error.key.startswith(doubtful) for error in loaded.errors):
-        return False
-    return not any(layer.image for layer in layers)
+        return []
+    if any(layer.image for layer in layers):
+        return []
+    message = "missing, so this environment can only serve as a base for others"
+    typo = next((one for one in loaded.problems if one.see == "edf-unknown-key"), None)
+    hint = f"is line {typo.line} of {typo.file}, which has no effect, meant?" if typo else None
+    return [Origin(path, 0).error("image", message, hint, "image-not-named")]
 
 
 def _image_problems(layers: Sequence[Layer], cwd: str) -> list[Problem]:

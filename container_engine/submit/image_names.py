@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
@@ -16,7 +15,6 @@ from container_engine.images.store.store import Stores, architecture
 from container_engine.submit.stores import asking, pull_policy, rules, stores
 
 if TYPE_CHECKING:
-    from container_engine.edf.model import Problem
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
@@ -152,34 +150,23 @@ def is_environment(text: str, context: Context, settings: SiteConfig) -> bool:
     return True
 
 
-def with_image_hint(
-    problems: Sequence[Problem], name: str, context: Context, settings: SiteConfig
-) -> tuple[Problem, ...]:
-    """Return the problems of an environment that was not found, with a hint where it is.
+def no_environment(name: str, context: Context, settings: SiteConfig) -> str:
+    """Return a hint about a name that no searched environment has, "" if nothing is known.
 
     It may be an image, or in a directory that is not searched.
     """
-    first, *others = problems
     own = search_path({"HOME": context.env.get("HOME", "")})[0]
     if context.env.get("EDF_PATH") and os.path.exists(os.path.join(own, f"{name}.toml")):
-        hint = f"'{name}' is in {own}, which EDF_PATH, set in your shell, leaves out"
-        return (replace(first, hint=hint), *others)
+        return f"'{name}' is in {own}, which EDF_PATH, set in your shell, leaves out"
     is_beside = os.path.exists(os.path.join(context.cwd, f"{name}.toml"))
-    if first.see != "environment-not-found" or is_beside:
-        return tuple(problems)
-    image = image_named(name, context, settings)
+    image = None if is_beside else image_named(name, context, settings)
     if image is None:
-        return tuple(problems)
-    hint = (
-        f"'{name}' is an image; an environment for it: ce init {_new(name)} --image {image};"
+        return ""
+    new = name.rpartition("/")[2].partition(":")[0].partition("@")[0]
+    return (
+        f"'{name}' is an image; an environment for it: ce init {new} --image {image};"
         f" without one: ce run --image {image} -- COMMAND"
     )
-    return (replace(first, hint=hint), *others)
-
-
-def _new(name: str) -> str:
-    """Return a name for an environment with this image."""
-    return name.rpartition("/")[2].partition(":")[0].partition("@")[0]
 
 
 def with_environment_hint(

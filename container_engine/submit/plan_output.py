@@ -1,17 +1,25 @@
-"""Returns what a planner prints: a cached plan that is still valid, else a new one.
+"""Returns what a planner prints: a cached plan that is still right, else a new one, and caches it.
 
-Whether one is valid is decided in spank_plugin/start/plan_answer.c, for all planners.
+Whether one is right is decided in spank_plugin/start/plan_answer.c, for all planners
+(plan_answer.h has the format of the request and of the result). A cached plan holds expanded
+values, so its file is private. It must never outlive what it was made from: if that cannot be
+guaranteed, none is written.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from container_engine import __version__
 from container_engine.submit.context import NONE_GIVEN, Context, Options
 
+if TYPE_CHECKING:
+    from container_engine.submit.prepare import Prepared
+
 Printed = tuple[str, str, str]
+MOST = 64
 
 
 def plan_of(
@@ -31,18 +39,19 @@ def plan_of(
 def new_plan_of(
     name: str | None, context: Context, pull: str | None, options: Options = NONE_GIVEN
 ) -> Printed:
-    """Return what `plan_of` does, but always make a new plan. Raise CeError."""
+    """Return what `plan_of` does, but always make a new plan, and cache it. Raise CeError."""
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
     prepared = prepare(name, with_pull(context, pull), options)
+    write(prepared, request(name, context.cwd, options.words), context)
     return prepared.notices, prepared.head, with_secret(prepared.parts)
 
 
 def plan_of_image(
     image: str, context: Context, pull: str | None, options: Options = NONE_GIVEN
 ) -> Printed:
-    """Return what `new_plan_of` does, for an environment of this image alone. Raise CeError."""
+    """Return the plan of an environment of this image alone, which is not cached. Raise CeError."""
     from container_engine.submit.prepare import prepare_image
     from container_engine.submit.stores import with_pull
 
@@ -92,3 +101,40 @@ def with_secret(parts: Sequence[str]) -> str:
     recorded.
     """
     return os.urandom(32).hex().join(parts)
+
+
+def request(name: str | None, cwd: str, options: Sequence[str] = ()) -> bytes:
+    """Return the words of a request; different requests have different words."""
+    words = ("-" if name is None else f"={name}", cwd, *options)
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+def write(made: Prepared, words: bytes, context: Context) -> bool:
+    """Cache the answer to a request (`words`), and return whether that succeeded.
+
+    Failure is no error. `context` is that of the caller, and from before anything was read.
+    """
+    from container_engine.base import answers
+    from container_engine.base.files import make_own, own_directory, user_directory
+
+    asked = made.inputs.environment
+    cache = user_directory("XDG_CACHE_HOME", ".cache", context.env)
+    may_last = not (context.site_file or asked.are_all or (made.plan and made.plan.image.passing))
+    if not (cache and may_last):
+        return False
+    place = f"{cache}/container-engine/plans"
+    try:
+        # hosts that share the home number file systems differently
+        states = {one: answers.state(one) for one in map("s".__add__, made.inputs.files)}
+        witnesses = {**answers.installation("s"), **states, **asked.asked}
+        if made.not_after:
+            witnesses["t"] = str(int(made.not_after))
+        if not answers.can_be_checked(witnesses, context.started_ns):
+            return False
+        answered = answers.request_of(context.prefix, words, everywhere=True)
+        texts = (made.notices, made.head)
+        result = b"".join(map(answers.field, texts)) + answers.table(made.parts)
+        make_own(os.path.dirname(place))
+        return answers.write(own_directory(place), answered, witnesses, result, MOST)
+    except (OSError, ValueError):
+        return False

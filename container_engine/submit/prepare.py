@@ -15,7 +15,7 @@ from container_engine.edf.names import VENV_MARKS
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
-from container_engine.submit import cached_plan, container_names
+from container_engine.submit import container_names
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
 from container_engine.submit.environment import image_alone, load_to_launch, on_host
 from container_engine.submit.image import launch_image
@@ -43,6 +43,13 @@ EPHEMERAL_STORE, IMAGE, KEPT = "ephemeral_store=", "image=", "kept="
 AGAIN = "CE_CHECKS_AGAIN"
 
 
+class Inputs(NamedTuple):
+    """What a plan is made from, recorded meanwhile: variables, and all paths that are examined."""
+
+    environment: Variables
+    files: list[str]
+
+
 class Prepared(NamedTuple):
     """A plan, or None if the EDF asks for no container. `notices` are lines for stderr.
 
@@ -54,6 +61,7 @@ class Prepared(NamedTuple):
     notices: str
     head: str
     parts: list[str]
+    inputs: Inputs
     not_after: float = 0
 
 
@@ -76,20 +84,13 @@ def in_parts(text: str) -> list[str]:
     return text.replace(f"{before}{SECRET}{after}", f"{before}\0{after}").split("\0")
 
 
-class _Inputs(NamedTuple):
-    """The inputs of a plan, recorded while it is made."""
-
-    environment: Variables
-    files: list[str]
-
-
 def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -> Prepared:
-    """Plan the environment `name`, importing its image if need be, and cache the plan.
+    """Plan the environment `name`, importing its image if need be.
 
     `options` are over it, or over nothing if `name` is None. Raise RefusedError with every problem
     of the EDF, and CeError for all else.
     """
-    inputs = _Inputs(Variables(context.env), [])
+    inputs = Inputs(Variables(context.env), [])
 
     def environment_to_plan(recording: Context, site_context: SiteContext) -> Loaded:
         if name is not None:
@@ -102,21 +103,6 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     prepared = _plan(environment_to_plan, context, inputs, options)
     if prepared.plan is not None and prepared.plan.kept is not None:
         inputs.files.extend(container_names.record(name, options, inputs.environment, context.cwd))
-    image = None if prepared.plan is None else prepared.plan.image
-    asked = inputs.environment
-    if context.site_file is None and not (image and image.passing) and not asked.are_all:
-        made = cached_plan.CachedPlan(
-            cached_plan.request(name, context.cwd, options.words),
-            context.prefix,
-            tuple(inputs.files),
-            asked.asked,
-            context.started_ns,
-            prepared.notices,
-            prepared.head,
-            prepared.parts,
-            prepared.not_after,
-        )
-        cached_plan.write(made, context.env)
     return prepared
 
 
@@ -136,13 +122,13 @@ def _judged_early(
 
 
 def prepare_image(image: str, context: Context, options: Options) -> Prepared:
-    """Plan the environment that has only this image, and cache nothing. Raise CeError."""
+    """Plan the environment that has only this image. Raise CeError."""
     alone = Loaded(image_alone(image), (), ())
-    inputs = _Inputs(Variables(context.env), [])
+    inputs = Inputs(Variables(context.env), [])
     return _plan(lambda _asking, _whole: alone, context, inputs, options)
 
 
-def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Prepared:
+def _plan(load: Load, context: Context, inputs: Inputs, options: Options) -> Prepared:
     config = configuration(context)
     inputs.files.extend(config.probed)
     for variable in config.variables:
@@ -156,7 +142,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
         raise RefusedError(loaded.problems)
     notices = "".join(problem.text for problem in loaded.problems)
     if edf.image == "":
-        return Prepared(None, notices + on_host(edf).text, HOST, [])
+        return Prepared(None, notices + on_host(edf).text, HOST, [], inputs)
     early = _judged_early(edf, loaded, context, site_context)
     try:
         pull = choose("pull", edf, site_context).value
@@ -181,7 +167,7 @@ def _plan(load: Load, context: Context, inputs: _Inputs, options: Options) -> Pr
     if recording.env.get(AGAIN) == "1":
         plan = plan.model_copy(update={"checks_again": True})
     parts = in_parts(f"{plan.to_json()}\n")
-    return Prepared(plan, notices, _head(plan), parts, resolved.not_after)
+    return Prepared(plan, notices, _head(plan), parts, inputs, resolved.not_after)
 
 
 def _virtual_environments(

@@ -1,6 +1,6 @@
 /*
  * Cached plans: with one, no Python starts. Python records a plan that it has made
- * (container_engine/submit/cached_plan.py).
+ * (container_engine/submit/plan_output.py).
  *
  * The request is "=" and the environment's name, or "-", the current directory and the options, each with a
  * NUL after it. The fields of the result: notices, the beginning of the planner's output, number of parts of

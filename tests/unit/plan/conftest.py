@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from container_engine.submit import plan_output
 from container_engine.submit.context import Context
 from container_engine.submit.prepare import prepare
 from tests.unit import squashfs
@@ -53,7 +54,10 @@ class User:
         return context._replace(site_read=[])  # read once, as by every command
 
     def plan(self, name: str = "e", later_s: float = 10) -> str:
-        prepared = prepare(name, self.context(later_s))
+        """Plan, cache the plan and return it."""
+        context = self.context(later_s)
+        prepared = prepare(name, context)
+        plan_output.write(prepared, plan_output.request(name, context.cwd), context)
         return "".join([prepared.head, *prepared.parts])
 
     def recalled(self, name: str = "e") -> str | None:

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from container_engine.edf.model import Annotation, Device, Mount, Operator, Origin, Variable
-from container_engine.plan.build import missing_image
 from container_engine.plan.model import Image, LaunchPlan, Part
 from container_engine.site.model import SiteConfig
 from tests.unit.plan.edfs import HERE, PLAIN, built, edf, entry, variable
@@ -205,12 +204,6 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
     }
-
-
-def test_the_refusal_of_an_edf_without_an_image_names_its_file() -> None:
-    assert str(missing_image("/e.toml")) == (
-        "/e.toml: image: missing, so this environment can only serve as a base for others"
-    )
 
 
 def test_a_plan_survives_its_json() -> None:

@@ -14,7 +14,7 @@ import container_engine
 from container_engine.base import answers
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.load import Configuration
-from container_engine.submit import cached_plan, plan_output, prepare
+from container_engine.submit import plan_output, prepare
 from container_engine.submit.context import Context
 from container_engine.submit.read_site import read_site
 from tests.recorded import Answer, parsed, rewrite, write
@@ -387,11 +387,15 @@ def test_nothing_is_cached_where_others_may_write(user: User) -> None:
 
 
 def _made(
-    user: User, head: str, parts: Sequence[str], files: tuple[str, ...] = ()
-) -> cached_plan.CachedPlan:
-    words = cached_plan.request("e", str(user.cwd))
-    until_then = time.time_ns() + 10**10
-    return cached_plan.CachedPlan(words, str(user.prefix), files, {}, until_then, "", head, parts)
+    head: str, parts: Sequence[str], *files: str, notices: str = "", **asked: str
+) -> prepare.Prepared:
+    variables = answers.Variables({})
+    variables.asked |= asked
+    return prepare.Prepared(None, notices, head, [*parts], prepare.Inputs(variables, [*files]))
+
+
+def _is_written(user: User, made: prepare.Prepared, name: str | None = "e", *words: str) -> bool:
+    return plan_output.write(made, plan_output.request(name, str(user.cwd), words), user.context())
 
 
 def test_jobs_whose_variables_alternate_all_have_their_plans(user: User) -> None:
@@ -406,8 +410,7 @@ def test_jobs_whose_variables_alternate_all_have_their_plans(user: User) -> None
 
 def test_an_answer_ends_when_a_file_is_missing_for_another_reason(user: User) -> None:
     directory = user.home / "directory"
-    made = _made(user, prepare.HOST, (), files=(f"{directory}/file",))
-    assert cached_plan.write(made, user.env)
+    assert _is_written(user, _made(prepare.HOST, (), f"{directory}/file"))
     assert user.recalled() == prepare.HOST
     directory.touch()
     assert user.recalled() is None
@@ -433,14 +436,14 @@ def test_answers_are_in_the_users_cache_if_that_is_an_absolute_path(user: User) 
 def test_only_the_newest_answers_are_kept(user: User) -> None:
     place = user.home / ".cache/container-engine/plans"
     place.mkdir(parents=True, mode=0o700)
-    for age in range(cached_plan.MOST):
+    for age in range(plan_output.MOST):
         old = place / f"old{age}"
         old.touch()
         os.utime(old, (1000 - age, 1000 - age))
     user.plan()
     names = {file.name for file in user.answers()}
-    assert len(names) == cached_plan.MOST
-    assert f"old{cached_plan.MOST - 1}" not in names
+    assert len(names) == plan_output.MOST
+    assert f"old{plan_output.MOST - 1}" not in names
     assert user.recalled() is not None
 
 
@@ -457,9 +460,9 @@ def test_a_plan_that_depends_on_the_whole_environment_is_not_cached(
 
 
 def test_an_answer_ends_when_its_time_is_over(user: User) -> None:
-    made = _made(user, prepare.HOST, ())
+    made = _made(prepare.HOST, ())
     for not_after, expected in ((0, True), (time.time() + 60, True), (time.time() - 1, False)):
-        assert cached_plan.write(made._replace(not_after=not_after), user.env)
+        assert _is_written(user, made._replace(not_after=not_after))
         assert (user.recalled() == prepare.HOST) == expected
 
 
@@ -489,17 +492,10 @@ def test_the_program_finds_the_answer_of_each_request(
     user: User, name: str | None, words: list[str], facts: str
 ) -> None:
     user.env["LD_LIBRARY_PATH"] = "/none"
-    made = cached_plan.CachedPlan(
-        cached_plan.request(name, str(user.cwd), words),
-        str(user.prefix),
-        (str(user.image), "/nowhere"),
-        {"vLD_LIBRARY_PATH": "=/none", "vNONE": "-", "v": "-", "vA=B": "-"},
-        time.time_ns() + 10**10,
-        "ce: warning: ü\n",
-        facts + prepare.PLAN,
-        ["{}\n"],
-    )
-    assert cached_plan.write(made, user.env)
+    asked = {"vLD_LIBRARY_PATH": "=/none", "vNONE": "-", "v": "-", "vA=B": "-"}
+    files, notices = (str(user.image), "/nowhere"), "ce: warning: ü\n"
+    made = _made(facts + prepare.PLAN, ["{}\n"], *files, notices=notices, **asked)
+    assert _is_written(user, made, name, *words)
     rest: list[str | bytes] = ["--", *([] if name is None else [os.fsencode(name)])]
     callers: list[list[str]] = [[], ["--for", "srun"], ["--for", "sbatch"]]
     for caller in callers:
@@ -511,7 +507,7 @@ def test_the_program_finds_the_answer_of_each_request(
 
 def test_the_program_gives_each_launch_a_secret_of_its_own(user: User) -> None:
     parts = ['{"a":{"secret":"', '"},"b":"@new@","secret":"', '"}\n']
-    assert cached_plan.write(_made(user, prepare.PLAN, parts), user.env)
+    assert _is_written(user, _made(prepare.PLAN, parts))
     secrets = set()
     for _ in range(3):
         told = user.told(["--for", "srun", "e"])

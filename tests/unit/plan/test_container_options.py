@@ -7,7 +7,7 @@ import pytest
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.images import lock_file
 from container_engine.plan.model import LaunchPlan
-from container_engine.submit import cached_plan
+from container_engine.submit import plan_output
 from container_engine.submit.environment import load_effective
 from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
@@ -185,7 +185,7 @@ def test_a_plan_is_cached_with_its_options_and_variables(user: User) -> None:
         return user.told([*words, "--", *name]) is not None
 
     words = ["--container-variables", f"--container-image={user.image}"]
-    prepare(None, user.context(), PyxisOptions(words))
+    plan_output.new_plan_of(None, user.context(), None, PyxisOptions(words))
     assert recalled(words)
     assert not recalled(words[1:])
     assert not recalled(words, "e")
@@ -196,7 +196,7 @@ def test_a_plan_is_cached_with_its_options_and_variables(user: User) -> None:
 
 def test_no_two_requests_have_the_same_words() -> None:
     keys = {
-        cached_plan.request(*request)
+        plan_output.request(*request)
         for request in (
             (None, "/", ["a"]),
             ("", "/", ["a"]),
