@@ -74,7 +74,7 @@ class Container:
     def has(self, path: str) -> bool:
         """Check whether a path is there; what only nodes have counts as such."""
         tree, where = self.locate(path)
-        return tree.exists(where) or any(is_in(where, target) for target in self._unknown)
+        return tree.has(where) or any(is_in(where, target) for target in self._unknown)
 
     def names(self, directory: str) -> list[str]:
         on_node, where = self.image.mounts.directory(directory)

@@ -325,7 +325,7 @@ def _of_files(mounts: Sequence[Mount], made: Made, root: str) -> Iterator[str]:
     tree = ImageTree(root or "/")
     binds = [mount["hostPath"] for mount in mounts if mount.get("type") != "tmpfs"]
     lasting = dict.fromkeys(path for path in binds if not path.startswith(OF_DAEMONS))
-    gone = [path for path in lasting if not tree.exists(tree.real(path))]
+    gone = [path for path in lasting if not tree.has(tree.real(path))]
     now = f", and the driver has version {made.version} now" if made.version else ""
     if gone:
         yield f"{_some(gone)} {'do' if len(gone) > 1 else 'does'} not exist{now}"

@@ -235,7 +235,7 @@ class Driver:
 
     def _is_there(self, path: str) -> bool:
         """Check that a path leads to something, which a dangling symlink does not."""
-        return self._tree.exists(self._tree.real(path))
+        return self._tree.has(self._tree.real(path))
 
     def _is_elf(self, path: str) -> bool:
         return self._begin(path, 4) == b"\x7fELF"

@@ -294,7 +294,7 @@ class _Work:
             self._replace(self._image.musl_path, text.encode("utf-8", "surrogateescape"))
             return
         self._replace(CACHE, self._image.cache.with_entries(self._search))
-        if self._tree.exists(_CONFIGURATIONS):
+        if self._tree.has(_CONFIGURATIONS):
             # for a user who runs ldconfig in the container
             text = "".join(f"{directory}\n" for directory in directories)
             self._replace(f"{_CONFIGURATIONS}/000-container-engine.conf", text.encode())

@@ -252,11 +252,11 @@ class LoaderView:
         return f"works only in images with {subject}, and this one has {has}"
 
     def file(self, subject: str) -> str:
-        return "" if self.image.exists(subject) else f"'{subject}' is not in this container"
+        return "" if self.image.has(subject) else f"'{subject}' is not in this container"
 
     def program(self, subject: str) -> str:
         places = [subject] if "/" in subject else [f"{d}/{subject}" for d in self._path.split(":")]
-        there = any(self.image.exists(place) for place in places)
+        there = any(self.image.has(place) for place in places)
         return "" if there else f"the program {subject} is not in this container"
 
     def checks(self) -> dict[str, Callable[[str], str]]:

@@ -281,7 +281,7 @@ class Image:
         found = _expand(f"{where}/{name}", self._host.tree if on_node else self.tree)
         return [f"{directory}/{os.path.basename(path)}" for path in found]
 
-    def exists(self, path: str) -> bool:
+    def has(self, path: str) -> bool:
         return bool(self.entries(path))
 
     def find(self, name: str) -> list[str]:
@@ -338,4 +338,4 @@ class Image:
 
 
 def _expand(pattern: str, tree: Tree) -> list[str]:
-    return expand(pattern, (tree.exists, tree.names))
+    return expand(pattern, (tree.has, tree.names))

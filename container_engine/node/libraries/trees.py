@@ -115,7 +115,7 @@ class Tree:
         self._ask(path)
         return os.readlink(path)
 
-    def exists(self, path: str) -> bool:
+    def has(self, path: str) -> bool:
         """Check whether the path exists; a dangling symlink does."""
         self._ask(path)
         return os.path.lexists(path)
@@ -172,7 +172,7 @@ class ImageTree(Tree):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         return target
 
-    def exists(self, path: str) -> bool:
+    def has(self, path: str) -> bool:
         directory, _slash, name = path.rpartition("/")
         if name in ("", ".", ".."):
             directory, name = path, "."

@@ -80,7 +80,7 @@ def software(tmp_path: Path) -> Software:
 _ASKING: dict[str, Callable[[Tree, str], object]] = {
     "real": lambda tree, path: tree.real(path),
     "content": lambda tree, path: tree.content(path, 100),
-    "exists": lambda tree, path: tree.exists(path),
+    "has": lambda tree, path: tree.has(path),
     "names": lambda tree, path: tree.names(os.path.dirname(path)),
 }
 
@@ -124,13 +124,13 @@ def test_a_symlink_that_leads_nowhere_is_noticed(software: Software) -> None:
     """A pattern finds such a link, and as a library it cannot be read."""
     missing = software.current / "liby.so.1"
     tree = Tree()
-    assert not tree.exists(str(missing))
+    assert not tree.has(str(missing))
     software.record(tree)
     assert software.is_known()
     missing.symlink_to("nowhere")
     assert not software.is_known()
     tree = Tree()
-    assert tree.exists(str(missing))
+    assert tree.has(str(missing))
     software.record(tree)
     assert software.is_known()
     missing.unlink()
@@ -150,7 +150,7 @@ def test_files_in_kernel_file_systems_and_shared_memory_are_not_recorded(
     software: Software, place: str
 ) -> None:
     tree = Tree()
-    tree.exists(f"{place}/not-there")
+    tree.has(f"{place}/not-there")
     software.record(tree)
     assert not software.is_known()
 

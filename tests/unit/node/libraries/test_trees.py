@@ -73,7 +73,7 @@ def test_directories_are_listed_and_links_to_nowhere_exist(root: Path) -> None:
     tree = ImageTree(str(root))
     assert "libx.so.1.2" in tree.names("/lib")
     assert tree.names("/") == os.listdir(root)
-    there = [path for path in ("/", "/lib/up", "/lib/deep", "/lib/x", "/x/y") if tree.exists(path)]
+    there = [path for path in ("/", "/lib/up", "/lib/deep", "/lib/x", "/x/y") if tree.has(path)]
     assert there == ["/", "/lib/up", "/lib/deep"]
 
 
