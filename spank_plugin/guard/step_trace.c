@@ -17,8 +17,10 @@
 #include "common/remove_tree.h"
 
 /* The traces of KEPT_STEPS steps are kept, as by trace.py. Each is looked at to find the oldest, so they are
- * removed together, once there are more than MOST_STEPS. */
-enum { KEPT_STEPS = 200, MOST_STEPS = 256, OTHERS_WRITE = 022 };
+ * removed together, once there are more than MOST_STEPS. Of steps on many nodes, which have a file for each,
+ * fewer are kept, and they are removed one by one. */
+enum { KEPT_STEPS = 200, MOST_STEPS = 256, LEAST_STEPS = 10, MOST_FILES = 20000, OTHERS_WRITE = 022 };
+enum { LONG_LIST = 200 }; /* characters of a list of nodes, of which one trace is enough */
 
 /* ---- what an answer has of it ------------------------------------------------------------------ */
 
@@ -113,6 +115,11 @@ static const char *value_of(const struct ce_step_env *env, const char *name)
 	return value != NULL ? value : "";
 }
 
+static int is_first(const struct ce_step_env *env)
+{
+	return strcmp(value_of(env, "SLURM_NODEID"), "0") == 0;
+}
+
 static char *make_line(const struct ce_trace_parts *parts, const struct ce_step_env *env)
 {
 	struct utsname host;
@@ -121,6 +128,9 @@ static char *make_line(const struct ce_trace_parts *parts, const struct ce_step_
 	const char *nodes = value_of(env, "SLURM_STEP_NODELIST");
 	const char *tasks = value_of(env, "SLURM_STEP_NUM_TASKS");
 	int is_array = *array != '\0' && *task != '\0';
+
+	if (strlen(nodes) > LONG_LIST && !is_first(env))
+		nodes = "";
 	char *line;
 
 	if (uname(&host) < 0 || !is_plain(host.nodename) || !is_plain(job) || !is_plain(step) ||
@@ -250,8 +260,11 @@ static size_t count_steps(DIR *traces)
 }
 
 /* Remove the traces of this user's oldest steps if there are too many. Other starts may be doing the same. */
-static void forget_oldest(const struct ce_step_trace *trace)
+static void forget_oldest(const struct ce_step_trace *trace, size_t nodes)
 {
+	size_t fit = MOST_FILES / (nodes > 0 ? nodes : 1);
+	size_t kept = fit >= KEPT_STEPS ? KEPT_STEPS : fit > LEAST_STEPS ? fit : LEAST_STEPS;
+	size_t most = kept == KEPT_STEPS ? MOST_STEPS : kept;
 	char path[64];
 	struct stat current;
 	const char *name;
@@ -260,7 +273,7 @@ static void forget_oldest(const struct ce_step_trace *trace)
 	snprintf(path, sizeof path, "/proc/self/fd/%d/..", trace->directory);
 	CE_AUTO_DIR *traces = opendir(path);
 	size_t count = count_steps(traces);
-	if (traces == NULL || count <= MOST_STEPS || fstat(trace->directory, &current) < 0)
+	if (traces == NULL || count <= most || fstat(trace->directory, &current) < 0)
 		return;
 	CE_AUTO_FREE struct step *steps = calloc(count, sizeof *steps);
 	rewinddir(traces);
@@ -268,7 +281,7 @@ static void forget_oldest(const struct ce_step_trace *trace)
 		found += (size_t)is_other_step(dirfd(traces), name, current.st_ino, &steps[found]);
 	if (found > 0)
 		qsort(steps, found, sizeof *steps, by_age);
-	for (size_t i = 0; i + KEPT_STEPS <= found; i++)
+	for (size_t i = 0; i + kept <= found; i++)
 		ce_remove_tree(dirfd(traces), steps[i].name);
 }
 
@@ -294,8 +307,8 @@ void ce_step_trace_write(const struct ce_step_trace *trace, const struct ce_step
 	if (fclose(stream) == 0 && write(trace->file, text, size) < 0)
 		errno = 0;
 	free(text);
-	if (strcmp(value_of(env, "SLURM_NODEID"), "0") == 0)
-		forget_oldest(trace);
+	if (is_first(env))
+		forget_oldest(trace, strtoul(value_of(env, "SLURM_STEP_NUM_NODES"), NULL, 10));
 }
 
 void ce_step_trace_close(struct ce_step_trace *trace)

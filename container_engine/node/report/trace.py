@@ -40,7 +40,10 @@ _BEGINS = {
 }
 _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
-_KEPT = 200  # steps; the first node of a step removes older ones
+# Steps; the first node of a step removes older ones. Of steps on many nodes, which have a file for
+# each, fewer are kept, but not fewer than the least. As in spank_plugin/guard/step_trace.c.
+_KEPT, _LEAST, _FILES = 200, 10, 20_000
+_LONG_LIST = 200  # characters; on thousands of nodes, such a list of them may itself be long
 # the end of a short step waits for the launcher, and so for this
 _WAIT_S = 2
 
@@ -153,13 +156,14 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
     planned = node.get(PLANNED, "").split()
     if len(planned) == 2 and all(map(str.isdigit, planned)):
         phases.insert(0, _phase("plan", int(planned[0]), int(planned[1])))
+    nodes = node.get("SLURM_STEP_NODELIST", "")
     record = {
         **of_engine(plan.engine),
         "job": node.get("SLURM_JOB_ID", ""),
         "step": node.get("SLURM_STEP_ID", ""),
         "array": _array(node),
         "host": os.uname().nodename,
-        "nodes": node.get("SLURM_STEP_NODELIST", ""),
+        "nodes": nodes if is_first or len(nodes) <= _LONG_LIST else "",
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
         **of_plan(plan, node),
         "variables": marks.names,
@@ -170,7 +174,7 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
     }
     line = (to_json(record) + "\n").encode()
     if fd >= 0:
-        _append(fd, line, is_first=is_first)
+        _append(fd, line, _kept(node) if is_first else 0)
     if program:
         _track(program, line, node)
 
@@ -241,13 +245,19 @@ def _array(node: Mapping[str, str]) -> str:
     return f"{job}_{task}" if job and task else ""
 
 
-def _append(fd: int, line: bytes, *, is_first: bool) -> None:
+def _append(fd: int, line: bytes, kept: int) -> None:
     try:
         os.write(fd, line)
-        if is_first:
-            _forget_old(directory_of(fd))
+        if kept:
+            _forget_old(directory_of(fd), kept)
     except OSError:
         return  # a full disk loses the trace, not the step
+
+
+def _kept(node: Mapping[str, str]) -> int:
+    """Return how many steps to keep after one on so many nodes."""
+    count = node.get("SLURM_STEP_NUM_NODES", "")
+    return max(_LEAST, min(_KEPT, _FILES // max(1, int(count) if count.isdecimal() else 1)))
 
 
 def _hooks(planned: Sequence[HookUse], node: Mapping[str, str]) -> list[dict[str, str]]:
@@ -262,8 +272,8 @@ def _hooks(planned: Sequence[HookUse], node: Mapping[str, str]) -> list[dict[str
     ]
 
 
-def _forget_old(step: str) -> None:
-    """Remove the user's oldest steps beyond those kept, but never `step`, the current one's.
+def _forget_old(step: str, kept: int) -> None:
+    """Remove the user's oldest steps but `kept`, and never `step`, the current one's.
 
     Their numbers do not give their age: after a new installation, Slurm begins at 1 again.
     """
@@ -277,7 +287,7 @@ def _forget_old(step: str) -> None:
                 if found.st_uid == uid and entry.is_dir(follow_symlinks=False):
                     own.append((found.st_mtime_ns, int(job), int(number), entry.name))
     own.sort()
-    for *_age, name in own[: 1 - _KEPT]:
+    for *_age, name in own[: 1 - kept]:
         place = open_own(f"{directory}/{name}")
         try:
             for file in os.listdir(place):

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,11 +114,14 @@ static void make_steps(const char *directory, int count)
 	close(place);
 }
 
-/* Start the step 7.1 on its first node, and write its trace. */
-static int write_first(const char *directory)
+/* Start the step 7.1 of so many nodes on its first one, and write its trace. */
+static int write_first(const char *directory, int nodes)
 {
-	static const char block[] = "SLURM_JOB_ID=7\0SLURM_STEP_ID=1\0SLURM_NODEID=0";
-	const struct ce_step_env env = { block, sizeof block };
+	char block[128];
+	int size = snprintf(block, sizeof block,
+			    "SLURM_JOB_ID=7%cSLURM_STEP_ID=1%cSLURM_NODEID=0%cSLURM_STEP_NUM_NODES=%d%c", 0,
+			    0, 0, nodes, 0);
+	const struct ce_step_env env = { block, (size_t)size };
 	const struct ce_phases phases = { .count = 0 };
 	struct ce_step_trace trace;
 
@@ -142,7 +146,7 @@ TEST("a start among too many traces removes the oldest, and keeps 200 with its o
 	make_steps(directory, 256);
 	CHECK_INT(symlink("/tmp", test_path(directory, "1.0")), 0);
 	CHECK_INT(mkdir(test_path(directory, "1.of-nobody"), 0700), 0);
-	CHECK_INT(write_first(directory), 0);
+	CHECK_INT(write_first(directory, 2), 0);
 	CHECK(exists(directory, "7.1/n1.json"));
 	CHECK(!exists(directory, "1000.0"));
 	CHECK(!exists(directory, "1056.0"));
@@ -151,4 +155,39 @@ TEST("a start among too many traces removes the oldest, and keeps 200 with its o
 	/* what is no step's */
 	CHECK(exists(directory, "1.0"));
 	CHECK(exists(directory, "1.of-nobody"));
+}
+
+TEST("after a step on thousands of nodes fewer traces are kept, as each has thousands of files")
+{
+	const char *directory = test_directory();
+
+	make_steps(directory, 50);
+	CHECK_INT(write_first(directory, 1000), 0);
+	CHECK(!exists(directory, "1030.0"));
+	CHECK(exists(directory, "1031.0"));
+	CHECK_INT(unlink(test_path(directory, "7.1/n1.json")), 0);
+	CHECK_INT(write_first(directory, 10000), 0);
+	CHECK(!exists(directory, "1040.0"));
+	CHECK(exists(directory, "1041.0"));
+}
+
+TEST("a long list of nodes is in the first node's trace alone")
+{
+	char block[1024], list[512];
+	const char *directory = test_directory();
+	struct ce_step_trace trace;
+
+	memset(list, '7', sizeof list - 1);
+	list[sizeof list - 1] = '\0';
+	parts.directory = directory;
+	for (int number = 0; number < 2; number++) {
+		int size = snprintf(
+			block, sizeof block,
+			"SLURM_JOB_ID=7%cSLURM_STEP_ID=1%cSLURM_NODEID=%d%cSLURM_STEP_NODELIST=n[%s]%c", 0, 0,
+			number, 0, list, 0);
+		const struct ce_step_env env = { block, (size_t)size };
+		CHECK_INT(ce_step_trace_open(&trace, &parts, &env, number == 0 ? "n1" : "n2"), 0);
+		CHECK_INT(strstr(trace.line, list) != NULL, number == 0);
+		ce_step_trace_close(&trace);
+	}
 }

@@ -140,7 +140,7 @@ def _steps(where: Path, numbers: Iterable[int]) -> None:
 def test_the_oldest_steps_are_forgotten_and_foreign_files_kept(tmp_path: Path) -> None:
     _steps(tmp_path, range(trace._KEPT + 5))
     (tmp_path / "notes").mkdir()
-    trace._forget_old(str(tmp_path / f"{trace._KEPT + 4}.0"))
+    trace._forget_old(str(tmp_path / f"{trace._KEPT + 4}.0"), trace._KEPT)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"notes", *(f"{number}.0" for number in range(5, trace._KEPT + 5))}
 
@@ -149,7 +149,7 @@ def test_where_jobs_are_numbered_anew_the_steps_of_before_are_forgotten(tmp_path
     """The marks of printed messages are in the current step's directory."""
     _steps(tmp_path, [*range(1000, 1001 + trace._KEPT), 1, 2])
     os.utime(tmp_path / "1.0", (0, 0))
-    trace._forget_old(str(tmp_path / "1.0"))
+    trace._forget_old(str(tmp_path / "1.0"), trace._KEPT)
     left = {path.name for path in tmp_path.iterdir()}
     assert len(left) == trace._KEPT
     assert {"1.0", "2.0"} <= left
@@ -161,6 +161,27 @@ def test_a_step_with_the_number_of_an_old_one_is_as_young_as_it_is(tmp_path: Pat
     os.utime(tmp_path / "12.3", (0, 0))
     os.close(trace.open_file(str(tmp_path), NODE))
     assert (tmp_path / "12.3").stat().st_mtime > 1_600_000_000
+
+
+def test_of_steps_on_thousands_of_nodes_the_home_keeps_fewer(tmp_path: Path) -> None:
+    _steps(tmp_path, range(100, 130))
+    for nodes, kept in ((2, 31), (1000, 20), (10_000, 10)):
+        node = {**NODE, "SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": str(nodes)}
+        fd = trace.open_file(str(tmp_path), node)
+        trace.write(fd, plan(), node, marks())
+        os.close(fd)
+        assert len(list(tmp_path.iterdir())) == kept
+
+
+def test_a_long_list_of_nodes_is_in_the_first_trace_alone(tmp_path: Path) -> None:
+    nodes = f"n[{','.join(map(str, range(1, 2000, 2)))}]"
+    for number in ("0", "1"):
+        node = {**NODE, "SLURM_NODEID": number, "SLURM_STEP_NODELIST": nodes}
+        fd = trace.open_file(str(tmp_path), node)
+        trace.write(fd, plan(), node, marks())
+        os.close(fd)
+    first, second = (json.loads(path.read_text()) for path in sorted(tmp_path.glob("12.3/*")))
+    assert (first["nodes"], second["nodes"]) == (nodes, "")
 
 
 def _planted(tmp_path: Path) -> Path:
@@ -193,7 +214,7 @@ def test_old_steps_that_are_links_or_somebody_elses_are_left_alone(tmp_path: Pat
     if os.geteuid() == 0:
         os.chown(tmp_path / "1.0", 12345, 12345)
     _steps(tmp_path, range(2, trace._KEPT + 5))
-    trace._forget_old(str(tmp_path / "5.0"))
+    trace._forget_old(str(tmp_path / "5.0"), trace._KEPT)
     assert (precious / "thesis").read_text() == "keep"
     assert (tmp_path / "0.0").is_symlink()
     assert (tmp_path / "1.0/n1.json").exists() == (os.geteuid() == 0)
