@@ -6,6 +6,7 @@
  *	ce-ask verbs		     libibverbs: a device with an active port
  *	ce-ask ucx		     UCX: a transport for InfiniBand
  *	ce-ask from LIBRARY DIR      is the library that the loader finds below this directory?
+ *	ce-ask pmix		     PMIx: can it be initialized, as far as that goes without a server?
  *	ce-ask mpi		     MPI: do all tasks of the step find one another? Run by each of them
  *
  * Runs in the container, as the user. Prints what it finds; the last line says what is wrong. Exit code: 0 if
@@ -290,6 +291,80 @@ static void ask_from(char **argv)
 	printf("%s is that of %s\n", argv[0], name);
 }
 
+/* ---- PMIx: PMIx_Init(3) ---------------------------------------------------------------------------- */
+
+/* pmix_common.h. Version 2 gives up at once without a namespace, later ones when they have no server. */
+enum { PMIX_SUCCESS = 0, PMIX_ERR_UNREACH = -25, PMIX_ERR_INVALID_NAMESPACE = -44 };
+
+static const char pmix_name[] = "libpmix.so.2";
+
+/* Return the library that the image's MPI would use, NULL if there is none. Open MPI 5 may have its own, to
+ * which only libmpi leads. */
+static void *opened_pmix(void)
+{
+	static const char absent[] = "libpmix.so.2: cannot open";
+
+	(void)dlopen("libmpi.so.40", RTLD_LAZY);
+	void *library = dlopen(pmix_name, RTLD_NOW | RTLD_GLOBAL);
+	const char *error = library == NULL ? dlerror() : "";
+	if (library == NULL && strncmp(error, absent, strlen(absent)) != 0)
+		wrong("%s", error);
+	return library;
+}
+
+/* Remove what the server of another step has said: this step's speaks to tasks only. */
+static void forget_server(void)
+{
+	char ***variables = needed(NULL, "environ");
+
+	for (char **one = *variables; one != NULL && *one != NULL;) {
+		char name[256];
+		(void)snprintf(name, sizeof name, "%.*s", (int)strcspn(*one, "="), *one);
+		if (strncmp(name, "PMIX_", 5) != 0 || strncmp(name, "PMIX_MCA_", 9) == 0 ||
+		    strcmp(name, "PMIX_PREFIX") == 0 || unsetenv(name) != 0)
+			one++;
+	}
+}
+
+/* Return the modules that the environment, or a profile of a hook, chooses. */
+static const char *chosen_modules(void)
+{
+	static const char *const names[] = { "PMIX_MCA_psec", "PMIX_MCA_gds", "PMIX_MCA_ptl" };
+	static char text[256];
+
+	for (size_t i = 0; i < LENGTH(names); i++) {
+		const char *value = getenv(names[i]);
+		size_t length = strlen(text);
+		if (value != NULL)
+			(void)snprintf(text + length, sizeof text - length, "%s%s=%s",
+				       length > 0 ? " " : ", with ", names[i], value);
+	}
+	return text;
+}
+
+static void ask_pmix(char **argv)
+{
+	static uint64_t process[ROOM / sizeof(uint64_t)];
+
+	(void)argv;
+	forget_server();
+	void *library = opened_pmix();
+	if (library == NULL) {
+		printf("%s: none\n", pmix_name);
+		return;
+	}
+	const char *(*version)(void) = needed(library, "PMIx_Get_version");
+	int (*init)(void *, const void *, size_t) = needed(library, "PMIx_Init");
+	/* which PMIx removes from the environment, where it is of no use */
+	const char *with = chosen_modules();
+	(void)puts(version());
+	(void)fflush(NULL);
+	int result = init(process, NULL, 0);
+	if (result != PMIX_SUCCESS && result != PMIX_ERR_UNREACH && result != PMIX_ERR_INVALID_NAMESPACE)
+		wrong("PMIx cannot be initialized (%d)%s", result, with);
+	printf("%s: can be initialized\n", pmix_name);
+}
+
 /* ---- MPI --------------------------------------------------------------------------------------------- */
 
 /* The communicator of all ranks: a number with MPICH and its relatives, where a function reads the register's
@@ -348,6 +423,7 @@ int main(int argc, char **argv)
 			  { "verbs", 0, ask_verbs },
 			  { "ucx", 0, ask_ucx },
 			  { "from", 2, ask_from },
+			  { "pmix", 0, ask_pmix },
 			  { "mpi", 0, ask_mpi } };
 
 	for (size_t i = 0; i < LENGTH(questions); i++) {
@@ -357,5 +433,6 @@ int main(int argc, char **argv)
 			_exit(0);
 		}
 	}
-	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | ucx | from LIBRARY DIR | mpi");
+	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | ucx | from LIBRARY DIR | pmix |"
+	      " mpi");
 }

@@ -372,13 +372,17 @@ class Start:
         changes: Mapping[str, str | None],
         container: tuple[Sequence[int], int, int],
     ) -> None:
-        """Run the checks that are programs in the container, in the tasks' environment."""
+        """Run the checks that are programs in the container, in the tasks' environment.
+
+        What each task will have of its own may be set by the host or the image, but not for tasks.
+        """
         from container_engine.node.inside.programs import Place
 
+        own = {} if self.hooks is None else dict.fromkeys(self.hooks.per_task)
         place = Place(
             *container,
             workdir=self._here.workdir,
-            environment=env.apply(self._node, changes),
+            environment=env.apply(self._node, {**changes, **own}),
             libexec=self._libexec,
             timeout_s=self._plan.start_timeout_s,
         )
