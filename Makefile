@@ -34,7 +34,7 @@ INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
-	bench bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
+	bench bench-scale bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 ##@ First steps
@@ -214,6 +214,9 @@ test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and 
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
 	@sandbox/packages charliecloud
 	@sandbox/up -n 2 && PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench
+
+bench-scale: $(VENV)/.dev sandbox-engine ## count what grows with the number of nodes, all on this machine; NODES="64 1000"
+	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.many_nodes $(NODES)
 
 bench-images: bench-tree ## measure the import of a 500 MB image
 	@PYTHONPATH=sandbox $(VENV)/bin/python -m tests.bench.images

@@ -91,9 +91,10 @@ PropagateResourceLimits=ALL
 # Everything is near and nothing is precious: give up early, come back by oneself.
 ReturnToService=2
 KillWait=2
-MessageTimeout=30
+# Many nodes share the processors, though.
+MessageTimeout={min(max(30, nodes // 10), 100)}
 SlurmctldTimeout=30
-SlurmdTimeout=60
+SlurmdTimeout={max(60, nodes // 2)}
 UnkillableStepTimeout=20
 MinJobAge=60
 InactiveLimit=0
