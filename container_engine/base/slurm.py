@@ -38,12 +38,14 @@ def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
     return answer(["scontrol", "show", "hostnames", hostlist], env).split()
 
 
-def beside(job: str, node: str | None) -> list[str]:
+def beside(job: str, node: str | None, count: int = 1) -> list[str]:
     """Return the srun of one more process in a job, to which the command must be appended.
 
-    It runs on `node`, or on the job's first node if that is None.
+    It runs on `node`, or on the job's first node if that is None. `node` may be a list of `count`
+    nodes, with a process on each.
     """
-    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
+    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", f"--nodes={count}"]
+    argv += [f"--ntasks={count}", "--ntasks-per-node=1"]
     argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
     return [*argv, *([f"--nodelist={node}"] if node else [])]
 

@@ -34,6 +34,21 @@ class ListOfImages(_Document):
     images: Annotated[list[ListedImage], about("the user's store first, then the site's")]
 
 
+class ImageReads(Model):
+    """What a node has read from an image's file since the file was mounted there."""
+
+    path: Annotated[str, about("the file")]
+    size: Annotated[int, about("of the file, in bytes")]
+    shared: Annotated[bool, about("whether other steps of the job may use the same mount")]
+    bytes: Annotated[int, about("read from the file")]
+    reads: Annotated[int, about("reads of the file")]
+    waited_ns: Annotated[int, about("time waited for these, the sum of all threads")]
+    requests: Annotated[int, about("requests of the kernel")]
+    lookups: Annotated[int, about("how many of these are about a name")]
+    hits: Annotated[int, about("blocks found in the memory of ce-image")]
+    misses: Annotated[int, about("blocks read from the file")]
+
+
 class RunningStep(Model):
     """A step that runs in containers."""
 
@@ -46,6 +61,9 @@ class RunningStep(Model):
     traced: Annotated[bool, about("whether it has a trace; always true here")]
     plain: Annotated[str, about("JOB.STEP with the job's own number, also of a job array")]
     container: Annotated[str, about("as in --container-name; empty without a name")]
+    image_reads: Annotated[
+        dict[str, list[ImageReads]] | None, about("with -v: what each node has read")
+    ] = None
 
 
 class ListOfSteps(_Document):

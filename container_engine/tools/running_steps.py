@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -10,8 +11,11 @@ from typing import NamedTuple, NoReturn
 from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
+from container_engine.node.inside import tasks
+from container_engine.node.report.image_reads import of_guard
 from container_engine.submit.context import Context, places
 from container_engine.tools import step_traces
+from container_engine.tools.image_reads import Reads, sound
 
 # also of an array, 7_3.0, or of a component of a heterogeneous job
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
@@ -142,6 +146,27 @@ def place(wanted: str, node: str | None, context: Context) -> Place:
     if node is not None and node not in known:
         raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")
     return Place(step.plain, node or known[0])
+
+
+def image_reads(step: Step, context: Context) -> dict[str, Reads]:
+    """Ask the nodes of a step what they have read from its image files. Raise CeError."""
+    count = len(slurm.hosts(step.nodes, context.env))
+    argv = slurm.beside(step.plain.partition(".")[0], step.nodes, count)
+    argv += [f"{context.prefix}/bin/ce", "ps", "--here", step.plain]
+    said = slurm.answer(argv, slurm.without_step(context.env))
+    answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return {one["node"]: sound(one["image_reads"]) for one in answers}
+
+
+def image_reads_here(plain: str, context: Context) -> dict[str, object]:
+    """Return the answer of this node, which the step with this number runs on."""
+    node = context.env.get("SLURMD_NODENAME", "")
+    job, _dot, number = plain.partition(".")
+    try:
+        guard = tasks.guard_of_step(tasks.find(job, number, node))
+    except (UserError, OSError):
+        return {"node": node, "image_reads": []}
+    return {"node": node, "image_reads": of_guard(guard)}
 
 
 def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool = False) -> NoReturn:

@@ -23,6 +23,7 @@ from container_engine.base.files import read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import natural
 from container_engine.node import slurm_step
+from container_engine.tools import image_reads
 
 _VERSION = 1
 _STEP = re.compile(r"\d+\.\d+")
@@ -55,6 +56,7 @@ class Trace(NamedTuple):
     phases: tuple[Phase, ...]
     joined: int = 0
     end: float | None = None
+    reads: image_reads.Reads = ()  # what was read from image files, once it has ended
 
     @property
     def on_node(self) -> tuple[Phase, ...]:
@@ -214,7 +216,8 @@ def _understood(path: str, facts: dict[str, Any], documents: Sequence[dict[str, 
         phases += _joins(phases, end)
     node = os.path.basename(path).removesuffix(".json")
     stopped = end["end"] / _SECOND if end else None
-    return Trace(node, facts, tuple(phases), end.get("joined", 0), stopped)
+    reads = image_reads.sound(end.get("image_reads"))
+    return Trace(node, facts, tuple(phases), end.get("joined", 0), stopped, reads)
 
 
 def _check(facts: Mapping[str, Any], end: Mapping[str, Any]) -> None:
@@ -334,6 +337,7 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
     yield from _first(_checks(traces))
     yield ""
     yield from _phases(traces, columns)
+    yield from image_reads.lines({trace.node: trace.reads for trace in traces}, columns)
     yield ""
     took = [trace.start_took for trace in traces]
     slowest = traces[took.index(max(took))].node

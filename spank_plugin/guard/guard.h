@@ -55,6 +55,7 @@ struct guard {
 	pid_t fuse[GUARD_MAX_FUSE];
 	char *fuse_image[GUARD_MAX_FUSE]; /* the images that these servers serve: paths, on the heap */
 	int fuse_device[GUARD_MAX_FUSE];  /* clones of their devices, for other steps of the job; else -1 */
+	int fuse_figures[GUARD_MAX_FUSE]; /* where they count (common/image_figures.h), or -1 */
 	size_t fuse_count;
 	struct guard_job_container {
 		int lock;      /* the container's lock file, shared with other guards; -1: this step's own */
@@ -70,6 +71,7 @@ struct guard {
 		int ends; /* epoll descriptor of the pidfds of the servers that the holder has; -1 for none */
 		char *images[GUARD_MAX_FUSE]; /* as asked for, on the heap: the holder's, or lent by it */
 		int servers[GUARD_MAX_FUSE];  /* pidfds of the servers of what it has lent */
+		int figures[GUARD_MAX_FUSE];  /* where these count, or -1; open for those who look there */
 		size_t count;
 		const char *server; /* ce-image's path, in the holder alone; else NULL */
 		/* guard_hold.c, on which guard_child.c must not depend: answer a process that has
@@ -150,9 +152,10 @@ void guard_report_failure(struct guard *guard);
 
 /* Start the server of an image, which is mounted through `device` already. `mode` is "again" if another
  * server has answered requests through this connection before, "tell" if it is to write to `reads` what the
- * kernel reads, else NULL. Return 0, or -1 after guard_fail. */
+ * kernel reads, else NULL. It counts in `figures`, which this process keeps, or, if that is -1, in a new
+ * memory file. Return 0, or -1 after guard_fail. */
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
-		       const char *mode, int reads);
+		       const char *mode, int reads, int figures);
 
 /* Return another device of the same FUSE connection, -1 with errno. The kernel fails the requests that a
  * server has taken when the last descriptor of its device is closed. Who keeps the connection for others
@@ -196,6 +199,7 @@ int guard_is_own(int visitor);
 
 /* Answer a process of this user that has connected to the control socket. The first packet has the
  * descriptors of the guard's user namespace and of the container (enum ce_container_fd). Then one for each
- * image has its path and its server's FUSE device, and the one of "." a mount of the container's root,
- * unless another guard has mounted that. A packet of one NUL shows that nothing is missing. */
+ * image has its path, its server's FUSE device and, if there is one, the file in which that counts; the one
+ * of "." a mount of the container's root, unless another guard has mounted that. A packet of one NUL shows
+ * that nothing is missing. */
 void guard_answer_control_socket(struct guard *guard);

@@ -154,6 +154,16 @@ int guard_lender_ended(struct guard *guard)
 			  "the process that serves the image to the steps of the job (ce-image) ended");
 }
 
+/* Return whether the mount is used in another place: its figures are shown once. */
+static int has_lent(const struct guard_hold *hold, const char *request)
+{
+	size_t i = 0;
+
+	while (i < hold->count && strcmp(hold->images[i], request) != 0)
+		i++;
+	return i < hold->count;
+}
+
 int guard_borrow(struct guard *guard, const char *image, const char *place)
 {
 	struct guard_hold *hold = &guard->hold;
@@ -170,6 +180,7 @@ int guard_borrow(struct guard *guard, const char *image, const char *place)
 	if (rc == 0) {
 		/* the server's pidfd stays open, which the epoll descriptor does not see to */
 		hold->servers[hold->count] = fds[1];
+		hold->figures[hold->count] = has_lent(hold, request) ? -1 : ce_release_fd(&fds[2]);
 		hold->images[hold->count++] = request;
 		request = NULL;
 		fds[1] = -1;

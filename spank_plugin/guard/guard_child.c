@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/image_figures.h"
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "guard_hold.h"
@@ -149,16 +151,16 @@ int guard_wait(struct guard *guard, pid_t pid, int *status)
 /* ---- starting programs ------------------------------------------------------------------------- */
 
 static void become_child(struct guard *guard, const char *const argv[], const char *copy, int keep,
-			 int output)
+			 int input, int output)
 {
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int in = input >= 0 ? input : open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	ce_default_signals();
 	/* signals to the step must not end an image server before the session; Podman, which also starts the
 	 * image's entrypoint, gets them */
 	if (keep >= 0)
 		ce_ignore_step_signals();
-	if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(guard->log, 2) < 0)
+	if (in < 0 || dup2(in, 0) < 0 || dup2(output, 1) < 0 || dup2(guard->log, 2) < 0)
 		_exit(CE_EXIT_ENGINE);
 	if (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0)
 		_exit(CE_EXIT_ENGINE);
@@ -171,14 +173,15 @@ static void become_child(struct guard *guard, const char *const argv[], const ch
 	_exit(GUARD_NOT_STARTED);
 }
 
-static pid_t spawn(struct guard *guard, const char *const argv[], const char *copy, int keep, int output)
+static pid_t spawn(struct guard *guard, const char *const argv[], const char *copy, int keep, int input,
+		   int output)
 {
 	pid_t pid = fork();
 
 	if (pid < 0)
 		return guard_fail(guard, "cannot start %s", argv[0]);
 	if (pid == 0)
-		become_child(guard, argv, copy, keep, output);
+		become_child(guard, argv, copy, keep, input, output);
 	return pid;
 }
 
@@ -194,15 +197,34 @@ int guard_clone_device(int device)
 	return made;
 }
 
+/* Return a memory file in which the servers of a mount count, -1 without memory. Its size stays: they map
+ * it, and have read what may be hostile. */
+static int make_figures(const struct guard *guard, const char *image)
+{
+	int is_shared = guard->hold.server != NULL || guard->job_container.lock >= 0;
+	struct ce_figures none = { .is_shared = (uint64_t)is_shared };
+	size_t length = strlen(image), room = sizeof none.image - 1;
+	CE_AUTO_FD file = memfd_create(CE_FIGURES, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	snprintf(none.image, sizeof none.image, "%s", image + (length > room ? length - room : 0));
+	if (file < 0 || ce_write_all(file, &none, sizeof none) < 0 ||
+	    fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+		return -1;
+	return ce_release_fd(&file);
+}
+
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
-		       const char *mode, int reads)
+		       const char *mode, int reads, int figures)
 {
 	char target[32];
 
 	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
 	snprintf(target, sizeof target, "/dev/fd/%d", device);
 	const char *const argv[] = { server, image, target, mode, NULL };
-	pid_t pid = spawn(guard, argv, NULL, device, reads < 0 ? guard->log : reads);
+	if (figures < 0)
+		figures = make_figures(guard, image);
+	guard->fuse_figures[guard->fuse_count] = figures;
+	pid_t pid = spawn(guard, argv, NULL, device, figures, reads < 0 ? guard->log : reads);
 	if (pid < 0)
 		return -1;
 	guard->fuse_image[guard->fuse_count] = strdup(image);
@@ -215,7 +237,7 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 int guard_run(struct guard *guard, const char *what, char *const argv[], const char *copy, int output)
 {
 	int status = 0;
-	pid_t pid = spawn(guard, (const char *const *)argv, copy, -1, output);
+	pid_t pid = spawn(guard, (const char *const *)argv, copy, -1, -1, output);
 
 	if (pid < 0 || guard_wait(guard, pid, &status) < 0)
 		return -1;

@@ -76,7 +76,8 @@ void guard_answer_control_socket(struct guard *guard)
 	int rc = ce_send(visitor, "C", 1, all, shared->count + 1);
 	for (size_t i = 0; i < guard->fuse_count && rc == 0; i++) {
 		const char *image = guard->fuse_image[i];
-		rc = ce_send(visitor, image, strlen(image), &guard->fuse_device[i], 1);
+		const int fds[] = { guard->fuse_device[i], guard->fuse_figures[i] };
+		rc = ce_send(visitor, image, strlen(image), fds, fds[1] < 0 ? 1 : 2);
 	}
 	if (rc == 0 && shared->root != NULL) {
 		CE_AUTO_FD root = (int)syscall(SYS_open_tree, AT_FDCWD, shared->root,

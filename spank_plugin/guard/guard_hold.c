@@ -57,9 +57,9 @@ static void lend(struct guard *guard, int visitor, const char *request)
 	name_place((size_t)number, place);
 	CE_AUTO_FD tree = (int)syscall(SYS_open_tree, AT_FDCWD, place, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	CE_AUTO_FD server = ce_pidfd_open(guard->fuse[number]);
-	const int fds[] = { tree, server };
+	const int fds[] = { tree, server, guard->fuse_figures[number] };
 	if (tree >= 0 && server >= 0)
-		(void)ce_send(visitor, "", 1, fds, 2);
+		(void)ce_send(visitor, "", 1, fds, fds[2] < 0 ? 2 : 3);
 }
 
 static int is_host_ns(const struct guard *guard, int fd)
@@ -100,6 +100,7 @@ static void forget_image(struct guard *guard, size_t number)
 	(void)umount2(place, MNT_DETACH);
 	free(guard->hold.images[number]);
 	guard->hold.images[number] = NULL;
+	ce_close_fd(&guard->fuse_figures[number]);
 }
 
 int guard_op_hold(struct guard *guard, char **args)

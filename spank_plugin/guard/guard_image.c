@@ -34,7 +34,7 @@ int guard_op_fuse(struct guard *guard, char **args)
 		return guard_fail(guard, "cannot mount a FUSE file system");
 	/* without it, nothing is read ahead */
 	CE_AUTO_FD reads = guard_read_ahead(args[1], args[2]);
-	return guard_start_server(guard, args[0], args[1], device, reads < 0 ? NULL : "tell", reads);
+	return guard_start_server(guard, args[0], args[1], device, reads < 0 ? NULL : "tell", reads, -1);
 }
 
 /* Wait until the kernel and the FUSE server of a mount have greeted each other. A server that cannot read the

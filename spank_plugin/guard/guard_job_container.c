@@ -43,7 +43,8 @@ int guard_op_fuse_again(struct guard *guard, char **args)
 
 	if (device < 0 || guard->fuse_count == GUARD_MAX_FUSE)
 		return guard_fail(guard, "cannot serve the image of the running container");
-	return guard_start_server(guard, args[0], args[1], device, "again", -1);
+	return guard_start_server(guard, args[0], args[1], device, "again", -1,
+				  args[3] != NULL ? ce_descriptor(args[3]) : -1);
 }
 
 int guard_op_root_again(struct guard *guard, char **args)

@@ -84,8 +84,9 @@ guard_operation guard_op_root_remove;
  * SOCKET. LOCK is the descriptor of a locked file, whose lock this process holds from now on. */
 guard_operation guard_op_keep;
 
-/* fuse-again SERVER IMAGE DEVICE: serve an image through a connection that another guard has made, which may
- * end before this one. DEVICE is a descriptor of that connection. */
+/* fuse-again SERVER IMAGE DEVICE [FIGURES]: serve an image through a connection that another guard has made,
+ * which may end before this one. DEVICE is a descriptor of that connection, FIGURES of the file in which its
+ * server counts. */
 guard_operation guard_op_fuse_again;
 
 /* root-again MOUNT DIR: mount at DIR the root of a running container that another guard keeps. MOUNT is a

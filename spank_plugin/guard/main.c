@@ -279,10 +279,13 @@ static void print_specification(const struct start *start, FILE *stream, const c
 	fprintf(stream, "keep%c2%c%d%c", 0, 0, start->lock, 0);
 	print_word(stream, control_socket);
 	for (size_t i = 0; i < visit->image_count; i++) {
-		fprintf(stream, "fuse-again%c3%c%s/libexec/container-engine/ce-image%c", 0, 0, start->prefix,
-			0);
+		int has_figures = visit->figures[i] >= 0;
+		fprintf(stream, "fuse-again%c%d%c%s/libexec/container-engine/ce-image%c", 0, 3 + has_figures,
+			0, start->prefix, 0);
 		print_word(stream, visit->images[i]);
 		fprintf(stream, "%d%c", visit->devices[i], 0);
+		if (has_figures)
+			fprintf(stream, "%d%c", visit->figures[i], 0);
 	}
 	const char *made = home(start);
 	fprintf(stream, "root-inside%c%d%c%d%c", 0, *made == '/' ? 3 : 2, 0,

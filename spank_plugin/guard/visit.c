@@ -28,6 +28,7 @@ void ce_visit_close(struct ce_visit *visit)
 		ce_close_fd(&visit->container[i]);
 	for (size_t i = 0; i < visit->image_count; i++) {
 		ce_close_fd(&visit->devices[i]);
+		ce_close_fd(&visit->figures[i]);
 		free(visit->images[i]);
 	}
 	*visit = (struct ce_visit){ .guards_ns = -1 };
@@ -42,13 +43,14 @@ static int take_container(struct ce_visit *visit, int fds[CE_MAX_FDS])
 	return visit->count >= CE_AT_UNSHARED ? 0 : -1;
 }
 
-/* Keep the FUSE device of an image's server. Close the mount of the container's root: only a step that starts
- * another container needs it. Return 0, or -1 for anything else. */
+/* Keep the FUSE device of an image's server, and the file in which it counts, if there is one. Close the
+ * mount of the container's root: only a step that starts another container needs it. Return 0, or -1 for
+ * anything else. */
 static int take_image(struct ce_visit *visit, const char *path, size_t size, int fds[CE_MAX_FDS])
 {
 	char *copy = strndup(path, size);
 
-	if (copy == NULL || strlen(copy) != size || fds[0] < 0 || fds[1] >= 0 ||
+	if (copy == NULL || strlen(copy) != size || fds[0] < 0 || fds[2] >= 0 ||
 	    visit->image_count == CE_VISIT_IMAGES || strcmp(copy, ".") == 0) {
 		int is_root = copy != NULL && strcmp(copy, ".") == 0 && fds[0] >= 0 && fds[1] < 0;
 		free(copy);
@@ -56,6 +58,7 @@ static int take_image(struct ce_visit *visit, const char *path, size_t size, int
 		return is_root ? 0 : -1;
 	}
 	visit->images[visit->image_count] = copy;
+	visit->figures[visit->image_count] = fds[1];
 	visit->devices[visit->image_count++] = fds[0];
 	return 0;
 }

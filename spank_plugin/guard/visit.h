@@ -19,6 +19,7 @@ struct ce_visit {
 	size_t count;
 	char *images[CE_VISIT_IMAGES]; /* paths, on the heap */
 	int devices[CE_VISIT_IMAGES];  /* FUSE devices of their servers */
+	int figures[CE_VISIT_IMAGES];  /* where these count, or -1 */
 	size_t image_count;
 };
 

@@ -5,11 +5,14 @@
  *     ce-image FILE /dev/fd/N tell	the same as the first, and writes to the standard output what is read
  *     ce-image FILE DIRECTORY	mounts it there first, and goes to the background
  *
+ * Behind a device, it counts in a memory file that is its standard input (common/image_figures.h).
+ *
  * The file's contents never change, so the kernel may cache all of them: it asks once for each name, for each
  * directory and for each page, and never when a file is opened. */
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 312
 #include <errno.h>
+#include <fcntl.h>
 #include <float.h>
 #include <fuse_lowlevel.h>
 #include <linux/fuse.h>
@@ -20,8 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/image_figures.h"
 #include "common/image_gone.h"
 #include "common/image_reads.h"
 #include "common/program.h"
@@ -55,8 +60,10 @@
 /* The descriptor to write to what the kernel reads (image_reads.h); -1: nowhere. */
 static atomic_int told = -1;
 
-static struct squash *image_of(fuse_req_t req)
+/* Return the image of a request, and count the request. */
+static struct squash *take(fuse_req_t req)
 {
+	ce_figure_add(&squash_figures->requests, 1);
 	return fuse_req_userdata(req);
 }
 
@@ -84,7 +91,7 @@ static void image_init(void *data, struct fuse_conn_info *connection)
  * hours later; instead, end with an exit code by which the guard reports the reason and ends the step. */
 static void reply_error(fuse_req_t req, int error)
 {
-	if (error == EIO && squash_is_gone(image_of(req)))
+	if (error == EIO && squash_is_gone(fuse_req_userdata(req)))
 		_exit(CE_IMAGE_GONE);
 	fuse_reply_err(req, error);
 }
@@ -121,7 +128,7 @@ static void tell_pieces(fuse_ino_t node, uint64_t offset, size_t size)
 
 static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct squash *image = image_of(req);
+	struct squash *image = take(req);
 	/* an entry without a node is cached, too: the name does not exist */
 	struct fuse_entry_param entry = { .entry_timeout = FOREVER };
 	struct stat st;
@@ -130,6 +137,7 @@ static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	bool is_told = told >= 0 && parent == FUSE_ROOT_ID && strncmp(name, CE_READ_NAME, prefix) == 0;
 	int rc = 0;
 
+	ce_figure_add(&squash_figures->lookups, 1);
 	if (is_told)
 		inode = inode_of(image, strtoull(name + prefix, NULL, 16));
 	else
@@ -150,7 +158,7 @@ static void image_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void image_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
-	struct squash *image = image_of(req);
+	struct squash *image = take(req);
 	struct stat st;
 	int rc = squash_stat(image, inode_of(image, node), &st);
 
@@ -163,7 +171,7 @@ static void image_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info
 
 static void image_readlink(fuse_req_t req, fuse_ino_t node)
 {
-	struct squash *image = image_of(req);
+	struct squash *image = take(req);
 	char *target = NULL;
 	int rc = squash_link(image, inode_of(image, node), &target);
 
@@ -179,13 +187,14 @@ static void image_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *i
 {
 	(void)node;
 	(void)info;
+	(void)take(req);
 	fuse_reply_err(req, ENOSYS);
 }
 
 static void image_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		       struct fuse_file_info *info)
 {
-	struct squash *image = image_of(req);
+	struct squash *image = take(req);
 	struct squash_piece piece;
 	int rc = squash_read(image, inode_of(image, node), (uint64_t)offset, size, &piece);
 
@@ -262,7 +271,7 @@ static int put_dots(struct listed *listed, off_t from)
 static void list(fuse_req_t req, fuse_ino_t node, size_t size, off_t from, int plus)
 {
 	struct listed listed = {
-		.req = req, .image = image_of(req), .node = node, .size = size, .plus = plus
+		.req = req, .image = take(req), .node = node, .size = size, .plus = plus
 	};
 	size_t first = from > 2 ? (size_t)from - 2 : 0;
 	int rc = 0;
@@ -313,7 +322,7 @@ static void reply_xattr(fuse_req_t req, const char *bytes, int length, size_t si
 
 static void image_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 {
-	struct squash *image = image_of(req);
+	struct squash *image = take(req);
 	char *value = NULL;
 
 	/* ENOSYS: then the kernel never asks again */
@@ -326,7 +335,7 @@ static void image_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, si
 
 static void image_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
 {
-	struct squash *image = image_of(req);
+	struct squash *image = take(req);
 	char *names = NULL;
 	int length = squash_xattrs(image, inode_of(image, node), &names);
 
@@ -339,7 +348,7 @@ static void image_statfs(fuse_req_t req, fuse_ino_t node)
 	struct statvfs st;
 
 	(void)node;
-	squash_statfs(image_of(req), &st);
+	squash_statfs(take(req), &st);
 	fuse_reply_statfs(req, &st);
 }
 
@@ -457,6 +466,20 @@ static bool is_mode(char **words, const char *mode)
 	return words[3] && strcmp(words[3], mode) == 0;
 }
 
+/* Count in the standard input, if that is a memory file for it. */
+static void share_figures(void)
+{
+	int seals = fcntl(STDIN_FILENO, F_GET_SEALS);
+	void *found = seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && lseek(STDIN_FILENO, 0, SEEK_END) ==
+				sizeof *squash_figures ?
+			      mmap(NULL, sizeof *squash_figures, PROT_READ | PROT_WRITE, MAP_SHARED,
+				   STDIN_FILENO, 0) :
+			      MAP_FAILED;
+
+	if (found != MAP_FAILED)
+		squash_figures = found;
+}
+
 static int serve(struct squash *image, char **words)
 {
 	const char *file = words[1], *place = words[2];
@@ -502,6 +525,8 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, HEAP_STEP_BYTES);
 	mallopt(M_TOP_PAD, HEAP_STEP_BYTES);
 	mallopt(M_ARENA_MAX, 2);
+	if (is_device(argv[2]))
+		share_figures();
 	struct squash *image = squash_file(argv[1], &why);
 	if (!image) {
 		(void)complain(argv[1], why);

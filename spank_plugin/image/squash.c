@@ -9,7 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/image_figures.h"
+#include "common/io.h"
 #include "squash_inner.h"
+
+static struct ce_figures own_figures;
+struct ce_figures *squash_figures = &own_figures;
 
 uint64_t squash_root(const struct squash *squash)
 {
@@ -66,6 +71,34 @@ static int create_lzo(sqfs_compressor_t **compressor)
 	made->do_block = uncompress_lzo;
 	*compressor = made;
 	return 0;
+}
+
+/* ---- the file, with figures of what is read from it --------------------------------------------- */
+
+/* libsquashfs's function */
+static int (*read_uncounted)(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size);
+
+static int read_counted(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size)
+{
+	int64_t begin = ce_clock_ns(CLOCK_MONOTONIC);
+	int rc = read_uncounted(file, offset, buffer, size);
+
+	ce_figure_add(&squash_figures->waited_ns, (uint64_t)(ce_clock_ns(CLOCK_MONOTONIC) - begin));
+	ce_figure_add(&squash_figures->reads, 1);
+	ce_figure_add(&squash_figures->bytes, rc == 0 ? size : 0);
+	return rc;
+}
+
+static sqfs_file_t *open_counted(const char *path)
+{
+	sqfs_file_t *file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY);
+
+	if (!file)
+		return NULL;
+	read_uncounted = file->read_at;
+	file->read_at = read_counted;
+	atomic_store(&squash_figures->size, file->get_size(file));
+	return file;
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------- */
@@ -156,7 +189,7 @@ struct squash *squash_file(const char *path, const char **why)
 	pthread_mutex_init(&squash->lock, NULL);
 	squash->place = open(path, O_PATH | O_CLOEXEC);
 	if (squash->place >= 0 && look(squash->place, 0, &squash->opened) == 0 &&
-	    (squash->file = sqfs_open_file(path, SQFS_FILE_OPEN_READ_ONLY)) != NULL)
+	    (squash->file = open_counted(path)) != NULL)
 		return squash;
 	*why = strerror(errno);
 	squash_close(squash);

@@ -9,6 +9,10 @@
 #include <sys/uio.h>
 
 struct squash;
+struct ce_figures;
+
+/* The figures of what this process does: memory of its own, unless it gets another one's. */
+extern struct ce_figures *squash_figures;
 
 /* Open a file without reading from it. NULL if that fails; `why` is then strerror's text. */
 struct squash *squash_file(const char *path, const char **why);

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "common/image_figures.h"
+#include "squash.h"
 #include "squash_error.h"
 
 /* enough for several programs that read here and there at once; small compared with the kernel's page
@@ -235,6 +237,7 @@ int blocks_get(struct blocks *blocks, uint64_t position, uint32_t word, struct b
 	pthread_mutex_lock(&blocks->lock);
 	while ((block = find(blocks, position)) && block->state == FILLING)
 		pthread_cond_wait(&blocks->filled, &blocks->lock);
+	ce_figure_add(block ? &squash_figures->hits : &squash_figures->misses, 1);
 	if (block) {
 		block->users++;
 		block->used = ++blocks->uses;

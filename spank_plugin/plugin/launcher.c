@@ -37,16 +37,17 @@ void ce_shared_name(struct ce_shared *shared, const char *name)
 		strncpy(shared->node, name, CE_NODE_SIZE - 1);
 }
 
-void ce_shared_write(const struct ce_shared *shared, int trace)
+void ce_shared_write(const struct ce_shared *shared, int trace, const char *reads)
 {
-	char line[192];
-	int n = snprintf(line, sizeof line,
-			 "{\"end\":%lld,\"first_join\":%lld,\"last_join\":%lld,\"joined\":%lld}\n",
+	CE_AUTO_FREE char *line = NULL;
+	int n = asprintf(&line,
+			 "{\"end\":%lld,\"first_join\":%lld,\"last_join\":%lld,\"joined\":%lld,"
+			 "\"image_reads\":[%s]}\n",
 			 (long long)ce_now_ns(), (long long)shared->first_join, (long long)shared->last_join,
-			 (long long)shared->joined);
+			 (long long)shared->joined, reads != NULL ? reads : "");
 
 	/* one write, so that a line is either complete or absent; it is lost if the disk is full */
-	if (write(trace, line, (size_t)n) < 0)
+	if (n < 0 || write(trace, line, (size_t)n) < 0)
 		return;
 }
 

@@ -79,6 +79,6 @@ void ce_shared_join(struct ce_shared *shared);
 /* Record the node's name, the same in each task. `shared` and `name` may be NULL. */
 void ce_shared_name(struct ce_shared *shared, const char *name);
 
-/* Append one line of JSON to the trace, with the current time as the end. Runs as the user, who decides what
- * `trace` is; it may be -1. */
-void ce_shared_write(const struct ce_shared *shared, int trace);
+/* Append one line of JSON to the trace, with the current time as the end, and the elements of a list of JSON
+ * `reads`, which may be NULL. Runs as the user, who decides what `trace` is; it may be -1. */
+void ce_shared_write(const struct ce_shared *shared, int trace, const char *reads);

@@ -19,6 +19,7 @@
 #include "common/kill_container.h"
 #include "common/say.h"
 #include "generated/help.h"
+#include "image_figures.h"
 #include "launcher.h"
 #include "launcher_reply.h"
 
@@ -108,19 +109,26 @@ static void save(const char *node)
 		     end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
 }
 
-/* Return the bytes of the container's space in memory if it is full, else 0: of the tmpfs in which the guard
- * works. `guard` is a pidfd, or whatever the user's launcher has sent in its place. */
-static uint64_t full_space(int guard)
+/* Return the process ID of the guard, 0 if there is none. `guard` is a pidfd, or whatever the user's launcher
+ * has sent in its place. */
+static long process_of(int guard)
 {
 	char path[64];
-	struct statfs space;
 
 	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", guard);
 	CE_AUTO_FREE char *text = ce_read_path(AT_FDCWD, path, 0, 4096, NULL);
 	const char *pid = text != NULL ? strstr(text, "\nPid:") : NULL;
-	if (pid == NULL)
-		return 0;
-	snprintf(path, sizeof path, "/proc/%ld/cwd", strtol(pid + strlen("\nPid:"), NULL, 10));
+	return pid != NULL ? strtol(pid + strlen("\nPid:"), NULL, 10) : 0;
+}
+
+/* Return the bytes of the container's space in memory if it is full, else 0: of the tmpfs in which the guard
+ * works. */
+static uint64_t full_space(long guard)
+{
+	char path[64];
+	struct statfs space;
+
+	snprintf(path, sizeof path, "/proc/%ld/cwd", guard);
 	int is_full = statfs(path, &space) == 0 && space.f_type == TMPFS_MAGIC && space.f_bavail == 0;
 	return is_full ? (uint64_t)space.f_blocks * (uint64_t)space.f_bsize : 0;
 }
@@ -128,7 +136,7 @@ static uint64_t full_space(int guard)
 static void warn_if_full(const struct ce_launcher *launcher, const struct ce_container *container)
 {
 	char text[512];
-	uint64_t bytes = full_space(container->guard);
+	uint64_t bytes = full_space(process_of(container->guard));
 
 	snprintf(text, sizeof text,
 		 "the container's space in memory (%" PRIu64 " MiB) is full: files outside of mounts "
@@ -136,6 +144,20 @@ static void warn_if_full(const struct ce_launcher *launcher, const struct ce_con
 		 bytes >> 20);
 	if (bytes > 0 && claim_soon(container->marks, &(struct message){ launcher, text }))
 		ce_say(launcher->shared->node, "warning", text);
+}
+
+/* Return what has been counted of the images, as ce_figures_print does; NULL without memory. */
+static char *image_reads(long guard)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	if (stream == NULL)
+		return NULL;
+	ce_figures_print(stream, guard);
+	(void)fclose(stream);
+	return text;
 }
 
 /* End the session, and kill what a task has left running: its image is no longer served, and it would
@@ -156,6 +178,8 @@ static void end_session(const void *context)
 		ce_pidfd_kill(container.launcher, SIGKILL);
 	if (rc == 0)
 		warn_if_full(launcher, &container);
+	/* from the guard, before it ends: one that was killed has none */
+	CE_AUTO_FREE char *reads = rc == 0 ? image_reads(process_of(container.guard)) : NULL;
 	shutdown(CHILD_LIFE, SHUT_RDWR);
 	if (rc == 0) {
 		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
@@ -166,7 +190,7 @@ static void end_session(const void *context)
 		if (!container.is_of_job)
 			(void)(container.tasks >= 0 ? ce_kill_session(container.user_ns)
 						    : ce_kill_container(container.mount_ns));
-		ce_shared_write(launcher->shared, container.trace);
+		ce_shared_write(launcher->shared, container.trace, reads);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}
 }

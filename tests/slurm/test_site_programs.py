@@ -76,7 +76,9 @@ def test_the_tracking_program_gets_one_record_per_step(
     until("all of it", lambda: path.read_text().endswith("\n"))
     record = json.loads(path.read_text())
     assert record["environment"] == demo
-    assert record["image"]["path"].endswith(".sqsh")
+    [reads] = record["image_reads"]
+    assert reads["path"] == record["image"]["path"] == str(cluster.image("demo"))
+    assert reads["bytes"] > 0
 
 
 def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(

@@ -49,7 +49,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
             *("image_details", "podman_storage", "show_hook", "store_check"),
         ),
         ("doctor", "lint", "step_traces", "cdi"),
-        ("nvidia_driver",),
+        ("nvidia_driver", "image_reads"),
     ),
     "container_engine.node": (
         ("start",),

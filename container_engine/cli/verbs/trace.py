@@ -180,6 +180,7 @@ def _for_programs(trace: step_traces.Trace) -> dict[str, object]:
         "phases": phases,
         "joined": trace.joined,
         "end": trace.end,
+        "image_reads": [*trace.reads],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from container_engine.node.container.description import INIT_NAME, person_of_pro
 from container_engine.node.container.environment import parse_block
 from container_engine.node.container.guard import entering, memory_file
 from container_engine.node.inside import programs
+from container_engine.node.report import image_reads
 
 GUARD_NAME = "ce-guard"
 
@@ -152,6 +154,27 @@ def guard_and_init(task: Task) -> tuple[int, Task]:
             return pid, first
         pid = _parent(pid)
     raise ProcessLookupError(errno.ESRCH, "no guard is above its first process")
+
+
+def guard_of_step(task: Task) -> int:
+    """Return the ID of the guard of the task's step, which watches a process above the task.
+
+    Raise OSError if there is none, or the task has ended.
+    """
+    above, pid = set(), _pid(task)
+    while pid > 1:
+        above.add(pid)
+        pid = _parent(pid)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        if _name(int(name)) == GUARD_NAME and above.intersection(_watched_by(name)):
+            return int(name)
+    raise ProcessLookupError(errno.ESRCH, "the step has no guard")
+
+
+def _watched_by(pid: str) -> Iterator[int]:
+    with contextlib.suppress(OSError):  # another user's, or ended
+        for name in os.listdir(f"/proc/{pid}/fdinfo"):
+            yield from image_reads.watched(f"/proc/{pid}/fdinfo/{name}")
 
 
 def _pid(task: Task) -> int:

@@ -81,16 +81,23 @@ class Running(JobContainer):
 
     `lock` is shared; it is -1 for a container that ends with another step, which admits no more.
     `guards_ns` is the user namespace of that guard, `environment` the environment of the
-    container's first process.
+    container's first process. `named` are FUSE devices by their images' paths, each with the file
+    in which its server counts, if there is one. `figures` are such files of images that this step
+    does not serve.
     """
 
     def __init__(
-        self, kept: JobContainer, fds: Sequence[int], named: Sequence[tuple[str, int]]
+        self,
+        kept: JobContainer,
+        fds: Sequence[int],
+        named: Sequence[tuple[str, Sequence[int]]],
+        figures: Sequence[int] = (),
     ) -> None:
         super().__init__(kept.wanted, kept.directory, kept.lock, kept.control_socket)
         self.guards_ns, *self._container = fds
         self._images = [pair for pair in named if pair[0] != _ROOT]
-        self._root = next((fd for name, fd in named if name == _ROOT), -1)
+        self._root = next((fd for name, [fd, *_] in named if name == _ROOT), -1)
+        self._figures = figures
         # opened again, because other steps share the descriptor's position
         with open(f"/proc/self/fd/{self._container[protocol.CE_AT_ENVIRONMENT]}", "rb") as file:
             self.environment = file.read()
@@ -98,13 +105,14 @@ class Running(JobContainer):
 
     @property
     def passed(self) -> list[int]:
-        found = (self.lock, *self._container, *(device for _image, device in self._images))
-        return [fd for fd in (*found, self._root) if fd >= 0]
+        served = [fd for _image, fds in self._images for fd in fds]
+        found = (self.lock, *self._container, *served, self._root, *self._figures)
+        return [fd for fd in found if fd >= 0]
 
     @property
     def images(self) -> list[str]:
         """The paths of the images that this step's guard serves, too."""
-        return [image for image, _device in self._images]
+        return [image for image, _fds in self._images]
 
     @property
     def shares_files(self) -> bool:
@@ -121,7 +129,7 @@ class Running(JobContainer):
         return [*self._served(server), ("root-again", [str(self._root), root])]
 
     def _served(self, server: str) -> list[Operation]:
-        return [("fuse-again", [server, image, str(device)]) for image, device in self._images]
+        return [("fuse-again", [server, image, *map(str, fds)]) for image, fds in self._images]
 
     def operations(
         self, server: str, mounted: Sequence[str], workdir: str, directories: Sequence[str]
@@ -313,12 +321,12 @@ def _handed_over(visitor: socket, kept: JobContainer) -> Running:
     Raise OSError for any other answer.
     """
     fds: Sequence[int] = ()
-    images: list[tuple[str, int]] = []
+    images: list[tuple[str, Sequence[int]]] = []
     while True:
         data, found = receive(visitor)
-        is_meant = data == b"\0" or len(found) == 1 if fds else len(found) >= _LEAST
+        is_meant = data == b"\0" or len(found) in (1, 2) if fds else len(found) >= _LEAST
         if not data or not is_meant:
-            for fd in (*found, *fds, *(device for _image, device in images)):
+            for fd in (*found, *fds, *(fd for _image, handed in images for fd in handed)):
                 os.close(fd)
             raise ConnectionError
         if data == b"\0":
@@ -326,7 +334,7 @@ def _handed_over(visitor: socket, kept: JobContainer) -> Running:
         if not fds:
             fds = found
         else:
-            images.append((os.fsdecode(data), found[0]))
+            images.append((os.fsdecode(data), found))
 
 
 def _sockets(directory: str) -> Iterator[str]:
@@ -342,6 +350,7 @@ def container_of_step(wanted: KeptContainer, node: Mapping[str, str]) -> Running
         hint = f"leave ':{wanted['mode']}' out"
         raise refusal("the container of a step can only be joined", hint, wanted)
     from container_engine.node.inside import tasks
+    from container_engine.node.report import image_reads
 
     try:
         task = tasks.find(job, step, node_name(node))
@@ -359,7 +368,7 @@ def container_of_step(wanted: KeptContainer, node: Mapping[str, str]) -> Running
         raise refusal(error.reason, error.hint or "", wanted) from None
     except OSError as error:
         raise refusal(f"it has ended: {error.strerror}", "", wanted) from None
-    return Running(JobContainer(wanted, "", -1, ""), fds, ())
+    return Running(JobContainer(wanted, "", -1, ""), fds, (), image_reads.files(guard))
 
 
 def subject(wanted: KeptContainer) -> str:

@@ -142,10 +142,18 @@ def open_own(path: str) -> int:
     return fd
 
 
-def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error: str = "") -> None:
+def write(
+    fd: int,
+    plan: NodePlan,
+    node: Mapping[str, str],
+    marks: Marks,
+    error: str = "",
+    guard: int = -1,
+) -> None:
     """Append the launcher's line to the trace `fd`, unless that is -1.
 
-    On the step's first node, also pass it to the site's tracking tool, if there is one.
+    On the step's first node, also pass it to the site's tracking tool, if there is one, with what
+    the servers of the images have read so far; `guard` is a pidfd of their guard.
     """
     is_first = node.get("SLURM_NODEID") == "0"
     program = plan.tracking_tool if is_first else ()
@@ -170,6 +178,7 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
         **({"checks": marks.checks} if marks.checks else {}),
         **_warnings(marks.warnings, plan.secrets, node),
         "phases": phases,
+        **(_image_reads(guard) if program and guard >= 0 else {}),
         "error": error[:_LONGEST_ERROR],
     }
     line = (to_json(record) + "\n").encode()
@@ -177,6 +186,12 @@ def write(fd: int, plan: NodePlan, node: Mapping[str, str], marks: Marks, error:
         _append(fd, line, _kept(node) if is_first else 0)
     if program:
         _track(program, line, node)
+
+
+def _image_reads(guard: int) -> dict[str, Any]:
+    from container_engine.node.report import image_reads
+
+    return {"image_reads": image_reads.of_pidfd(guard)}
 
 
 def _track(program: Sequence[str], record: bytes, node: Mapping[str, str]) -> None:

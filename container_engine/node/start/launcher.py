@@ -116,7 +116,7 @@ def _launch(
         ready.go_on()
     except LaunchError:
         pass  # the plugin has the reply, watches the guard and reports its end
-    trace.write(recorded, plan, node, marks)
+    trace.write(recorded, plan, node, marks, guard=ready.guard)
     _record(ready, text, plan, node, libexec)
     if target:
         from container_engine.node.start import saving

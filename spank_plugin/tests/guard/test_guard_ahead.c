@@ -344,7 +344,7 @@ static void end_both(void (*wait_for_answer)(void))
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		CHECK_INT(guard_start_server(&guard, "/bin/true", image, device, NULL, -1), 0);
+		CHECK_INT(guard_start_server(&guard, "/bin/true", image, device, NULL, -1, -1), 0);
 		CHECK(guard.fuse_device[0] >= 0);
 		ce_close_fd(&device);
 		wait_for_answer();

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/image_figures.h"
 #include "guard/stage.h"
 #include "harness.h"
 
@@ -37,6 +38,23 @@ static void has_options(const char *place, const char *const wanted[], size_t co
 	CHECK(found);
 }
 
+/* Check that the guard holds a memory file for the figures of an image, whose size nobody can change. */
+static void has_figures(const char *image)
+{
+	char path[64], link[64] = "";
+	struct ce_figures found;
+	int file = guard.fuse_figures[0];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	CHECK(readlink(path, link, sizeof link - 1) > 0);
+	CHECK_TEXT(link, CE_FIGURES_LINK);
+	CHECK_INT(pread(file, &found, sizeof found, 0), sizeof found);
+	CHECK_TEXT(found.image, image);
+	CHECK_INT(found.is_shared, 0);
+	CHECK_INT(ftruncate(file, 0), -1);
+	CHECK_INT(ftruncate(file, 2 * sizeof found), -1);
+}
+
 static void mount_image(void)
 {
 	static const char *const wanted[] = { "ro", "nosuid", "nodev" };
@@ -46,6 +64,7 @@ static void mount_image(void)
 	set_up(directory);
 	CHECK_INT(guard_op_fuse(&guard, args), 0);
 	has_options(place, wanted, 3);
+	has_figures("/i.sqsh");
 	free(args[2]);
 	_exit(0);
 }

@@ -33,12 +33,14 @@ static int answer(const struct packet *packets, size_t count)
 
 #define LAST { "", 1, 0 }
 
-TEST("a guard's answer has the container, images and a last packet")
+TEST("a guard's answer has the container, images with or without figures, and a last packet")
 {
-	const struct packet whole[] = { { "C", 1, 5 }, { "/i.sqsh", 7, 1 }, { ".", 1, 1 }, LAST };
+	const struct packet whole[] = {
+		{ "C", 1, 5 }, { "/i.sqsh", 7, 2 }, { "/j.sqsh", 7, 1 }, { ".", 1, 1 }, LAST
+	};
 
-	CHECK_INT(answer(whole, 4), 0);
-	for (size_t count = 0; count < 4; count++)
+	CHECK_INT(answer(whole, 5), 0);
+	for (size_t count = 0; count < 5; count++)
 		CHECK_INT(answer(whole, count), -1);
 }
 
@@ -47,7 +49,7 @@ TEST("an answer of another form is refused, and none of its descriptors stays op
 	const struct packet others[][3] = {
 		{ { "C", 1, 4 }, LAST, LAST }, /* too few descriptors of the container */
 		{ { "C", 1, 5 }, { "/i.sqsh", 7, 0 }, LAST }, /* an image without its FUSE device */
-		{ { "C", 1, 5 }, { "/i.sqsh", 7, 2 }, LAST }, /* an image with one descriptor too many */
+		{ { "C", 1, 5 }, { "/i.sqsh", 7, 3 }, LAST }, /* an image with one descriptor too many */
 		{ { "C", 1, 5 }, { "/i.sq\0h", 7, 1 }, LAST }, /* a path with a NUL in it */
 		{ { "C", 1, 5 }, { ".", 1, 0 }, LAST }, /* a root without its mount */
 		{ { "C", 1, 5 }, { "", 1, 1 }, { "", 1, 1 } }, /* a last packet with a descriptor */

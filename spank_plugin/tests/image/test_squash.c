@@ -12,6 +12,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "common/image_figures.h"
 #include "common/io.h"
 #include "harness.h"
 #include "squash_walk.h"
@@ -243,6 +244,34 @@ TEST("extended attributes are found, and an image without any says so")
 	free(text);
 	CHECK_INT(squash_xattrs(squash, at(squash, "small"), &text), 0);
 	free(text);
+	squash_close(squash);
+}
+
+/* ---- figures ------------------------------------------------------------------------------------ */
+
+TEST("what is read from the file is counted, and which blocks were kept")
+{
+	static struct ce_figures figures;
+	struct stat st;
+
+	squash_figures = &figures;
+	make_image("-comp zstd -noD -noF -noI");
+	CHECK_INT(stat(below("image"), &st), 0);
+	struct squash *squash = opened();
+	CHECK_INT(figures.size, st.st_size);
+	CHECK(figures.reads > 0 && figures.bytes > 0 && figures.waited_ns > 0);
+	uint64_t large = at(squash, "large"), bytes = figures.bytes, reads = figures.reads;
+	has(squash, large, 0, LARGE, content, LARGE);
+	CHECK_INT(figures.misses, 10);
+	CHECK_INT(figures.hits, 0);
+	CHECK(figures.reads - reads >= 10);
+	CHECK(figures.bytes - bytes >= LARGE && figures.bytes <= (uint64_t)st.st_size);
+	bytes = figures.bytes, reads = figures.reads;
+	has(squash, large, 0, LARGE, content, LARGE);
+	CHECK_INT(figures.misses, 10);
+	CHECK_INT(figures.hits, 10);
+	CHECK_INT(figures.bytes, bytes);
+	CHECK_INT(figures.reads, reads);
 	squash_close(squash);
 }
 

@@ -43,11 +43,13 @@ TEST("the end is one line of JSON behind what the launcher wrote")
 	int trace = memfd_create("trace", MFD_CLOEXEC);
 
 	CHECK_INT(write(trace, "{}\n", 3), 3);
-	ce_shared_write(&shared, trace);
+	ce_shared_write(&shared, trace, "{}");
 	CHECK(pread(trace, text, sizeof text - 1, 0) > 3);
 	long long end = atoll(text + strlen("{}\n{\"end\":"));
 	CHECK(end > 0);
 	snprintf(wanted, sizeof wanted,
-		 "{}\n{\"end\":%lld,\"first_join\":5,\"last_join\":7,\"joined\":2}\n", end);
+		 "{}\n{\"end\":%lld,\"first_join\":5,\"last_join\":7,\"joined\":2,"
+		 "\"image_reads\":[{}]}\n",
+		 end);
 	CHECK_TEXT(text, wanted);
 }

@@ -78,6 +78,10 @@ class Changes:
         del stage.hands[2]
 
     @staticmethod
+    def image_with_figures(stage: Stage) -> None:
+        stage.hands[1] = (stage.hands[1][0], 2)
+
+    @staticmethod
     def no_image(stage: Stage) -> None:
         del stage.hands[1]
 
@@ -278,8 +282,8 @@ class Doubts:
         stage.hands[1] = (stage.hands[1][0], 0)
 
     @staticmethod
-    def image_with_two_descriptors(stage: Stage) -> None:
-        stage.hands[1] = (stage.hands[1][0], 2)
+    def image_with_three_descriptors(stage: Stage) -> None:
+        stage.hands[1] = (stage.hands[1][0], 3)
 
     @staticmethod
     def image_with_nul(stage: Stage) -> None:

@@ -84,6 +84,30 @@ def test_the_first_process_is_that_of_the_same_container(start: Start, tmp_path:
         tasks.of_namespace(other)
 
 
+def test_the_guard_of_a_step_watches_what_is_above_its_task(start: Start, tmp_path: Path) -> None:
+    program = str(tmp_path / tasks.GUARD_NAME)
+    shutil.copy(shutil.which("sleep") or "", program)
+    start(inside=True)
+    task = tasks.find("7", "1", "n1")
+    with pytest.raises(OSError, match="the step has no guard"):
+        tasks.guard_of_step(task)
+    other = start(inside=False)
+    found = []
+    for watched in (other, os.getpid()):
+        pidfd = os.pidfd_open(watched)
+        guard = subprocess.Popen([program, "60"], pass_fds=[pidfd])
+        os.close(pidfd)
+        found.append(guard)
+    try:
+        while (Path(f"/proc/{found[1].pid}/comm").read_text()) != f"{tasks.GUARD_NAME}\n":
+            os.sched_yield()
+        assert tasks.guard_of_step(task) == found[1].pid
+    finally:
+        for guard in found:
+            guard.kill()
+            guard.wait()
+
+
 # ---- the container of a step ------------------------------------------------------------------
 
 

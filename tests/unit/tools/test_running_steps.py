@@ -1,5 +1,6 @@
 """The step that a word of the command line means."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from container_engine.base.errors import UserError
 from container_engine.submit.context import Context
-from container_engine.tools.running_steps import Step, choose, running
+from container_engine.tools.running_steps import Step, choose, image_reads, running
 
 
 def step(number: str, *, traced: bool) -> Step:
@@ -71,6 +72,24 @@ def squeue(tmp_path: Path) -> Context:
     (programs / "squeue").chmod(0o755)
     env = {"HOME": str(tmp_path), "PATH": f"{programs}:/usr/bin:/bin"}
     return Context(env, str(tmp_path), os.geteuid(), "/nonexistent", 0)
+
+
+def test_the_nodes_of_a_step_are_asked_what_they_have_read(squeue: Context) -> None:
+    programs = Path(squeue.env["PATH"].partition(":")[0])
+    figures = {"reads": 1, "waited_ns": 1, "requests": 1, "lookups": 1, "hits": 1, "misses": 1}
+    one = {**figures, "bytes": 9, "size": 10, "shared": False, "path": "/i"}
+    said = [json.dumps({"node": node, "image_reads": [one]}) for node in ("n1", "n2")]
+    for name, text in (
+        ("scontrol", "printf 'n1\\nn2\\n'"),
+        ("srun", f"echo \"$*\" > {programs}/asked; printf '%s\\n' noise '{said[0]}' '{said[1]}'"),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    of_array = Step("8_3.0", "sh", "n[1-2]", "0:01", "", "", traced=True, plain="9.0")
+    assert image_reads(of_array, squeue) == {"n1": [one], "n2": [one]}
+    asked = (programs / "asked").read_text()
+    for word in ("--jobid=9", "--nodes=2", "--ntasks=2", "--nodelist=n[1-2]", "ps --here 9.0"):
+        assert word in asked
 
 
 def test_steps_of_arrays_and_heterogeneous_jobs_are_listed(squeue: Context) -> None:

@@ -162,6 +162,45 @@ def test_the_table_names_phases_tasks_and_the_slow_node(step: Path) -> None:
     assert "slow: n10 took 425.0 ms" in lines
 
 
+def reads(size: int, path: str = "/store/a.sqsh", **more: object) -> dict[str, object]:
+    figures = {"reads": 2, "waited_ns": 3 * MS, "requests": 4, "lookups": 5, "hits": 6, "misses": 7}
+    return {"bytes": size, **figures, "size": 1 << 20, "shared": False, "path": path, **more}
+
+
+def test_what_was_read_of_each_image_file_is_a_sum_and_the_most_of_a_node(tmp_path: Path) -> None:
+    for node, size in (("n1", 1 << 18), ("n2", 1 << 19)):
+        of_node = [reads(size), reads(7, "/b.sqsh", shared=True)]
+        write(tmp_path, "7.0", node, facts(50), {**ended(101, 102), "image_reads": of_node})
+    traces = step_traces.read(str(tmp_path), "7.0")
+    lines = [" ".join(line.split()) for line in step_traces.lines("7.0", traces)]
+    own = lines.index("read since the mount: /store/a.sqsh (1.0 MiB)")
+    assert lines[own + 1 : own + 5] == [
+        "SUM MOST ON",
+        "bytes of the file 768 KiB 512 KiB n2",
+        "reads of the file 4 2 n1",
+        "time waited for these 6.0 ms 3.0 ms n1",
+    ]
+    assert "read since the mount, shared by the steps of the job: /b.sqsh (1.0 MiB)" in lines
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"bytes": -1}, {"bytes": "1"}, {"bytes": 1 << 64}, {"size": None}, {"path": 1}),
+        {"shared": "yes"},
+    ],
+)
+def test_figures_that_no_server_has_counted_are_left_out_of_a_trace(
+    tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    listed = [reads(5, "/good"), {**reads(5), **wrong}, 1]
+    every: tuple[object, ...] = (listed, None, 1, {})
+    for number, found in enumerate(every):
+        write(tmp_path, f"{number}.0", "n1", facts(50), {**ended(1, 2), "image_reads": found})
+        [trace] = step_traces.read(str(tmp_path), f"{number}.0")
+        assert [one["path"] for one in trace.reads] == ["/good"] * (found is listed)
+
+
 def test_tasks_of_a_running_step_are_not_counted(tmp_path: Path) -> None:
     write(tmp_path, "7.0", "n1", facts(50))
     assert (
