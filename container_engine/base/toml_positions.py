@@ -7,6 +7,7 @@ never judges, and stops silently where the text is not TOML, because the real pa
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -18,8 +19,20 @@ Statement = tuple[Path, int, bool]
 
 # More than any user writes, few enough for the parser's stack and for linear time.
 MAX_DEPTH = 32
-_BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-_BLANK = " \t\r\n"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BLANKS = re.compile(r"[ \t]*")
+_BETWEEN = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*")
+_SCALAR = re.compile(r"[^,\]}\n#]*+")
+_ONE_LINE = r"""(?:"(?:[^"\\\n]++|\\[^\n])*"|'[^'\n]*+')"""
+_QUOTED = re.compile(_ONE_LINE)
+_STRING = re.compile(
+    rf"""
+    "{{3}} (?: [^"\\]++ | \\[\s\S] | "(?!"") )* "{{3,5}}  # two quotes may precede the three
+    | '{{3}} (?: [^']++ | '(?!'') )* '{{3,5}}
+    | (?! "{{3}} | '{{3}} ) {_ONE_LINE}
+    """,
+    re.VERBOSE,
+)
 
 
 class TooDeepError(UserError):
@@ -42,14 +55,28 @@ class Fault(NamedTuple):
         return ": ".join(part for part in (self.file, self.key, self.message) if part)
 
 
-class Positions:
-    """The lines of paths such as ("mounts", 1) or ("env", "HOME"), counted from 1."""
+class _NotTomlError(Exception):
+    pass
 
-    def __init__(self, walker: _Walker) -> None:
-        self._lines = walker.lines
-        self._statements = walker.statements
-        self._dotted = walker.dotted
-        self._open = walker.open
+
+class Positions:
+    """The lines of paths such as ("mounts", 1) or ("env", "HOME"), counted from 1.
+
+    Raise TooDeepError.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._pos = 0
+        self._lines: dict[Path, int] = {}
+        self._statements: list[Statement] = []
+        self._dotted: set[Path] = set()
+        self._open: Path | None = None
+        self._counted = 0
+        self._line = 1
+        self._tables: dict[Path, int] = {}
+        with suppress(_NotTomlError):  # the lines so far are right; the parser reports the error
+            self._document()
 
     def line(self, path: Path) -> int:
         """Return the line of the path, else that of its nearest known parent, else 1."""
@@ -69,42 +96,7 @@ class Positions:
         """Check whether a table was first mentioned in a dotted key, `a.b = …`, not as `[a]`."""
         return path in self._dotted
 
-
-def place_of(file: str, path: Path) -> str:
-    """Return FILE:LINE of a key, or of its table if it is absent; FILE if that cannot be read."""
-    try:
-        with open(file, encoding="utf-8") as opened:
-            line = find_positions(opened.read()).line(path)
-    except (OSError, ValueError, UserError):
-        return file
-    return f"{file}:{line}"
-
-
-def find_positions(text: str) -> Positions:
-    """Return the positions in a text with "\\n" line ends. Raise TooDeepError."""
-    walker = _Walker(text)
-    with suppress(_NotTomlError):  # the positions so far are right; the parser reports the error
-        walker.document()
-    return Positions(walker)
-
-
-class _NotTomlError(Exception):
-    pass
-
-
-class _Walker:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.pos = 0
-        self.lines: dict[Path, int] = {}
-        self.statements: list[Statement] = []
-        self.dotted: set[Path] = set()
-        self.open: Path | None = None
-        self._counted = 0
-        self._line = 1
-        self._tables: dict[Path, int] = {}
-
-    def document(self) -> None:
+    def _document(self) -> None:
         table: Path = ()
         while self._skip():
             if self._peek() == "[":
@@ -114,19 +106,19 @@ class _Walker:
 
     def _header(self) -> Path:
         line = self._here()
-        self.pos += 1
+        self._pos += 1
         is_array = self._peek() == "["
-        self.pos += is_array
+        self._pos += is_array
         path: Path = tuple(self._key())
         self._expect("]")
         if is_array:
             self._expect("]")
             index = self._tables.get(path, 0)
             self._tables[path] = index + 1
-            self.lines.setdefault(path, line)
+            self._lines.setdefault(path, line)
             path = (*path, index)
-        self.lines.setdefault(path, line)
-        self.statements.append((path, line, True))
+        self._lines.setdefault(path, line)
+        self._statements.append((path, line, True))
         return path
 
     def _pair(self, table: Path, depth: int) -> None:
@@ -134,69 +126,61 @@ class _Walker:
         path = (*table, *self._key())
         self._expect("=")
         if depth == 0:
-            self.statements.append((path, line, False))
-        self.lines.setdefault(path, line)
+            self._statements.append((path, line, False))
+        self._lines.setdefault(path, line)
         for end in range(len(table) + 1, len(path)):
-            if path[:end] not in self.lines:
-                self.lines[path[:end]] = line
-                self.dotted.add(path[:end])
-        self._blanks()
+            if path[:end] not in self._lines:
+                self._lines[path[:end]] = line
+                self._dotted.add(path[:end])
+        self._take(_BLANKS)
         self._value(path, depth)
 
     def _key(self) -> list[str]:
         parts = [self._key_part()]
-        self._blanks()
+        self._take(_BLANKS)
         while self._peek() == ".":
             if len(parts) == MAX_DEPTH:
                 raise TooDeepError(self._here())
-            self.pos += 1
+            self._pos += 1
             parts.append(self._key_part())
-            self._blanks()
+            self._take(_BLANKS)
         return parts
 
     def _key_part(self) -> str:
-        self._blanks()
-        start = self.pos
-        quote = self._peek()
-        if quote in ('"', "'"):
-            self._line_string(quote)
-            return _unquoted(self.text[start : self.pos])
-        while self._peek() in _BARE:
-            self.pos += 1
-        if self.pos == start:
-            raise _NotTomlError
-        return self.text[start : self.pos]
+        self._take(_BLANKS)
+        if self._peek() in ('"', "'"):
+            return _unquoted(self._take(_QUOTED))
+        return self._take(_BARE)
 
     def _value(self, path: Path, depth: int) -> None:
         if depth >= MAX_DEPTH:
             raise TooDeepError(self._here())
         first = self._peek()
         if first in ('"', "'"):
-            self._string(first)
+            self._take(_STRING)
         elif first == "[":
             self._array(path, depth + 1)
         elif first == "{":
             self._inline_table(path, depth + 1)
         else:
-            while self._peek() not in ("", ",", "]", "}", "\n", "#"):
-                self.pos += 1
+            self._take(_SCALAR)
 
     def _array(self, path: Path, depth: int) -> None:
-        self.pos += 1
+        self._pos += 1
         index = 0
-        self.open = path
+        self._open = path
         while self._skip() and self._peek() != "]":
-            self.lines[*path, index] = self._here()
+            self._lines[*path, index] = self._here()
             self._value((*path, index), depth)
             self._skip()
             if self._peek() != "]":
                 self._expect(",")
             index += 1
         self._expect("]")
-        self.open = path[:-1] if depth > 1 else None
+        self._open = path[:-1] if depth > 1 else None
 
     def _inline_table(self, path: Path, depth: int) -> None:
-        self.pos += 1
+        self._pos += 1
         while self._skip() and self._peek() != "}":
             self._pair(path, depth)
             self._skip()
@@ -204,64 +188,41 @@ class _Walker:
                 self._expect(",")
         self._expect("}")
 
-    def _string(self, quote: str) -> None:
-        if not self.text.startswith(quote * 3, self.pos):
-            self._line_string(quote)
-            return
-        self.pos = self._closing(quote * 3, self.pos + 3)
-        for _ in range(2):  # up to two quotes may precede the three that close
-            self.pos += self._peek() == quote
-
-    def _line_string(self, quote: str) -> None:
-        start = self.pos
-        self.pos = self._closing(quote, start + 1)
-        if "\n" in self.text[start : self.pos]:
-            raise _NotTomlError
-
-    def _closing(self, quotes: str, start: int) -> int:
-        at = self.text.find(quotes, start)
-        while at >= 0 and quotes[0] == '"' and self._escaped(at, start):
-            at = self.text.find(quotes, at + 1)
-        if at < 0:
-            raise _NotTomlError
-        return at + len(quotes)
-
-    def _escaped(self, at: int, start: int) -> bool:
-        first = at
-        while first > start and self.text[first - 1] == "\\":
-            first -= 1
-        return (at - first) % 2 == 1
-
     def _peek(self) -> str:
-        return self.text[self.pos : self.pos + 1]
+        return self._text[self._pos : self._pos + 1]
 
     def _expect(self, char: str) -> None:
-        self._blanks()
+        self._take(_BLANKS)
         if self._peek() != char:
             raise _NotTomlError
-        self.pos += 1
+        self._pos += 1
 
-    def _blanks(self) -> None:
-        while self._peek() in (" ", "\t"):
-            self.pos += 1
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._text, self._pos)
+        if found is None:
+            raise _NotTomlError
+        self._pos = found.end()
+        return found[0]
 
     def _skip(self) -> bool:
         """Skip blanks, line ends and comments; return False at the end of the text."""
-        while self.pos < len(self.text):
-            char = self.text[self.pos]
-            if char == "#":
-                end = self.text.find("\n", self.pos)
-                self.pos = len(self.text) if end < 0 else end
-            elif char in _BLANK:
-                self.pos += 1
-            else:
-                return True
-        return False
+        self._take(_BETWEEN)
+        return self._pos < len(self._text)
 
     def _here(self) -> int:
-        self._line += self.text.count("\n", self._counted, self.pos)
-        self._counted = self.pos
+        self._line += self._text.count("\n", self._counted, self._pos)
+        self._counted = self._pos
         return self._line
+
+
+def place_of(file: str, path: Path) -> str:
+    """Return FILE:LINE of a key, or of its table if it is absent; FILE if that cannot be read."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            line = Positions(opened.read()).line(path)
+    except (OSError, ValueError, UserError):
+        return file
+    return f"{file}:{line}"
 
 
 def _unquoted(raw: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from container_engine.base.errors import UserError
-from container_engine.base.toml_positions import TooDeepError, find_positions
+from container_engine.base.toml_positions import Positions, TooDeepError
 from container_engine.edf.annotations import HookRules
 from container_engine.edf.checks import Report, TomlFloat, check, clip
 from container_engine.edf.document import PLAIN
@@ -56,7 +56,7 @@ def read_file(path: str, setting: Setting, directory: str | None = None) -> EdfF
     """
     try:
         text = read_source(path, directory)
-        positions = find_positions(text)
+        positions = Positions(text)
         data = tomllib.loads(text, parse_float=TomlFloat)
     except (SourceError, TooDeepError) as error:
         problem = Origin(path, error.line).error("", error.reason, error.hint, error.see)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from container_engine.base.secrecy import TOKENS, is_secret_name
-from container_engine.base.toml_positions import Positions, find_positions
+from container_engine.base.toml_positions import Positions
 from container_engine.edf.checks import find_placeholder, key_text
 from container_engine.edf.document import KEYS
 from container_engine.edf.model import Problem
@@ -65,7 +65,7 @@ def _place(text: str, number: int, column: int) -> Place:
     lines = text.split("\n")
     line = lines[number - 1] if number <= len(lines) else ""
     above = [*lines[: number - 1], line[: column - 1]]
-    before_it, positions = find_positions("\n".join(above)), find_positions(text)
+    before_it, positions = Positions("\n".join(above)), Positions(text)
     return Place(number, column, line, _last_code(above), before_it, positions)
 
 

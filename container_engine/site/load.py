@@ -20,7 +20,7 @@ from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import of_engine, owner_fault
 from container_engine.base.process import reason
 from container_engine.base.records import from_table
-from container_engine.base.toml_positions import Fault, find_positions, place_of
+from container_engine.base.toml_positions import Fault, Positions, place_of
 from container_engine.site.places import READ_ON_NODES, Places
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def _line(file: str, key: str, message: str) -> int:
         return 0
     try:
         with open(file, encoding="utf-8") as opened:
-            positions = find_positions(opened.read())
+            positions = Positions(opened.read())
     except (OSError, ValueError, UserError):
         return 0
     return positions.line(_path(key))
