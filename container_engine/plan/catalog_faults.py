@@ -60,24 +60,12 @@ def _defaults(hook: Hook) -> Iterator[Fault]:
             yield Fault(hook.file, f"allow: there is no setting '{name}'")
 
 
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
-
-
 def _names(hook: Hook, values: Values) -> Iterator[Fault]:
     """Yield a fault for each undefined name in strings and conditions."""
-    document = hook.data.as_dict()
-    dumped = [document[key] for key in ("edits", "services", "checks", "settings")]
-    texts = [*_strings(dumped), *(one.values_in for one in hook.data.parameters.values())]
-    names = {name: f"{{{name}}}" for text in texts for name in PLACE.findall(text)}
     data = hook.data
+    dumped = data.model_dump_json(include={"edits", "services", "checks", "settings"})
+    texts = [dumped, *(one.values_in for one in data.parameters.values())]
+    names = {name: f"{{{name}}}" for text in texts for name in PLACE.findall(text)}
     conditions = [
         *(edit.when for edit in data.edits.values()),
         *(service.when for service in data.services.values()),
@@ -92,10 +80,12 @@ def _names(hook: Hook, values: Values) -> Iterator[Fault]:
 
 def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
     """Yield a fault for each program that a user's annotation could choose."""
-    programs = [("services", one.command[0]) for one in hook.data.services.values()]
-    programs += [("services", one.stop[0]) for one in hook.data.services.values() if one.stop]
-    programs += [("checks", one.command[0]) for one in _run_checks(hook).values() if one.command]
-    programs += [("hooks", one.path) for edit in hook.data.edits.values() for one in edit.hooks]
+    data = hook.data
+    programs = [("services", one.command[0]) for one in data.services.values()]
+    programs += [("services", one.stop[0]) for one in data.services.values() if one.stop]
+    runs = [one for one in data.checks.values() if isinstance(one, RunCheck)]
+    programs += [("checks", one.command[0]) for one in runs if one.command]
+    programs += [("hooks", one.path) for edit in data.edits.values() for one in edit.hooks]
     for key, program in programs:
         for name in sorted(_users_names(hook, hooks, program)):
             message = (
@@ -106,16 +96,12 @@ def _programs(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
 
 def _runs(hook: Hook) -> Iterator[Fault]:
     for name, one in hook.data.checks.items():
-        if one.kind == "memlock" and not one.subject.isdigit():
+        if isinstance(one, RunCheck):
+            for key, message in run_check.faults(one):
+                yield Fault(hook.file, message, key=f"checks.{name}.{key}")
+        elif one.kind == "memlock" and not one.subject.isdigit():
             message = f"expected a number of KiB, got '{one.subject}'"
             yield Fault(hook.file, message, key=f"checks.{name}.subject")
-    for name, check in _run_checks(hook).items():
-        for key, message in run_check.faults(check):
-            yield Fault(hook.file, message, key=f"checks.{name}.{key}")
-
-
-def _run_checks(hook: Hook) -> dict[str, RunCheck]:
-    return {name: one for name, one in hook.data.checks.items() if isinstance(one, RunCheck)}
 
 
 def _users_names(hook: Hook, hooks: Mapping[str, Hook], text: str, depth: int = 4) -> set[str]:
