@@ -214,31 +214,25 @@ def load(
     whatever its bytes: the result has its problems.
     """
     family = Family(setting, search)
-    loaded, path = _effective(name, family, setting, over)
-    return loaded, () if path is None else family.sequence(path)
-
-
-def _effective(
-    name: str | None, family: Family, setting: Setting, over: Overlay
-) -> tuple[Loaded, str | None]:
     try:
         path = None if name is None else family.find(_expanded(name, setting))
     except UserError as error:
         where, see = Origin(name or "", 0), error.see or "edf-value"
         hint = setting.hint(name or "") if see == "environment-not-found" else ""
         problem = where.error("", error.message, hint or error.hint, see)
-        return Loaded(None, (problem,), tuple(family.probed)), None
+        return Loaded(None, (problem,), tuple(family.probed)), ()
     below = Layer() if path is None else family.merged(path).layer
     family.problems.extend(over.problems)
     layer = below if over is NO_OPTIONS else apply(over, below, family.problems)
     # the same mount can be hidden on two paths through the bases
     problems = tuple(dict.fromkeys(family.problems))
-    if any(problem.severity == "error" for problem in problems):
-        return Loaded(None, problems, tuple(family.probed)), path
-    if name is None:
-        name = layer.image.value if layer.image else ""
-    edf = _edf(name, tuple(family.files), layer, of_option=over.layer.image is not None)
-    return Loaded(edf, problems, tuple(family.probed)), path
+    edf = None
+    if not any(problem.severity == "error" for problem in problems):
+        if name is None:
+            name = layer.image.value if layer.image else ""
+        edf = _edf(name, tuple(family.files), layer, of_option=over.layer.image is not None)
+    files = () if path is None else family.sequence(path)
+    return Loaded(edf, problems, tuple(family.probed)), files
 
 
 def _expanded(name: str, setting: Setting) -> str:

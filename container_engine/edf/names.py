@@ -17,6 +17,12 @@ def is_step(name: str) -> bool:
 
 SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
 
+
+def lock_of(file: str) -> str:
+    """Return the path of the lock of an environment's file."""
+    return file.removesuffix(".toml") + ".lock"
+
+
 # What a virtual environment, and one of conda, has at its top.
 VENV_MARKS = {"virtual": "pyvenv.cfg", "conda": "conda-meta"}
 

@@ -17,11 +17,10 @@ from container_engine.base.errors import UserError
 from container_engine.base.files import publish
 from container_engine.base.model import Array, MisfitError, Model, about
 from container_engine.base.process import reason
+from container_engine.edf.names import lock_of
 from container_engine.images import free_space, image_files, squashfs
-from container_engine.images import image_files as beside_file
 from container_engine.images.reference import FileImage, RegistryImage, parse
 
-SUFFIX = ".lock"
 _FILE = "file"  # in place of an architecture
 _HEAD = 96  # bytes of the superblock, which changes whenever a file is rebuilt
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
@@ -82,18 +81,13 @@ class Declared(NamedTuple):
         return " + ".join(self.images)
 
 
-def beside(edf_path: str) -> str:
-    """Return the path of the lock of an environment's file."""
-    return edf_path.removesuffix(".toml") + SUFFIX
-
-
 def read(edf_path: str) -> Lock | None:
     """Return the lock of an environment's file, or None if there is no lock.
 
     Raise UserError if the lock cannot be read or parsed, or belongs to another user.
     """
-    path = beside(edf_path)
-    text = beside_file.read_beside(path, edf_path, "image-lock")
+    path = lock_of(edf_path)
+    text = image_files.read_beside(path, edf_path, "image-lock")
     if text is None:
         return None
     try:
@@ -119,7 +113,7 @@ def _elsewhere(path: str, error: OSError) -> str | None:
     """Return a hint for environments of the site, which users cannot lock where they are."""
     if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
         return None
-    name = os.path.basename(path).removesuffix(SUFFIX)
+    name = os.path.basename(path).removesuffix(".lock")
     return f'lock an environment of your own: a file with base_environment = "{name}"'
 
 

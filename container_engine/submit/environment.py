@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.edf.expand import Scope
@@ -14,7 +14,6 @@ from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Loaded, Origin, Problem
 from container_engine.edf.names import looks_like_file
-from container_engine.images.lock_file import Declared, digest_of
 from container_engine.images.reference import parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
@@ -26,6 +25,9 @@ from container_engine.submit.context import NONE_GIVEN, Context, Options, config
 from container_engine.submit.image_names import no_environment
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    from container_engine.images.lock_file import Declared
 
 
 class WithOrigins(NamedTuple):
@@ -205,7 +207,8 @@ def declared(name: str, context: Context, site_context: SiteContext) -> Declared
 
     Variables are not expanded, so the state is the same for all users.
     """
-    from container_engine.edf.show import histories, quoted  # only locks need them
+    from container_engine.edf.show import histories, quoted  # only locks need these
+    from container_engine.images.lock_file import Declared, digest_of
 
     traced = load_with_origins(name, context)
     values = {}

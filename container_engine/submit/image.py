@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import SiteError, UserError
 from container_engine.edf.locate import NotFoundError, is_path, locate, search_path
 from container_engine.edf.model import Edf
-from container_engine.images import image_files, lock_file, squashfs
+from container_engine.edf.names import lock_of
+from container_engine.images import image_files, squashfs
 from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
 from container_engine.images.resolve import (
     Resolved,
@@ -37,6 +38,7 @@ from container_engine.submit.image_names import (
 from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
+    from container_engine.images import lock_file
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
     from container_engine.images.store.ephemeral_store import EphemeralStore
@@ -79,21 +81,32 @@ def images_of(edf: Edf, context: Context, site_context: SiteContext) -> list[Res
         if only is not None:
             return [only]
         return [_of_option(name, context, site_context.site) for name in named]
-    path = lock_file.beside(edf.files[-1])
+    path = lock_of(edf.files[-1])
+    if os.path.lexists(path):
+        base, *above = _locked_images(edf, path, context, site_context)
+    else:
+        base, *above = [found_image(name, context, site_context.site) for name in named]
+    return [base._replace(consulted=(path, *base.consulted)), *above]
+
+
+def _locked_images(
+    edf: Edf, path: str, context: Context, site_context: SiteContext
+) -> list[Resolved]:
+    """Return the images that the lock at `path` names. Raise CeError."""
+    from container_engine.images import lock_file  # its models are for locks alone
+
+    site, named = site_context.site, [name for name, _origin in edf.images]
     locked = lock_file.read(edf.files[-1])
-    notices: tuple[str, ...] = ()
-    if locked is not None:
-        now = declared(edf.name, context, site_context)
-        named = _locked(locked, path, named, site_context.site, context)
-        moved = lock_file.differences(locked, now)
-        if moved:
-            notices = (f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)",)
-    found = [found_image(name, context, site_context.site) for name in named]
-    if locked is not None:
-        found = list(map(_identified, found, locked.parts))
-    base, *above = found
-    noted = base._replace(notices=(*notices, *base.notices), consulted=(path, *base.consulted))
-    return [noted, *above]
+    if locked is None:  # it has been removed meanwhile
+        return [found_image(name, context, site) for name in named]
+    now = declared(edf.name, context, site_context)
+    names = _locked(locked, path, named, site, context)
+    found = [found_image(name, context, site) for name in names]
+    base, *above = map(_identified, found, locked.parts)
+    if moved := lock_file.differences(locked, now):
+        notice = f"{path}: used as it is, but {'; '.join(moved)} (ce lock renews it)"
+        base = base._replace(notices=(notice, *base.notices))
+    return [base, *above]
 
 
 def _of_option(text: str, context: Context, settings: SiteConfig) -> Resolved:
@@ -113,6 +126,8 @@ def _locked(
     context: Context,
 ) -> list[str]:
     """Return the names by which the locked images are found. Raise UserError."""
+    from container_engine.images import lock_file
+
     if len(locked.parts) != len(named):
         raise lock_file.other_stack(path, len(locked.parts), len(named))
     found = []

@@ -17,7 +17,7 @@ from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import output, reason
 from container_engine.base.secrecy import Secrecy
-from container_engine.images.lock_file import SUFFIX
+from container_engine.edf.names import lock_of
 from container_engine.printing.messages import log_directory
 from container_engine.printing.plan import show
 from container_engine.submit import plan_output
@@ -65,7 +65,7 @@ class Subject(NamedTuple):
     def files(self) -> list[str]:
         """Return the environment files of all steps, and locks beside them."""
         known = [str(f) for found in self.traces.values() for f in found[0].facts.get("files", ())]
-        locks = [name.removesuffix(".toml") + SUFFIX for name in known]
+        locks = [lock_of(name) for name in known]
         return [*dict.fromkeys(known), *filter(os.path.lexists, dict.fromkeys(locks))]
 
 

@@ -10,6 +10,7 @@ from container_engine import __version__
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.edf.model import Edf
+from container_engine.edf.names import lock_of
 from container_engine.images import image_files, lock_file
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.store.store import architecture
@@ -82,7 +83,7 @@ class _Result(NamedTuple):
 
 
 def _check(edf: Edf, context: Context) -> _Result:
-    path = lock_file.beside(edf.files[-1])
+    path = lock_of(edf.files[-1])
     found = lock_file.read(edf.files[-1])
     if found is None:
         return _Result(path, (), ["missing"])
@@ -114,7 +115,7 @@ def _lock(edf: Edf, context: Context, settings: SiteConfig) -> _Result:
         hooks=now.hooks,
         above=tuple(above),
     )
-    path = lock_file.beside(edf.files[-1])
+    path = lock_of(edf.files[-1])
     lock_file.write(path, made)
     return _Result(path, [pin for part in made.parts for pin in part.images.items()])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.compat.pyxis_options import PyxisOptions
-from container_engine.images import lock_file
+from container_engine.edf.names import lock_of
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit import plan_output
 from container_engine.submit.environment import load_effective
@@ -126,7 +126,7 @@ def test_options_without_a_container_are_refused(user: User) -> None:
 
 def test_the_lock_of_a_file_is_not_for_the_image_of_an_option(user: User) -> None:
     other = squashfs.make(user.home / "other.sqsh", {"a": "b"})
-    Path(lock_file.beside(str(user.second / "e.toml"))).write_text("this is no lock")
+    Path(lock_of(str(user.second / "e.toml"))).write_text("this is no lock")
     assert planned(user, f"--container-image={other}", name="e").image.path == str(other)
 
 
