@@ -89,6 +89,8 @@ class NodePlan(Frozen):
     lacks: Sequence[str] = ()
     engine: str = ""
     name: str = ""
+    # of the whole plan, by which its user's home keeps it
+    digest: str = ""
     files: Sequence[str] = ()
     # the base first, the highest last
     images: Sequence[ImageFile] = ()

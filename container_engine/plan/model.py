@@ -224,6 +224,9 @@ class LaunchPlan(Model):
     ] = None
     settings: Annotated[Settings, about("what the site decided")] = Field(default_factory=Settings)
     settings_from: Annotated[dict[str, str], about(_FROM)] = Field(default_factory=dict)
+    digest: Annotated[
+        str, about("of the plan without this key; its user's home keeps the plan by this name")
+    ] = ""
 
     def to_json(self) -> str:
         """Return the plan as one line of JSON.

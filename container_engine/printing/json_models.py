@@ -117,21 +117,24 @@ class Explanation(_Document):
 
 
 class Difference(Model):
-    """A value that only one of two environments has."""
+    """A value that only one of two environments or steps has, or that differs."""
 
     change: Annotated[
-        Literal["removed", "added", "reordered"],
-        about("only in the first, only in the second, or an array in another order"),
+        Literal["removed", "added", "changed", "reordered"],
+        about("only in the first, only in the second, another one, or an array in another order"),
     ]
     key: Annotated[str, about("as in `ce explain`")]
     value: Annotated[str | None, about("as an EDF writes it; null if reordered")]
+    was: Annotated[str | None, about("in the first, of a step's changed value; else null")] = None
     origin: Annotated[str | None, about("FILE:LINE, or default", alias="from")]
 
 
 class ListOfDifferences(_Document):
-    """`ce diff --json`: what two environments do differently."""
+    """`ce diff --json`: what two environments or steps do differently."""
 
-    differences: Annotated[list[Difference], about("sorted by key; empty if there are none")]
+    differences: Annotated[
+        list[Difference], about("by key, of steps by likelihood; empty if there are none")
+    ]
 
 
 class Advice(Model):

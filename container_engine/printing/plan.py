@@ -46,7 +46,7 @@ def show(plan: Mapping[str, Any], secrecy: Secrecy = _USUAL, columns: int | None
         ("file system", "writable" if plan["writable"] else "read-only", plan["writable_from"]),
         ("entrypoint", shlex.join(plan["entrypoint"]) or "none", plan["entrypoint_from"]),
     ]
-    rows += [("mount", _mount(mount), mount["from"]) for mount in plan["mounts"]]
+    rows += [("mount", mount_line(mount), mount["from"]) for mount in plan["mounts"]]
     rows += [("device", text(device["name"]), device["from"]) for device in plan["devices"]]
     rows += [
         ("device", f"{name}, where the node has it", "devices_if_there of the site")
@@ -126,7 +126,7 @@ def _image_facts(image: Image) -> str:
     return ", ".join(facts)
 
 
-def _mount(mount: Mount) -> str:
+def mount_line(mount: Mount) -> str:
     options = f" ({','.join(mount['options'])})" if mount["options"] else ""
     if mount["kind"] == "tmpfs":
         return f"tmpfs on {text(mount['target'])}{options}"

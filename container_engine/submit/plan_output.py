@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine import __version__
 from container_engine.submit.context import NONE_GIVEN, Context, Options
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Printed = tuple[str, str, str]
 MOST = 64
+# as many as steps have traces (node/report/trace.py)
+_MOST_KEPT = 200
 
 
 def plan_of(
@@ -43,9 +45,23 @@ def new_plan_of(
     from container_engine.submit.prepare import prepare
     from container_engine.submit.stores import with_pull
 
-    prepared = prepare(name, with_pull(context, pull), options)
+    prepared = with_digest(prepare(name, with_pull(context, pull), options), name, context, options)
     write(prepared, request(name, context.cwd, options.words), context)
     return prepared.notices, prepared.head, with_secret(prepared.parts)
+
+
+def with_digest(
+    prepared: Prepared, name: str | None, context: Context, options: Options = NONE_GIVEN
+) -> Prepared:
+    """Keep the plan under its digest, for `ce diff`; a step's trace has the digest only."""
+    from container_engine.submit.prepare import in_parts
+
+    plan = prepared.plan
+    if plan is None or not plan.settings.trace_dir:
+        return prepared
+    kept = Kept(plan.to_json(), name, context.cwd, options.words)
+    plan = plan.model_copy(update={"digest": keep(kept, context.env)})
+    return prepared._replace(plan=plan, parts=in_parts(f"{plan.to_json()}\n"))
 
 
 def plan_of_image(
@@ -138,3 +154,72 @@ def write(made: Prepared, words: bytes, context: Context) -> bool:
         return answers.write(own_directory(place), answered, witnesses, result, MOST)
     except (OSError, ValueError):
         return False
+
+
+# ---- plans of steps, by their digests ---------------------------------------------------------
+
+
+class Kept(NamedTuple):
+    """A plan that steps have used, as JSON, and the last request for it."""
+
+    plan: str
+    name: str | None
+    cwd: str
+    options: Sequence[str]
+
+
+def keep(kept: Kept, environment: Mapping[str, str]) -> str:
+    """Keep a plan; return its digest, or "" if that failed, which is not an error.
+
+    The file is as private as a cached plan: both hold values of variables.
+    """
+    import json  # the models have loaded it, and a cached plan needs none
+
+    from container_engine.base.files import forget_oldest, make_own, own_directory, write_private
+
+    place = _place_of_kept(environment)
+    if not place:
+        return ""
+    content, asked = kept.plan.encode("utf-8", "surrogateescape"), json.dumps(kept[1:]).encode()
+    digest = _digest(content)
+    try:
+        make_own(os.path.dirname(place))
+        here = own_directory(place)
+        try:
+            at = f"/proc/self/fd/{here}"
+            write_private(at, digest, asked + b"\n" + content)
+            forget_oldest(at, _MOST_KEPT)
+        finally:
+            os.close(here)
+    except OSError:
+        return ""
+    return digest
+
+
+def kept(digest: str, environment: Mapping[str, str]) -> Kept | None:
+    """Return the plan with this digest; None if it is gone or damaged."""
+    import json
+
+    from container_engine.base.files import read_regular
+
+    try:
+        content = read_regular(f"{_place_of_kept(environment)}/{digest}")
+        asked, _line_end, plan = content.partition(b"\n")
+        name, cwd, options = json.loads(asked)
+    except (OSError, ValueError, TypeError):
+        return None
+    whole = digest.isalnum() and _digest(plan) == digest
+    return Kept(plan.decode("utf-8", "surrogateescape"), name, cwd, options) if whole else None
+
+
+def _digest(plan: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(plan).hexdigest()[:32]
+
+
+def _place_of_kept(environment: Mapping[str, str]) -> str:
+    from container_engine.base.files import user_directory
+
+    state = user_directory("XDG_STATE_HOME", ".local/state", environment)
+    return f"{state}/container-engine/plans" if state else ""

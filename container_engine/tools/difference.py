@@ -11,23 +11,25 @@ from container_engine.edf.show import displayed, quoted, values
 
 
 class Difference(NamedTuple):
-    """A value that only the first (`-`) or the second EDF has (`+`), or an array's order (`~`).
+    """A value that only the first (`-`) or the second has (`+`), or that `was` another (`~`).
 
-    `value` and `origin` are empty for an order.
+    `~` without values is an array in another order.
     """
 
     sign: str
     key: str
     value: str = ""
     origin: str = ""
+    was: str = ""
 
     def __str__(self) -> str:
-        if self.sign == "~":
+        if self.sign == "~" and not self.was:
             return f"~ {self.key}: the same entries in another order"
-        return f"{self.sign} {self.key} = {self.value}  # {self.origin}"
+        value = f"{self.was} -> {self.value}" if self.was else self.value
+        return f"{self.sign} {self.key} = {value}  # {self.origin}".removesuffix("  # ")
 
 
-class _Value(NamedTuple):
+class Value(NamedTuple):
     """A value with its origin. `shown` is compared; `displayed` is printed, with secrets hidden."""
 
     shown: str
@@ -43,11 +45,11 @@ def differences(one: Edf, other: Edf, secrecy: Secrecy) -> list[Difference]:
     before, after = _values(one, secrecy), _values(other, secrecy)
     found: list[Difference] = []
     for key in sorted({*before, *after}):
-        found += _compared(key, before.get(key, ()), after.get(key, ()))
+        found += compared(key, before.get(key, ()), after.get(key, ()))
     return found
 
 
-def _compared(key: str, mine: Sequence[_Value], others: Sequence[_Value]) -> list[Difference]:
+def compared(key: str, mine: Sequence[Value], others: Sequence[Value]) -> list[Difference]:
     left, right = [value.shown for value in mine], [value.shown for value in others]
     if left == right:
         return []
@@ -56,14 +58,14 @@ def _compared(key: str, mine: Sequence[_Value], others: Sequence[_Value]) -> lis
     return [*removed, *added] or [Difference("~", key)]
 
 
-def _values(edf: Edf, secrecy: Secrecy) -> dict[str, list[_Value]]:
+def _values(edf: Edf, secrecy: Secrecy) -> dict[str, list[Value]]:
     """Return the values by key; items of arrays share their array's key."""
-    found: dict[str, list[_Value]] = {}
+    found: dict[str, list[Value]] = {}
     for key, (table, _name), value, origin in values(edf):
         shared = key if table in {"annotations", "env"} else table
         printed = displayed(key[4:] if table == "env" else "", value, secrecy)
-        found.setdefault(shared, []).append(_Value(quoted(value), printed, str(origin)))
+        found.setdefault(shared, []).append(Value(quoted(value), printed, str(origin)))
     if edf.writable_origin is None:
         shown = quoted(edf.writable)
-        found["writable"] = [_Value(shown, shown, "default")]
+        found["writable"] = [Value(shown, shown, "default")]
     return found

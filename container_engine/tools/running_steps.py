@@ -81,6 +81,14 @@ def trace_directory(context: Context) -> str:
     return places(context).traces_of(context.env.get("HOME", "/"))
 
 
+def written_traces(context: Context) -> str:
+    """Return the directory of the traces. Raise UserError if the site writes none."""
+    directory = trace_directory(context)
+    if not directory:
+        raise UserError("this site writes no traces", "its configuration has an empty trace_dir")
+    return directory
+
+
 def choose(steps: Sequence[Step], wanted: str, job: str = "") -> Step:
     """Return the step that JOB.STEP names, or the newest one of JOB, if possible in a container.
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from container_engine.base import text_layout
 from container_engine.base.errors import UserError
-from container_engine.base.files import read_regular
+from container_engine.base.files import owner_name, read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import natural
 from container_engine.node import slurm_step
@@ -124,9 +124,23 @@ def choose(directory: str, wanted: str, uid: int) -> str:
     found = of_job(directory, known, wanted)
     if found:
         return found[0]
+    _refuse_others(directory, wanted, uid)
     hint = f"there are {', '.join(known[:5])}" if known else "no launch has left one"
     hint += f"; as the job's user: su USER -c 'ce trace {wanted}'" if uid == 0 else ""
     raise UserError(f"no trace in {directory}", f"{hint}; `ce trace` lists them", where=wanted)
+
+
+def _refuse_others(directory: str, wanted: str, uid: int) -> None:
+    """Raise UserError if JOB or JOB.STEP has a trace of another user."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            owner = os.stat(f"{directory}/{name}", follow_symlinks=False).st_uid
+            if wanted in (name, name.partition(".")[0]) and uid not in (0, owner):
+                raise UserError(
+                    f"it is a job of {owner_name(owner)}, and traces are private",
+                    "its user or root can read them",
+                    where=wanted,
+                )
 
 
 def of_job(directory: str, known: Sequence[str], wanted: str) -> list[str]:
@@ -154,6 +168,23 @@ def read(directory: str, step: str) -> list[Trace]:
     found = list(_traces(directory, step))
     planned = max((trace.planned for trace in found), default=0.0)
     return [trace for trace in found if trace.seen + _RUNS_APART_S > planned]
+
+
+def whole(directory: str, step: str) -> list[Trace]:
+    """Return what `read` does. Raise UserError, with the reason, if no trace can be read."""
+    found = read(directory, step)
+    if found:
+        return found
+    place = f"{directory}/{step}"
+    files = [f"{place}/{name}" for name in os.listdir(place) if name.endswith(".json")]
+    contents = [list(_documents(path)) for path in files]
+    versions = {one["version"] for documents in contents for one in documents if "version" in one}
+    if versions - {_VERSION}:
+        other = f"format {max(map(str, versions))}, and this engine reads format {_VERSION}"
+        raise UserError(f"its traces have {other}", "use the engine that wrote them", where=step)
+    if versions or any(os.path.getsize(p) for p, c in zip(files, contents, strict=True) if not c):
+        raise UserError("its traces are damaged", "the step itself was not affected", where=step)
+    raise UserError("its traces are not complete", "the step may still be starting", where=step)
 
 
 def missing(traces: Sequence[Trace]) -> list[str]:
@@ -341,11 +372,11 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
     yield ""
     took = [trace.start_took for trace in traces]
     slowest = traces[took.index(max(took))].node
-    usual = _ms(_median(took))
-    times = f"median {usual}, max {_ms(max(took))} ({slowest})"
+    usual = milliseconds(_median(took))
+    times = f"median {usual}, max {milliseconds(max(took))} ({slowest})"
     yield f"time until all tasks had started: {times}"
     slow = stragglers(traces)
-    yield from _first(f"slow: {trace.node} took {_ms(trace.start_took)}" for trace in slow)
+    yield from _first(f"slow: {trace.node} took {milliseconds(trace.start_took)}" for trace in slow)
     if others := missing(traces):
         named = slurm_step.contract(others)
         yield f"no trace of {named}: still starting, interrupted, or not kept here"
@@ -367,7 +398,7 @@ def _checks(traces: Sequence[Trace]) -> Iterator[str]:
             times[trace.node] = (check["end"] - check["begin"]) / _SECOND
     for (what, problem), times in took.items():
         most = "at most " if len(times) > 1 else ""
-        longest = f"{most}{_ms(max(times.values()))}"
+        longest = f"{most}{milliseconds(max(times.values()))}"
         yield f"check        {slurm_step.contract(times)}: {what} in {longest}{problem}"
 
 
@@ -435,7 +466,7 @@ def _phases(traces: Sequence[Trace], columns: int | None) -> Iterator[str]:
         values = list(took.values())
         # planned once, on the submit host
         where = "submit host" if name == "plan" else max(took, key=lambda node: took[node])
-        row = (_ms(_median(values)), _ms(min(values)), _ms(max(values)))
+        row = (milliseconds(_median(values)), milliseconds(min(values)), milliseconds(max(values)))
         rows.append((name, *row, where, PHASES.get(name, "")))
     yield from text_layout.table(rows, columns, right=(1, 2, 3))
 
@@ -444,7 +475,7 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
 
 

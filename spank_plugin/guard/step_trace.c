@@ -120,6 +120,33 @@ static int is_first(const struct ce_step_env *env)
 	return strcmp(value_of(env, "SLURM_NODEID"), "0") == 0;
 }
 
+/* Slurm's settings of the step, as in container_engine/node/report/trace.py. */
+static const char *const settings[] = {
+	"SLURM_JOB_PARTITION", "SLURM_JOB_QOS",	     "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE",
+	"SLURM_MEM_PER_CPU",   "SLURM_GPUS_ON_NODE", "SLURM_DISTRIBUTION",  "SLURM_NETWORK",
+};
+
+/* Return the members of a JSON object with those that the step has, on the heap; NULL if anything is
+ * doubtful. The first node has them for all. */
+static char *make_settings(const struct ce_step_env *env)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int plain = 1;
+	FILE *stream = open_memstream(&text, &size);
+
+	for (size_t i = 0; stream != NULL && i < sizeof settings / sizeof settings[0]; i++) {
+		const char *value = is_first(env) ? ce_step_variable(env, settings[i]) : NULL;
+		plain = plain && (value == NULL || is_plain(value));
+		if (value != NULL)
+			fprintf(stream, "%s\"%s\":\"%s\"", ftell(stream) > 0 ? "," : "", settings[i], value);
+	}
+	if (stream != NULL && fclose(stream) == 0 && plain)
+		return text;
+	free(text);
+	return NULL;
+}
+
 static char *make_line(const struct ce_trace_parts *parts, const struct ce_step_env *env)
 {
 	struct utsname host;
@@ -128,19 +155,19 @@ static char *make_line(const struct ce_trace_parts *parts, const struct ce_step_
 	const char *nodes = value_of(env, "SLURM_STEP_NODELIST");
 	const char *tasks = value_of(env, "SLURM_STEP_NUM_TASKS");
 	int is_array = *array != '\0' && *task != '\0';
+	CE_AUTO_FREE char *of_slurm = make_settings(env);
+	char *line;
 
 	if (strlen(nodes) > LONG_LIST && !is_first(env))
 		nodes = "";
-	char *line;
-
-	if (uname(&host) < 0 || !is_plain(host.nodename) || !is_plain(job) || !is_plain(step) ||
-	    !is_plain(array) || !is_plain(task) || !is_plain(nodes) || !is_plain(tasks))
+	if (of_slurm == NULL || uname(&host) < 0 || !is_plain(host.nodename) || !is_plain(job) ||
+	    !is_plain(step) || !is_plain(array) || !is_plain(task) || !is_plain(nodes) || !is_plain(tasks))
 		return NULL;
 	if (asprintf(&line,
 		     "%s\"job\":\"%s\",\"step\":\"%s\",\"array\":\"%s%s%s\",\"host\":\"%s\",\"nodes\":\"%s\","
-		     "\"tasks\":\"%s\",%s",
+		     "\"tasks\":\"%s\",\"slurm\":{%s},%s",
 		     parts->begin, job, step, is_array ? array : "", is_array ? "_" : "",
-		     is_array ? task : "", host.nodename, nodes, tasks, parts->of_plan) < 0)
+		     is_array ? task : "", host.nodename, nodes, tasks, of_slurm, parts->of_plan) < 0)
 		return NULL;
 	return line;
 }

@@ -231,6 +231,11 @@ def test_a_trace_tells_of_such_a_start_what_it_tells_of_others(
     told = cluster.run([ce, "trace", done.stdout.strip()]).stdout
     for phase in ("plan", "launch", "mount", "create", "environment", "first join"):
         assert f"\n{phase}" in told
+    other, is_python = node.srun("-mcyclic", f"--environment={edf}", "printenv", "SLURM_JOB_ID")
+    assert not is_python
+    told = cluster.run([ce, "diff", done.stdout.strip(), other.stdout.strip()]).stdout
+    assert told.startswith('+ slurm.SLURM_DISTRIBUTION = "cyclic')
+    assert told.count("\n") == 1
 
 
 def test_an_image_that_is_replaced_starts_python(node: Node) -> None:

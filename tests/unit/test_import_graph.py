@@ -43,7 +43,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("command_line",),
     ),
     "container_engine.tools": (
-        ("report", "vet"),
+        ("report", "vet", "step_difference"),
         (
             *("running_steps", "variable_sources", "help_pages", "difference"),
             *("image_details", "podman_storage", "show_hook", "store_check"),

@@ -49,7 +49,7 @@ _PURPOSES = {
         "explain": Verb("explain", "show for each value which line it comes from"),
         "plan": Verb("plan", "show what a launch would do"),
         "render": Verb("render", "print the effective environment"),
-        "diff": Verb("diff", "show what two environments do differently"),
+        "diff": Verb("diff", "show what two environments, or two steps, do differently"),
     },
     "Get images": {
         "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
@@ -103,7 +103,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "shell": ("ce shell demo", "ce shell --image ubuntu:24.04"),
     "render": ("ce render --format toml train",),
     "explain": ("ce explain train mounts", "ce explain --env PATH train"),
-    "diff": ("ce diff train ./train-new.toml",),
+    "diff": ("ce diff train ./train-new.toml", "ce diff 1234 1250.0"),
     "lint": ("ce lint train",),
     "init": ("ce init train --image nvcr.io/nvidia/pytorch:25.01-py3",),
     "schema": ("ce schema edf",),

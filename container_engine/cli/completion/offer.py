@@ -23,6 +23,8 @@ Files = Literal["names", "environments", "files", "anything"]
 
 # arguments of a verb that name something that ce can list
 _LISTED = {
+    ("diff", "name"): "compared",
+    ("diff", "other"): "compared",
     ("exec", "step"): "step",
     ("hooks", "names"): "hook",
     ("import", "image"): "source",
@@ -156,7 +158,7 @@ def _values(
         return Offer((), "files" if is_file else "anything")
     about = given[0] if given and kind == "hook" else word
     found = [(name, "") for name in _names(kind, about, context)]
-    if kind in ("environment", "hook", "named"):
+    if kind in ("compared", "environment", "hook", "named"):
         return Offer(found, "environments")
     return Offer(found, "files" if kind == "source" and not word.startswith("podman") else "names")
 
@@ -175,6 +177,8 @@ def _names(kind: str, word: str, context: Context) -> Iterable[str]:
     if kind == "source" and word.startswith("podman"):
         return _podmans(context)
     found = [] if kind in ("image", "source") else _environments(context)
+    if kind == "compared":
+        found += _steps("trace", context)
     return found + (_images(context) if kind in ("image", "named", "source") else [])
 
 

@@ -44,15 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    directory = _directory(context)
+    directory = running_steps.written_traces(context)
     if arguments.step is None:
         return _list(arguments, directory, context)
     if arguments.all or arguments.since:
         raise UserError("trace: --all and --since list steps: name no step with them")
     step = step_traces.choose(directory, arguments.step, context.uid)
-    traces = step_traces.read(directory, step)
-    if not traces:
-        raise UserError("its traces are not complete", "the step may still be starting", where=step)
+    traces = step_traces.whole(directory, step)
     if arguments.perfetto:
         _write(arguments.perfetto, step_traces.for_perfetto(step, traces))
     if arguments.json:
@@ -62,13 +60,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         for line in step_traces.lines(step, traces, output.columns()):
             output.folded(line, step_traces.LABEL_WIDTH)
     return 0
-
-
-def _directory(context: Context) -> str:
-    directory = running_steps.trace_directory(context)
-    if not directory:
-        raise UserError("this site writes no traces", "its configuration has an empty trace_dir")
-    return directory
 
 
 class _Listed(NamedTuple):

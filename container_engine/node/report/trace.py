@@ -38,6 +38,11 @@ _BEGINS = {
     "podman": "create",
     "container": "init",
 }
+# Slurm's settings of the step, as in spank_plugin/guard/step_trace.c
+_SETTINGS = (
+    *("SLURM_JOB_PARTITION", "SLURM_JOB_QOS", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE"),
+    *("SLURM_MEM_PER_CPU", "SLURM_GPUS_ON_NODE", "SLURM_DISTRIBUTION", "SLURM_NETWORK"),
+)
 _LONGEST_ERROR = 2000
 _OTHERS_MAY_WRITE = 0o022
 # Steps; the first node of a step removes older ones. Of steps on many nodes, which have a file for
@@ -173,6 +178,8 @@ def write(
         "host": os.uname().nodename,
         "nodes": nodes if is_first or len(nodes) <= _LONG_LIST else "",
         "tasks": node.get("SLURM_STEP_NUM_TASKS", ""),
+        # the first node has them for all
+        "slurm": {name: node[name] for name in _SETTINGS if is_first and name in node},
         **of_plan(plan, node),
         "variables": marks.names,
         **({"checks": marks.checks} if marks.checks else {}),
@@ -230,6 +237,7 @@ def of_plan(plan: NodePlan, node: Mapping[str, str]) -> dict[str, Any]:
         "environment": plan.name,
         "container": plan.container_name,
         "files": plan.files,
+        "plan": plan.digest,
         "image": _image(plan.images),
         "hooks": _hooks(plan.hooks, node),
         "mounts": _mounts(plan.mounts, plan.secrets, node),

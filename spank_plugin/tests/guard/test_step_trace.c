@@ -139,6 +139,20 @@ static int exists(const char *directory, const char *name)
 	return lstat(test_path(directory, name), &found) == 0;
 }
 
+TEST("the trace has the settings that Slurm gave to the step")
+{
+	static const char block[] = "SLURM_NODEID=0\0SLURM_JOB_PARTITION=all\0SLURM_STEP_ID=1\0"
+				    "SLURM_CPUS_PER_TASK=2";
+	const struct ce_step_env env = { block, sizeof block };
+	struct ce_step_trace trace;
+
+	parts.directory = test_directory();
+	CHECK_INT(ce_step_trace_open(&trace, &parts, &env, "n1"), 0);
+	CHECK_CONTAINS(trace.line,
+		       "\"slurm\":{\"SLURM_JOB_PARTITION\":\"all\",\"SLURM_CPUS_PER_TASK\":\"2\"},");
+	ce_step_trace_close(&trace);
+}
+
 TEST("a start among too many traces removes the oldest, and keeps 200 with its own")
 {
 	const char *directory = test_directory();

@@ -56,7 +56,7 @@ class User:
     def plan(self, name: str = "e", later_s: float = 10) -> str:
         """Plan, cache the plan and return it."""
         context = self.context(later_s)
-        prepared = prepare(name, context)
+        prepared = plan_output.with_digest(prepare(name, context), name, context)
         plan_output.write(prepared, plan_output.request(name, context.cwd), context)
         return "".join([prepared.head, *prepared.parts])
 

@@ -302,6 +302,11 @@ def test_a_job_means_its_newest_step_and_an_unknown_one_is_refused(step: Path) -
         step_traces.choose(str(step), "8", os.geteuid())
 
 
+def test_a_step_of_another_user_is_told_from_one_without_a_trace(step: Path) -> None:
+    with pytest.raises(UserError, match=r"^7: it is a job of \w+, and traces are private"):
+        step_traces.choose(str(step), "7", os.geteuid() + 1)
+
+
 def test_a_task_of_a_job_array_is_found_by_the_name_that_slurm_shows(step: Path) -> None:
     write(step, "9.0", "n1", facts(100, array="8_3"))
     write(step, "9.1", "n1", facts(100, array="8_3"))
