@@ -12,7 +12,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from container_engine.base.errors import UserError
 from container_engine.base.model import Array, Excerpt, MisfitError
@@ -222,12 +222,11 @@ _DIRECTORY = "a layout is oci:DIR; ce import ./DIR makes an image of a root file
 class _Header(tarfile.TarInfo):
     """A header of an archive. Python would read an extended one of any size into memory."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        header = super().frombuf(buf, encoding, errors)
-        if header.type in EXTENSIONS and header.size > _MOST_EXTENDED:
+    # The entry point for subclasses, which types do not have. Newer releases do not call `frombuf`.
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in EXTENSIONS and self.size > _MOST_EXTENDED:
             raise tarfile.ReadError("an extended header is too long")
-        return header
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
 class _Readable:
