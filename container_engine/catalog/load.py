@@ -50,20 +50,13 @@ class Catalog(NamedTuple):
     probed: tuple[str, ...]
 
 
-class _Draft:
-    """A hook while its files are merged."""
-
-    def __init__(self) -> None:
-        self.files: list[str] = []
-        self.content: dict[str, Any] = {}
-
-
 class _Loader:
     def __init__(self, owners: frozenset[int]) -> None:
         self.owners = owners
         self.faults: list[Fault] = []
         self.probed: list[str] = []
-        self.drafts: dict[str, _Draft] = {}
+        self.files: dict[str, list[str]] = {}
+        self.contents: dict[str, dict[str, Any]] = {}
 
     def directory(self, path: str) -> None:
         """Merge the hooks of a directory, which need not exist."""
@@ -128,22 +121,17 @@ class _Loader:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             self.faults.append(Fault(file, f"not valid TOML: {error}"))
         else:
-            draft = self.drafts.setdefault(name, _Draft())
-            draft.files.append(file)
-            draft.content = merged(draft.content, content)
+            self.files.setdefault(name, []).append(file)
+            self.contents[name] = merged(self.contents.get(name, {}), content)
 
     def hooks(self) -> dict[str, Hook]:
         found = {}
-        for name, draft in self.drafts.items():
+        for name, content in self.contents.items():
+            files = tuple(self.files[name])
             try:
-                data = HookFile.of(draft.content)
+                found[name] = Hook(name, files, HookFile.of(content))
             except MisfitError as error:
-                file = draft.files[-1]
-                self.faults += [
-                    Fault(file, str(misfit), misfit.example) for misfit in error.misfits
-                ]
-            else:
-                found[name] = Hook(name, tuple(draft.files), data)
+                self.faults += [Fault(files[-1], str(one), one.example) for one in error.misfits]
         return found
 
 

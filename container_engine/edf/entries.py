@@ -52,7 +52,6 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
     """Return the mount that an expanded entry describes. Access no file. Raise UserError."""
     fields = _split(pieces)
     _refuse_words_of_others(fields)
-    _check_one(fields)
     if len(fields) > 3:
         raise UserError(
             f"expected SOURCE:DESTINATION:FLAGS, found {len(fields)} parts", _COLON_HINT
@@ -74,17 +73,16 @@ def parse_mount(pieces: Sequence[Piece], cwd: str, origin: Origin) -> Mount:
 
 
 def _refuse_words_of_others(fields: Sequence[Text]) -> None:
-    """Refuse a path of Windows, and the option that other tools have before a mount."""
+    """Refuse a path of Windows, and what command lines of other tools have.
+
+    That is an option before a mount, and a list of mounts in one string.
+    """
     drive, rest = fields[0], fields[1] if len(fields) > 1 else ""
     if isinstance(drive, str) and re.fullmatch("[A-Za-z]", drive) and str(rest)[:1] == "\\":
         raise UserError(f"'{drive}:{escape(rest)}' is {WINDOWS}", WINDOWS_HINT)
     first = drive if isinstance(drive, str) else drive[0]
     if isinstance(first, str) and (found := _OPTION.match(first)):
         raise UserError(f"'{found[1]}' is an option of another tool", f"leave out '{found[1]}'")
-
-
-def _check_one(fields: Sequence[Text]) -> None:
-    """Refuse a list of mounts in one string, which other tools accept on their command line."""
     texts = [field for field in fields if isinstance(field, str)]
     if any(text.startswith("/") for text in texts[2:]) and any(",/" in text for text in texts):
         raise UserError("several mounts in one string", 'each is a string of its own: ["…", "…"]')

@@ -95,31 +95,28 @@ def problems(edf: Edf, site_context: SiteContext) -> list[Problem]:
     return sorted(found, key=lambda problem: problem.line)
 
 
-def of_annotations(entries: Iterable[Annotation], site_context: SiteContext) -> list[Problem]:
-    """Return the problems of settings in annotations. The EDF may have other errors."""
-    return [problem for entry in entries for problem in _annotation(entry, site_context)]
-
-
-def _annotation(entry: Annotation, site_context: SiteContext) -> Iterator[Problem]:
-    if not entry.key.startswith(PREFIX):
-        return
-    name = entry.key.removeprefix(PREFIX)
-    own, known = _OWN.get(name), (*SETTINGS, *_OWN)
-    setting, key = SETTINGS.get(name) or own, f"annotations.{entry.key}"
-    if setting is None:
-        suggestion = did_you_mean(nearest(name, known), PREFIX)
-        message = f"unknown annotation '{entry.key}'{suggestion}"
-        hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
-        yield entry.origin.warning("", message, hint)
-    elif setting.read(entry.value) is None:
-        message = f"expected {setting.wanted}, found '{entry.value}'"
-        yield entry.origin.error(key, message, _REMEDY, "edf-annotation")
-    elif (
-        own is None
-        and setting.read(entry.value) != getattr(site_context.site, name)
-        and not site_context.lets(name)
-    ):
-        yield _refusal(key, entry.origin, name, site_context)
+def of_annotations(entries: Iterable[Annotation], site_context: SiteContext) -> Iterator[Problem]:
+    """Yield the problems of settings in annotations. The EDF may have other errors."""
+    for entry in entries:
+        if not entry.key.startswith(PREFIX):
+            continue
+        name = entry.key.removeprefix(PREFIX)
+        own, known = _OWN.get(name), (*SETTINGS, *_OWN)
+        setting, key = SETTINGS.get(name) or own, f"annotations.{entry.key}"
+        if setting is None:
+            suggestion = did_you_mean(nearest(name, known), PREFIX)
+            message = f"unknown annotation '{entry.key}'{suggestion}"
+            hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
+            yield entry.origin.warning("", message, hint)
+        elif setting.read(entry.value) is None:
+            message = f"expected {setting.wanted}, found '{entry.value}'"
+            yield entry.origin.error(key, message, _REMEDY, "edf-annotation")
+        elif (
+            own is None
+            and setting.read(entry.value) != getattr(site_context.site, name)
+            and not site_context.lets(name)
+        ):
+            yield _refusal(key, entry.origin, name, site_context)
 
 
 def _refused(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -134,7 +134,7 @@ def _judged(
     If it must have an image, `path` is its own file.
     """
     missing = _missing_image(loaded, layers, path) if path else []
-    of_images = _image_problems(layers, context.cwd)
+    of_images = tuple(_image_problems(layers, context.cwd))
     if loaded.edf is not None:
         of_settings = overrides.problems(loaded.edf, site_context)
     else:
@@ -181,25 +181,22 @@ def _missing_image(loaded: Loaded, layers: Sequence[Layer], path: str) -> list[P
     return [Origin(path, 0).error("image", message, hint, "image-not-named")]
 
 
-def _image_problems(layers: Sequence[Layer], cwd: str) -> list[Problem]:
-    """Return the problems of the effective images, even if the environment has other errors."""
+def _image_problems(layers: Sequence[Layer], cwd: str) -> Iterator[Problem]:
+    """Yield the problems of the effective images, even if the environment has other errors."""
     layer = next((layer for layer in reversed(layers) if layer.image), None)
     if layer is None or layer.image is None or not layer.image.value:
-        return []
-    images = (layer.image, *layer.above)
-    return [problem for image in images for problem in _problems_of(image, cwd)]
-
-
-def _problems_of(image: WithOrigin[str], cwd: str) -> list[Problem]:
-    try:
-        parse(image.value, cwd)
-        refuse_bare_file(image.value, cwd)
-    except UserError as error:
-        return [image.origin.error("image", error.message, error.hint)]
-    if not looks_like_file(image.value):
-        return []
-    message = f"'{image.value}' is the name of an image in a registry, not a path"
-    return [image.origin.warning("image", message, f"write './{image.value}' for a file")]
+        return
+    for image in (layer.image, *layer.above):
+        name, origin = image.value, image.origin
+        try:
+            parse(name, cwd)
+            refuse_bare_file(name, cwd)
+        except UserError as error:
+            yield origin.error("image", error.message, error.hint)
+            continue
+        if looks_like_file(name):
+            message = f"'{name}' is the name of an image in a registry, not a path"
+            yield origin.warning("image", message, f"write './{name}' for a file")
 
 
 def declared(name: str, context: Context, site_context: SiteContext) -> Declared:
