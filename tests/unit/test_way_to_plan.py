@@ -100,7 +100,7 @@ def way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Way:
 
 
 def test_a_name_becomes_a_plan_in_few_files(way: Way) -> None:
-    assert len(way.files) <= 18, list(way.files)
+    assert len(way.files) <= 17, list(way.files)
 
 
 def test_hardly_a_call_goes_back_up(way: Way) -> None:

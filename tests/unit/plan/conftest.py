@@ -9,7 +9,7 @@ import pytest
 
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
-from container_engine.submit.prepare import prepare
+from container_engine.submit.prepare import Prepared, prepare
 from tests.unit import squashfs
 from tests.unit.catalog.sites import Site
 
@@ -54,11 +54,16 @@ class User:
         return context._replace(site_read=[])  # read once, as by every command
 
     def plan(self, name: str = "e", later_s: float = 10) -> str:
-        """Plan, cache the plan and return it."""
+        """Plan, cache the plan and return it as it is printed."""
+        prepared = self.prepared(name, later_s)
+        return "".join([prepared.head, *prepared.parts])
+
+    def prepared(self, name: str = "e", later_s: float = 10) -> Prepared:
+        """Plan, and cache the plan."""
         context = self.context(later_s)
         prepared = plan_output.with_digest(prepare(name, context), name, context)
         plan_output.write(prepared, plan_output.request(name, context.cwd), context)
-        return "".join([prepared.head, *prepared.parts])
+        return prepared
 
     def recalled(self, name: str = "e") -> str | None:
         """Return the cached plan, or None if a new one is needed."""

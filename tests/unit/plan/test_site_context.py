@@ -10,7 +10,6 @@ from container_engine.cli.main import main
 from container_engine.plan.model import LaunchPlan
 from container_engine.printing.plan import show
 from container_engine.submit.environment import load_effective
-from container_engine.submit.prepare import prepare
 from container_engine.submit.refused import RefusedError
 from tests.unit.plan.conftest import User
 
@@ -35,7 +34,7 @@ class Site:
     def plan(self, site: str, edf: str) -> LaunchPlan:
         self.file.write_text(site)
         self.user.write(self.user.second / "e.toml", edf)
-        prepared = prepare("e", self.user.context())
+        prepared = self.user.prepared()
         assert prepared.plan is not None
         return prepared.plan
 
