@@ -19,20 +19,18 @@ Statement = tuple[Path, int, bool]
 
 # More than any user writes, few enough for the parser's stack and for linear time.
 MAX_DEPTH = 32
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_BLANKS = re.compile(r"[ \t]*")
-_BETWEEN = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*")
-_SCALAR = re.compile(r"[^,\]}\n#]*+")
-_ONE_LINE = r"""(?:"(?:[^"\\\n]++|\\[^\n])*"|'[^'\n]*+')"""
-_QUOTED = re.compile(_ONE_LINE)
-_STRING = re.compile(
-    rf"""
-    "{{3}} (?: [^"\\]++ | \\[\s\S] | "(?!"") )* "{{3,5}}  # two quotes may precede the three
-    | '{{3}} (?: [^']++ | '(?!'') )* '{{3,5}}
-    | (?! "{{3}} | '{{3}} ) {_ONE_LINE}
-    """,
-    re.VERBOSE,
-)
+# Patterns are kept as text: most files need few of them compiled.
+_BARE = r"[A-Za-z0-9_-]+"
+_BLANKS = r"[ \t]*"
+_BETWEEN = r"(?:[ \t\r\n]++|#[^\n]*+)*"
+_SCALAR = r"[^,\]}\n#]*+"
+# Strings by how they begin; two quotes may precede the three that close.
+_STRINGS = {
+    '"': r'"(?:[^"\\\n]++|\\[^\n])*"',
+    "'": r"'[^'\n]*+'",
+    '"""': r'"{3}(?:[^"\\]++|\\[\s\S]|"(?!""))*"{3,5}',
+    "'''": r"'{3}(?:[^']++|'(?!''))*'{3,5}",
+}
 
 
 class TooDeepError(UserError):
@@ -148,8 +146,8 @@ class Positions:
 
     def _key_part(self) -> str:
         self._take(_BLANKS)
-        if self._peek() in ('"', "'"):
-            return _unquoted(self._take(_QUOTED))
+        if (quote := self._peek()) in ('"', "'"):
+            return _unquoted(self._take(_STRINGS[quote]))
         return self._take(_BARE)
 
     def _value(self, path: Path, depth: int) -> None:
@@ -157,7 +155,8 @@ class Positions:
             raise TooDeepError(self._here())
         first = self._peek()
         if first in ('"', "'"):
-            self._take(_STRING)
+            three = self._text[self._pos : self._pos + 3]
+            self._take(_STRINGS.get(three, _STRINGS[first]))
         elif first == "[":
             self._array(path, depth + 1)
         elif first == "{":
@@ -197,8 +196,8 @@ class Positions:
             raise _NotTomlError
         self._pos += 1
 
-    def _take(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self._text, self._pos)
+    def _take(self, pattern: str) -> str:
+        found = re.compile(pattern).match(self._text, self._pos)
         if found is None:
             raise _NotTomlError
         self._pos = found.end()
