@@ -22,14 +22,19 @@ def directory(prefix: str) -> str:
     return checkout if os.path.isdir(checkout) else f"{prefix}/share/container-engine/hooks"
 
 
+def has(prefix: str, hook: str, package: str, part: str) -> bool:
+    """Check whether the package of a hook has this module."""
+    named = all(name.isidentifier() for name in (hook, package, part))
+    return named and os.path.isfile(f"{directory(prefix)}/{hook}/{package}/{part}.py")
+
+
 def load(prefix: str, hook: str, package: str, part: str) -> ModuleType | None:
     """Return the module `part` of the package of a hook, None if there is none.
 
     A plan names hook and package: only what is in the engine's own directory is imported.
     """
     place = f"{directory(prefix)}/{hook}"
-    are_names = all(name.isidentifier() for name in (hook, package, part))
-    if not (are_names and os.path.isfile(f"{place}/{package}/{part}.py")):
+    if not has(prefix, hook, package, part):
         return None
     if place not in sys.path:
         sys.path.append(place)

@@ -39,7 +39,7 @@ def check(edf: Edf, image: Image | None, site_context: SiteContext, engine: str)
     image are left out. `engine` is the version of the container engine.
     """
     plan, problems = build(edf, image, site_context, engine)
-    plan, of_hooks = with_added(plan, edf, site_context.added)
+    plan, of_hooks = with_added(plan, edf, site_context.adding)
     found = (
         *problems,
         *_entrypoint(edf, image),

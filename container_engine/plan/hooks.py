@@ -384,11 +384,15 @@ class Added(NamedTuple):
 
 
 def with_added(
-    plan: LaunchPlan, edf: Edf, added: Callable[[HookUse], Added]
+    plan: LaunchPlan, edf: Edf, adding: Mapping[str, Callable[[HookUse], Added]]
 ) -> tuple[LaunchPlan, tuple[Problem, ...]]:
-    """Return the plan with what the code of its hooks has added, and their errors."""
+    """Return the plan with what `adding` has for its hooks, and their errors."""
     uses, problems = [], []
     for use in plan.hooks:
+        added = adding.get(use.name)
+        if added is None:
+            uses.append(use)
+            continue
         more = added(use)
         given = {**use.parameters, **more.parameters}
         uses.append(use.model_copy(update={"parameters": given}))

@@ -130,10 +130,10 @@ class _Reader:
 class SiteContext(NamedTuple):
     """The site's settings, its hooks, and the nodes' machine (uname -m).
 
-    `entries` lists a directory of the submit host, `added` asks the code of a hook for further
-    parameters, and `asked` checks whether an OCI hook of the site runs for an annotation. `wide`
-    applies to every environment; `config` tells where settings come from. `refused` returns why the
-    site's policy refuses a mount, "" if it does not.
+    `entries` lists a directory of the submit host, `adding` has, by the name of a hook, what asks
+    its code for further parameters, and `asked` checks whether an OCI hook of the site runs for an
+    annotation. `wide` applies to every environment; `config` tells where settings come from.
+    `refused` returns why the site's policy refuses a mount, "" if it does not.
     """
 
     site: SiteConfig
@@ -142,7 +142,7 @@ class SiteContext(NamedTuple):
     entries: Entries
     wide: Sitewide
     config: Configuration
-    added: Callable[[HookUse], Added]
+    adding: Mapping[str, Callable[[HookUse], Added]]
     asked: Callable[[str], bool]
     refused: Callable[[Mount], str]
 

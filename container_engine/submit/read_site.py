@@ -56,9 +56,14 @@ def read_site(context: Context, config: Configuration, probed: list[str]) -> Sit
     def asked(annotation: str) -> bool:
         return _asked_by_hooks(annotation, settings.hooks_dirs, probed)
 
+    adding = {
+        name: added
+        for name, hook in found.hooks.items()
+        if hook_code.has(context.prefix, name, hook.data.code, "plan")
+    }
     wide = sitewide(config, context.env)
     kind, refused = machine(settings), _mount_policy(config)
-    return SiteContext(settings, found.hooks, kind, entries, wide, config, added, asked, refused)
+    return SiteContext(settings, found.hooks, kind, entries, wide, config, adding, asked, refused)
 
 
 def _mount_policy(config: Configuration) -> Callable[[Mount], str]:

@@ -8,7 +8,6 @@ from container_engine.catalog.load import Hook
 from container_engine.edf.model import Edf, EnvEntry, Operator, Origin, Variable
 from container_engine.plan.build import Built
 from container_engine.plan.checks import check
-from container_engine.plan.hooks import Added
 from container_engine.plan.model import Image
 from container_engine.plan.site_context import SiteContext, Sitewide
 from container_engine.site.load import Configuration
@@ -32,7 +31,7 @@ def site_context(site: SiteConfig, hooks: Mapping[str, Hook]) -> SiteContext:
         entries=lambda _directory: None,
         wide=Sitewide((), (), ()),
         config=Configuration(site, {}, (), ()),
-        added=lambda _use: Added({}),
+        adding={},
         asked=lambda _key: False,
         refused=lambda _mount: "",
     )
