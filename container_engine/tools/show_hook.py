@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import wrap
 from container_engine.catalog.load import Hook
-from container_engine.catalog.model import Parameter
+from container_engine.catalog.model import Check, Parameter
 from container_engine.catalog.values import in_words
 from container_engine.plan.model import HookUse
 
@@ -39,6 +40,7 @@ def show_hook(hook: Hook, columns: int | None = None) -> str:
     for profile, variables in data.profiles.items():
         active = ", active" if profile == data.profile else ""
         rows.append(("profile", f"{profile}: {len(variables)} variables{active}"))
+    rows += [("check", f"{name}: {_check(check)}") for name, check in data.checks.items()]
     rows += [("file", file) for file in hook.files]
     title = wrap(f"{hook.name} {data.release}: {data.summary}", columns, _INDENT)
     lines = [*title, "", *_paragraphs(data.help.strip(), columns), "", *_layout(rows, columns)]
@@ -142,13 +144,18 @@ def _programs(use: HookUse) -> Iterator[tuple[str, str]]:
     for service in use.services:
         yield "service", f"{service.name}: {shlex.join(service.command)}"
     for check in use.checks:
-        yield "check", f"{check.kind} {check.subject} ({check.severity})"
+        yield "check", _check(check)
     for run in use.runs:
-        yield "check", f"run {shlex.join(run.command)} ({run.severity})"
+        yield "check", _check(run)
     for hook in use.hooks:
         yield "oci hook", f"{hook.hookName} {hook.path}"
     if use.code:
         yield "code", use.code
+
+
+def _check(check: Check | RunCheck) -> str:
+    what = check.subject if isinstance(check, Check) else shlex.join(check.command)
+    return f"{check.kind} {what} ({check.severity})"
 
 
 def _optional(*, optional: bool) -> str:

@@ -177,7 +177,11 @@ def _judged(node: str, said: str, trace: step_traces.Trace | None, complaint: st
     if trace is not None:
         errors = [trace.facts["error"]] if trace.facts["error"] else errors
         warnings = trace.facts.get("warnings", warnings)
-        checks = tuple(map(_check, trace.facts.get("checks", ())))
+        recorded = trace.facts.get("checks", ())
+        checks = tuple(map(_check, recorded))
+        if trace.facts["error"]:
+            # what else failed is not said beside the error
+            warnings = [line for line in map(_warning, recorded) if line]
     if re.search(rf"(?m)^{_ANSWER}={name}$", said):
         return Verdict(node, GOOD, "", tuple(warnings), checks)
     if errors:
@@ -201,6 +205,14 @@ def _of_ranks(before: Verdict, said: str, complaint: str) -> Verdict:
     new = re.findall(r"(?m)^ce: warning: \S+: (.*)$", said)
     warnings = (*before.warnings, *(line for line in new if line not in before.warnings))
     return before._replace(verdict=verdict[0], reason=verdict[1], warnings=warnings)
+
+
+def _warning(recorded: Mapping[str, Any]) -> str:
+    """Return what a check that failed, but refused no start, says; else ""."""
+    if recorded["verdict"] != "failed" or recorded.get("severity") != "warn":
+        return ""
+    peer = f" ({recorded['role']} of {recorded['peer']})" if recorded.get("peer") else ""
+    return f"{recorded['of']}: check {recorded['name']}{peer}: {recorded['problem']}"
 
 
 def _check(recorded: Mapping[str, Any]) -> dict[str, Any]:

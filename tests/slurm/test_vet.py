@@ -98,21 +98,24 @@ def test_too_few_good_nodes_are_one_line_and_none_is_remembered_where_all_fail(
 ) -> None:
     for node in ("n1", "n2"):
         (here / f"dead-{node}").touch()
+        (here / f"full-{node}").touch()
+    warning = f"{here}/train.toml:11: check disk: sh ended with exit code 1, not 0"
     vet = "ce vet ./train.toml --json gone/verdicts; "
     vet += "ce vet ./train.toml --good-nodes 1 --exclude-file bad --json verdicts"
     done = cluster.run(["salloc", "-Q", "-N2", "sh", "-c", vet], cwd=here)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "ce: error: gone/verdicts: no such file or directory\n"
-        f"failed    n[1-2]: {here}/{_DEAD}\n0 of 2 nodes are good\n"
+        f"failed    n[1-2]: {here}/{_DEAD}\n          warning: {warning}\n"
+        "0 of 2 nodes are good\n"
         "ce: error: vet: 0 of 2 nodes are good, wanted: 1\n"
     )
     assert (here / "bad").read_text() == ""
     found = json.loads((here / "verdicts").read_text())
     assert found["good"] == []
-    assert [(one["node"], one["verdict"]) for one in found["nodes"]] == [
-        ("n1", "failed"),
-        ("n2", "failed"),
+    assert [(one["node"], one["verdict"], one["warnings"]) for one in found["nodes"]] == [
+        ("n1", "failed", [warning]),
+        ("n2", "failed", [warning]),
     ]
 
 

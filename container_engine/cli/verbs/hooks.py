@@ -31,11 +31,13 @@ from container_engine.printing.plan import only_in_some
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import site_here
 from container_engine.submit.prepare import prepare
-from container_engine.submit.read_site import catalog, machine
+from container_engine.submit.read_site import catalog, machine, owners
 from container_engine.tools.doctor.site import site_files
 from container_engine.tools.show_hook import show_hook, show_libraries, show_use
 
 OK, ABSENT, LACKS, MISSING, STEP = "ok", "absent", "lacks", "missing", "in a step"
+# whose programs the node must have besides the engine
+_OF_NODE = ("host", "hook")
 _LEGEND = {
     ABSENT: "not on this node, and needed only for what is in brackets",
     STEP: "only a step of Slurm knows where",
@@ -167,7 +169,8 @@ def _check(directories: Sequence[str], context: Context, *, as_json: bool) -> in
     """
     settings = site_config(context)
     chosen = [os.path.join(context.cwd, path) for path in directories] or settings.hook_catalog
-    found = catalog((hook_code.directory(context.prefix), *chosen))
+    own = frozenset({os.geteuid()} if directories else ())
+    found = catalog((hook_code.directory(context.prefix), *chosen), own)
     absent = [path for path in chosen if directories and not os.path.isdir(path)]
     faults = [*(Fault(path, "is not a directory") for path in absent), *found.faults]
     if not faults:
@@ -182,9 +185,11 @@ def _check(directories: Sequence[str], context: Context, *, as_json: bool) -> in
         for fault in faults:
             messages.say(messages.of_error(CeError(str(fault), fault.hint)))
         if not faults:
-            own = [hook for hook in found.hooks.values() if hook.file.startswith(_below(chosen))]
+            there = [hook for hook in found.hooks.values() if hook.file.startswith(_below(chosen))]
             where = ", ".join(chosen) or "no directory of the site"
-            output.line(f"{len(found.hooks)} hooks, {len(own)} of them in {where}: no fault")
+            output.line(f"{len(found.hooks)} hooks, {len(there)} of them in {where}: no fault")
+            if own - owners():
+                output.line("(as the site's catalog, its files must be root's: chown -R root:)")
     return int(bool(faults))
 
 
@@ -262,6 +267,8 @@ def _print(hook: Hook, rows: Sequence[_Row]) -> None:
             output.line(f"({verdict}: {meaning})")
     if not rows:
         output.line(f"{hook.name} needs nothing of the node")
+    if any(check.kind == "run" for check in hook.data.checks.values()):
+        output.line("(programs of its checks were not run: ce vet ENVIRONMENT runs them)")
     for name in hook.data.implies:
         output.line(f"(it implies the hook {name}: ce hooks test {name})")
 
@@ -284,7 +291,7 @@ class _Look:
         for hook in use.hooks:
             found = os.access(hook.path, os.X_OK)
             yield _Row(OK if found else MISSING, "program", hook.path)
-        yield from (self._run(use, run) for run in use.runs if run.program != "image")
+        yield from (self._run(use, run) for run in use.runs if run.program in _OF_NODE)
         yield from (self._cdi(name, MISSING) for name in use.cdi)
         yield from (self._cdi(name, ABSENT) for name in use.cdi_if_there)
         yield from self._programs(use)

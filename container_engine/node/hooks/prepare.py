@@ -173,6 +173,7 @@ def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
     before = len(edits.warnings) + len(edits.unmet)
     for check in hook.get("checks", ()):
         is_moot = check["kind"] == "memlock" and before < len(edits.warnings) + len(edits.unmet)
+        is_moot = is_moot or (check["kind"] == "device" and _is_refused(check, hook, node))
         problem = "" if is_moot else _lacks(check, hook, node)
         if problem:
             hint = f" ({check['hint']})" if check.get("hint") else ""
@@ -181,6 +182,16 @@ def check_node(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None
                 edits.add_unmet(hook, LaunchError(problem, remedy, "hook-check", where=where))
             else:
                 edits.warn(hook, f"{problem}{hint}")
+
+
+def _is_refused(check: Check, hook: HookUse, node: Mapping[str, str]) -> bool:
+    """Check whether the start is refused already, for a device of the hook as the check wants."""
+    from fnmatch import fnmatchcase
+
+    subject = fill(check["subject"], hook, node)
+    needed = [one["path"] for one in hook.get("devices", ()) if not one.get("optional")]
+    patterns = [fill(path, hook, node) for path in needed]
+    return any(fnmatchcase(subject, one) and _lacks_device(one, node) for one in patterns)
 
 
 def _lacks(check: Check, hook: HookUse, node: Mapping[str, str]) -> str:

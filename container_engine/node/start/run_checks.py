@@ -167,6 +167,7 @@ class Checks:
         begin, end = times
         self.records.append(
             {"name": check.run["name"], "of": check.of, **pair, "verdict": verdict}
+            | {"severity": check.run["severity"]}
             | {"begin": begin, "end": end, "problem": problem}
         )
 

@@ -1,7 +1,9 @@
 """`ce hooks` reads the catalog as a launch does."""
 
 import json
+import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from tests.integration.libraries import build
 from tests.unit.catalog.sites import SMALLEST
 
 Capture = pytest.CaptureFixture[str]
+
+_USER = 61_001
 
 
 @pytest.fixture
@@ -61,6 +65,8 @@ def test_a_hook_is_shown_with_what_users_may_say(site: Path, capsys: Capture) ->
         "com.hooks.aws_ofi_nccl.variant: cuda-dl | cuda12 | cuda13 |",
         "slingshot-2026.06: 22 variables, active",
         "implies       cxi",
+        "transport: run ce-ask net libnccl-net.so cxi (warn)",
+        "plugin: loadable libnccl-net.so (warn)",
     ):
         assert text in shown
 
@@ -108,6 +114,26 @@ def test_a_directory_is_checked_before_it_is_the_sites(
         f"ce: error: {file}: others than its owner may write it\nce: hint: chmod go-w {file}\n"
     )
     assert said.out == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+def test_a_user_tries_a_hook_of_their_own_which_the_site_would_refuse(capsys: Capture) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o755)
+        new, site = Path(place, "new"), Path(place, "config.toml")
+        new.mkdir()
+        for path in (write(new, "own", SMALLEST), new / "own", new):
+            os.chown(path, _USER, _USER)
+        site.write_text(f'hook_catalog = ["{new}"]\n')
+        os.seteuid(_USER)
+        try:
+            assert run(site, "check", str(new)) == 0
+            note = "(as the site's catalog, its files must be root's: chown -R root:)"
+            assert capsys.readouterr().out.splitlines()[1:] == [note]
+            assert run(site, "check") == 1
+        finally:
+            os.seteuid(0)
+        assert f"{new}: owned by user {_USER}, not by root" in capsys.readouterr().err
 
 
 def test_a_directory_that_does_not_exist_is_a_fault(site: Path, capsys: Capture) -> None:
@@ -265,6 +291,9 @@ def test_programs_of_checks_are_looked_up_but_for_those_of_images(
         for name, word in (("image", "nothing"), ("host", "sh"), ("hook", "prove"))
     )
     prove = write(catalog, "a", SMALLEST + checks).with_name("prove")
+    assert run(site, "test", "a") == 1
+    said = capsys.readouterr().out
+    assert "(programs of its checks were not run: ce vet ENVIRONMENT runs them)\n" in said
     assert run(site, "test", "a") == 1
     assert told(capsys) == [["ok", "program", "/usr/bin/sh"], ["missing", "program", str(prove)]]
     assert run(site, "check") == 1

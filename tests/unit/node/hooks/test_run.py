@@ -65,6 +65,14 @@ def test_a_file_that_is_not_a_device_does_not_count_as_one(tmp_path: Path) -> No
         on_node(hook(devices=[device(f"{tmp_path}/cxi*")]))
 
 
+def test_a_device_that_a_hook_and_its_check_lack_is_reported_once() -> None:
+    check = {"kind": "device", "severity": "fail", "subject": "/dev/none/uverbs*", "hint": "TCP"}
+    with pytest.raises(LaunchError) as refused:
+        on_node(hook("ib", devices=[device("/dev/none/*")], checks=[check]))
+    assert str(refused.value) == "hook ib: device '/dev/none/*' does not exist on this node"
+    assert not refused.value.also
+
+
 def test_all_that_hooks_lack_is_reported_at_once() -> None:
     check = {"kind": "device", "severity": "fail", "subject": "/dev/cxi-none*", "hint": "use TCP"}
     fabric = hook(
