@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from container_engine.base import files, slurm
-from container_engine.base.errors import SiteError, UserError, with_output
+from container_engine.base.errors import CeError, SiteError, UserError, with_output
 from container_engine.base.process import CommandError, merged, reason
 from container_engine.submit.prepare import AGAIN
 from container_engine.tools import step_traces
@@ -63,7 +63,8 @@ def vet(nodes: Sequence[str], question: Question) -> list[Verdict]:
     """Return the verdict on each node.
 
     A pair that fails does not tell which of its two nodes is bad. If one of them is bad anyway, or
-    fails with its other neighbour too, the other one is asked again without it.
+    fails with its other neighbour too, the other one is asked again without it. Raise UserError if
+    the job has ended, for that is no node's fault.
     """
     found = _ask(nodes, question, time.monotonic() + question.limit_s)
     bad = {one.node for one in found if one.verdict != GOOD and len(one.failed_pairs) != 1}
@@ -75,7 +76,19 @@ def vet(nodes: Sequence[str], question: Question) -> list[Verdict]:
     deadline = time.monotonic() + question.limit_s
     newer = {one.node: one for one in (_ask(again, question, deadline) if again else ())}
     found = [newer.get(one.node, one) for one in found]
-    return _with_mpi(found, question) if question.mpi else found
+    found = _with_mpi(found, question) if question.mpi else found
+    if any(one.verdict == SILENT for one in found) and not _is_running(question):
+        raise UserError("vet: the job has ended, so no node is judged", "give the job more time")
+    return found
+
+
+def _is_running(question: Question) -> bool:
+    """Check whether the job runs, or Slurm cannot say."""
+    try:
+        argv = ["squeue", "--noheader", "--format=%T", f"--jobs={question.env['SLURM_JOB_ID']}"]
+        return slurm.answer(argv, question.env).strip() in {"RUNNING", "SUSPENDED"}
+    except CeError:
+        return True
 
 
 def _with_mpi(found: Sequence[Verdict], question: Question) -> list[Verdict]:

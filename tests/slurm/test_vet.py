@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.libraries import run
+from tests.slurm.job import started
+from tests.slurm.leftovers import helpers
 from tests.slurm.polling import until
 
 if TYPE_CHECKING:
@@ -150,6 +152,20 @@ def test_a_node_that_hangs_costs_its_limit_and_hides_no_other(
     # and no step is in the way of the next one
     done = cluster.run(["srun", "-N1", "-w", "n1", "true"], env=held, timeout=30)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_the_job_ends_no_node_is_judged(
+    cluster: Cluster, here: Path, held: dict[str, str]
+) -> None:
+    (here / "stop-n2").touch()
+    argv = ["sh", "-c", f"cd {here}; exec ce vet ./train.toml --exclude-file bad"]
+    with started(cluster, *argv, env=held) as vet:
+        until("a container of each node", lambda: len(helpers()) > 1)
+        cluster.run(["scancel", held["SLURM_JOB_ID"]])
+        done = vet.wait(60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ce: error: vet: the job has ended, so no node is judged\n")
+    assert (here / "bad").read_text() == ""
 
 
 _SINGLE = "MPI sees rank 0 of 1, in a step of 4 tasks"
