@@ -57,6 +57,8 @@ _Static_assert((int)CE_ARG_COUNT > CE_GUARD_MOST, "ce-guard tells by their numbe
 /* A job's holder of images (guard/guard_hold.c): the format of its abstract socket's name, with the ids of
  * user and job and the node's name. */
 #define CE_HOLDER_NAME "ce-images/%u/%s.%s"
+/* the directory of copies of a job's images on a node: user, job, node (container_engine/tools/staging.py) */
+#define CE_STAGED "/dev/shm/ce-kept-%u/%s.%s/staged"
 /* what an address of a socket has room for, after the NUL that makes a name abstract */
 #define CE_HOLDER_SIZE 107
 

@@ -57,6 +57,7 @@ struct guard {
 	int fuse_device[GUARD_MAX_FUSE];  /* clones of their devices, for other steps of the job; else -1 */
 	int fuse_figures[GUARD_MAX_FUSE]; /* where they count (common/image_figures.h), or -1 */
 	size_t fuse_count;
+	const char *staged; /* the directory of copies of the images, set before guard_live; NULL for none */
 	struct guard_job_container {
 		int lock;      /* the container's lock file, shared with other guards; -1: this step's own */
 		char *root;    /* where this guard has mounted the container's root, on the heap; else NULL */

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -213,6 +214,24 @@ static int make_figures(const struct guard *guard, const char *image)
 	return ce_release_fd(&file);
 }
 
+/* Return the path of the copy of an image in the node's memory, on the heap; NULL if there is none. Its name
+ * is the identity of the image's file; one that is not complete has another mode (tools/staging.py). */
+static char *find_copy(const struct guard *guard, const char *image)
+{
+	struct stat found;
+	char *path = NULL;
+	CE_AUTO_FREE char *request = guard->staged != NULL ? guard_describe_image(image) : NULL;
+
+	if (request == NULL ||
+	    asprintf(&path, "%s/%.*s", guard->staged, (int)strcspn(request, " "), request) < 0)
+		return NULL;
+	if (lstat(path, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
+	    (found.st_mode & 0777) == 0400)
+		return path;
+	free(path);
+	return NULL;
+}
+
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
 		       const char *mode, int reads, int figures)
 {
@@ -220,7 +239,8 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 
 	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
 	snprintf(target, sizeof target, "/dev/fd/%d", device);
-	const char *const argv[] = { server, image, target, mode, NULL };
+	CE_AUTO_FREE char *copy = find_copy(guard, image);
+	const char *const argv[] = { server, copy != NULL ? copy : image, target, mode, NULL };
 	if (figures < 0)
 		figures = make_figures(guard, image);
 	guard->fuse_figures[guard->fuse_count] = figures;

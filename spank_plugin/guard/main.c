@@ -335,9 +335,10 @@ static void leave(struct start *start)
 }
 
 /* Start a guard, at whose socket `control` this process gets its report, and which finds the job's images at
- * the socket `holder`, unless that is NULL. Return the pid of a child, which ends once there is process 1 of
- * the PID namespace; -1 on failure. */
-static pid_t start_guard(struct start *start, int control, int specification, const char *holder)
+ * the socket `holder`, and copies of them in the directory `staged`, unless these are NULL. Return the pid of
+ * a child, which ends once there is process 1 of the PID namespace; -1 on failure. */
+static pid_t start_guard(struct start *start, int control, int specification, const char *holder,
+			 const char *staged)
 {
 	struct guard guard = GUARD_INIT;
 	pid_t pid = fork();
@@ -348,6 +349,7 @@ static pid_t start_guard(struct start *start, int control, int specification, co
 	guard.watch = start->given[CE_ARG_WATCH];
 	guard.life = start->given[CE_ARG_LIFE];
 	guard.hold.holder = holder;
+	guard.staged = staged;
 	for (int i = CE_ARG_REPLY; i <= CE_ARG_ENVIRONMENT; i++)
 		close(start->given[i]);
 	ce_close_fd(&start->early.control);
@@ -366,7 +368,7 @@ static int start_joining(struct start *start)
 	if (file < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -1;
 	start->control = ends[0];
-	pid_t pid = start_guard(start, ends[1], file, NULL);
+	pid_t pid = start_guard(start, ends[1], file, NULL, NULL);
 	close(ends[1]);
 	if (pid < 0)
 		return -1;
@@ -387,12 +389,24 @@ static const char *name_holder(const struct start *start, char name[CE_HOLDER_SI
 		       : NULL;
 }
 
+/* Write the path of the directory of the copies of the job's images on this node. Return it, NULL if there is
+ * none, or if the site has rules for images: these are about the files that the plan names. */
+static const char *name_staged(const struct start *start, char path[PATH_MAX])
+{
+	const char *job = ce_step_variable(&start->env, "SLURM_JOB_ID");
+
+	if (!has_name(start) || !ce_is_number(job) ||
+	    snprintf(path, PATH_MAX, CE_STAGED, (unsigned)geteuid(), job, start->node) >= PATH_MAX)
+		return NULL;
+	return is_private(path) && !ce_site_may_rule(start->prefix) ? path : NULL;
+}
+
 /* Start the guard of a container of the step's own, which makes its namespaces while Python starts. The
  * launcher sends it the specification through a pipe; if the launcher ends before that, so does the guard. A
  * failure here is left to the launcher to report. */
 static void start_early(struct start *start)
 {
-	char holder[CE_HOLDER_SIZE];
+	char holder[CE_HOLDER_SIZE], staged[PATH_MAX];
 	int ends[2], pipes[2];
 
 	if (pipe2(pipes, O_CLOEXEC) < 0)
@@ -400,7 +414,8 @@ static void start_early(struct start *start)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
 		start->early.control = ends[0];
 		start->early.specification = pipes[1];
-		start->early.pid = start_guard(start, ends[1], pipes[0], name_holder(start, holder));
+		start->early.pid = start_guard(start, ends[1], pipes[0], name_holder(start, holder),
+						 name_staged(start, staged));
 		close(ends[1]);
 	}
 	close(pipes[0]);

@@ -14,7 +14,8 @@
  * directory if the process that removes them was killed, too. This node's are removed here.
  *
  * What containers that live with their job have written is also removed, below /tmp, or below the directory
- * that is the only argument, the site's kept_dir (container_engine/node/job_containers/directory.py).
+ * that is the only argument, the site's kept_dir (container_engine/node/job_containers/directory.py), and so
+ * are the copies of the job's images in /dev/shm (container_engine/tools/staging.py).
  *
  * Children that become the user, without execve, do all of this: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
@@ -234,8 +235,10 @@ static int is_kept_by(const char *name, const struct job *job)
 {
 	size_t length = strlen(job->id);
 
-	return strncmp(name, job->id, length) == 0 && name[length] == '.' &&
-	       (job->node == NULL || strcmp(name + length + 1, job->node) == 0);
+	if (strncmp(name, job->id, length) != 0 || name[length] != '.')
+		return 0;
+	/* a file that arrives has the same name on all nodes, with a second dot */
+	return job->node == NULL || name[length + 1] == '.' || strcmp(name + length + 1, job->node) == 0;
 }
 
 /* Remove what the job has in the directory `name`, and return whether it has anything there. If another user
@@ -260,12 +263,12 @@ static int remove_below(int parent, const char *name, const struct job *job)
  * the job has one with a suffix (container_engine/node/job_containers/directory.py); that belongs to the job
  * alone and is removed with it. The directory without a suffix comes first, because others with such names,
  * if they are not the user's, may not answer. */
-static void remove_kept(const struct job *job)
+static void remove_kept_in(const char *place, const struct job *job)
 {
 	char own[64];
 	const char *name;
 	int length = snprintf(own, sizeof own, "ce-kept-%u", (unsigned)job->uid);
-	CE_AUTO_DIR *dir = opendir(job->kept);
+	CE_AUTO_DIR *dir = opendir(place);
 
 	if (dir == NULL)
 		return;
@@ -276,6 +279,12 @@ static void remove_kept(const struct job *job)
 		if (remove_below(dirfd(dir), name, job))
 			(void)unlinkat(dirfd(dir), name, AT_REMOVEDIR);
 	}
+}
+
+static void remove_kept(const struct job *job)
+{
+	remove_kept_in("/dev/shm", job);
+	remove_kept_in(job->kept, job);
 }
 
 /* ---- the child --------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("report", "vet", "step_difference"),
         (
             *("running_steps", "variable_sources", "help_pages", "difference"),
-            *("image_details", "podman_storage", "show_hook", "store_check"),
+            *("image_details", "podman_storage", "show_hook", "staging", "store_check"),
         ),
         ("doctor", "lint", "step_traces", "cdi"),
         ("nvidia_driver", "image_reads"),

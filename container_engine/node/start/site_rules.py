@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 IMAGES_ONLY, DIGESTS, SOURCES = "site_images_only", "image_digests", "mount_sources"
 REGISTRIES, SIGNED, _SIGNERS = "image_registries", "signed_images_only", "signature_policy"
-_RULES = (IMAGES_ONLY, DIGESTS, SOURCES, REGISTRIES, SIGNED)
+RULES = (IMAGES_ONLY, DIGESTS, SOURCES, REGISTRIES, SIGNED)
 _SYSTEM = "/etc/container-engine"
 # directories that make an image what it is: other content mounted there would change its programs
 _OF_IMAGE = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr")
@@ -161,7 +161,7 @@ class Rules:
 def of_node(libexec: str) -> Rules | None:
     """Return the rules of this node's configuration; None if it has none. Raise LaunchError."""
     texts = _texts(_directories(libexec))
-    if not any(rule.encode() in text for _file, text in texts for rule in _RULES):
+    if not any(rule.encode() in text for _file, text in texts for rule in RULES):
         return None
     return _wanted(texts)
 

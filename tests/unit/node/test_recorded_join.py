@@ -11,7 +11,7 @@ import pytest
 
 from container_engine.node.job_containers import recorded_join
 from container_engine.node.node_plan import node_plan
-from container_engine.node.start.site_rules import _RULES
+from container_engine.node.start.site_rules import RULES
 from tests.recorded import Answer, rewrite
 from tests.unit.node.join_stage import Stage
 
@@ -108,7 +108,7 @@ def test_a_container_with_a_different_record_is_left_to_the_launcher(
     assert stage.run_step() is None
 
 
-@pytest.mark.parametrize("rule", _RULES)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("file", ["config.toml", "conf.d/10-x.toml"])
 def test_a_site_with_a_rule_is_left_to_the_launcher(stage: Stage, rule: str, file: str) -> None:
     place = stage.prefix / "etc/container-engine" / file

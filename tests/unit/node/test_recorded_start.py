@@ -18,7 +18,7 @@ from container_engine.node import slurm_step
 from container_engine.node.container.checks import resolved
 from container_engine.node.node_plan import ENTRYPOINT_LOG, SAVE, node_plan
 from container_engine.node.start import recorded_start
-from container_engine.node.start.site_rules import _RULES
+from container_engine.node.start.site_rules import RULES
 from tests.recorded import Answer, fault, parsed, rewrite, write
 from tests.unit.node.hooks.hooks import hook
 from tests.unit.node.hooks.hooks import mount as hook_mount
@@ -501,7 +501,7 @@ def test_every_doubt_is_left_to_the_launcher(
     assert not starts.starts_without_python()
 
 
-@pytest.mark.parametrize("rule", _RULES)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("file", ["config.toml", "conf.d/10-x.toml"])
 @pytest.mark.parametrize("system", [False, True], ids=["prefix", "system"])
 def test_a_site_with_a_rule_never_starts_without_python(

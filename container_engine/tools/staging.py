@@ -1,0 +1,281 @@
+"""Copy images into the memory of a job's nodes, so that one node alone reads the shared file.
+
+Slurm's sbcast carries a file from node to node. A process of the job moves it to where ce-guard
+looks for it (spank_plugin/guard/guard_image.c), so that the memory is the job's, and compares the
+content with the hash made at import. What is not complete is not used. The epilog removes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import math
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from container_engine.base import slurm
+from container_engine.base.errors import SiteError, UserError
+from container_engine.base.files import sha256
+from container_engine.base.process import CommandError, merged, reason
+from container_engine.base.text_layout import size_text
+from container_engine.images.image_files import known_digest
+from container_engine.node import slurm_step
+from container_engine.node.job_containers.directory import directory_of
+
+PLACE = "/dev/shm"
+_KEY = "staged"
+_PIECE = 1 << 22
+_COMPLETE = 0o400
+_POLL_S = 0.05
+_ATTEMPTS = 3
+_PUNCH_HOLE, _KEEP_SIZE = 2, 1
+_SAID = re.compile(r"(?m)^ce-stage: (\S+) (\d+) (\w+) ?(.*)$")
+# what a node says of a file
+HAVE, WANTED, FAILED = "have", "wanted", "failed"
+
+
+class File(NamedTuple):
+    """A SquashFS file, with the hash of its content, sha256:…."""
+
+    path: str
+    content: str
+
+
+class Outcome(NamedTuple):
+    """What became of a file on a node; `why` says why it is not there, else ""."""
+
+    node: str
+    path: str
+    why: str = ""
+
+
+class Job(NamedTuple):
+    """The nodes of a job, the environment of its commands, and the program that runs on nodes."""
+
+    nodes: Sequence[str]
+    env: Mapping[str, str]
+    ce: str
+    limit_s: float
+
+
+def files_of(plan: str) -> list[File]:
+    """Return the SquashFS files of a plan, but images that only nodes have."""
+    document = json.loads(plan)
+    image = document["image"]
+    images = [] if image.get("on_nodes") else [image, *image.get("above", ())]
+    found = {one["path"]: str(one.get("content", "")) for one in images}
+    for mount in document.get("mounts", ()):
+        if mount["kind"] == "squashfs" and isinstance(mount["source"], str):
+            found.setdefault(mount["source"], "")
+    return [File(path, content or _content(path)) for path, content in found.items()]
+
+
+def _content(path: str) -> str:
+    try:
+        return known_digest(path) or f"sha256:{sha256(path)}"
+    except OSError as error:
+        raise UserError(reason(error), name=path) from None
+
+
+# ---- in the job --------------------------------------------------------------------------------
+
+
+def stage(files: Sequence[File], job: Job, say: Callable[[str], None]) -> list[Outcome]:
+    """Copy the files to each node that has no copy. Raise CeError without Slurm's programs."""
+    deadline = time.monotonic() + job.limit_s
+    looked = _run(["look", *(one.path for one in files)], job, job.nodes, deadline)
+    found = []
+    for number, file in enumerate(files):
+        said = {node: looked.get((node, number), (FAILED, "no answer")) for node in job.nodes}
+        wanted = [node for node, (state, _why) in said.items() if state == WANTED]
+        why = {node: why for node, (state, why) in said.items() if state == FAILED}
+        if wanted:
+            say(f"{file.path}: {_size(file)} to {slurm_step.contract(wanted)}")
+            why.update(_broadcast(file, wanted, job, deadline))
+        found += [Outcome(node, file.path, why.get(node, "")) for node in job.nodes]
+    return found
+
+
+def _size(file: File) -> str:
+    return size_text(os.stat(file.path).st_size)
+
+
+def _broadcast(file: File, nodes: Sequence[str], job: Job, deadline: float) -> dict[str, str]:
+    """Return why nodes have not got the file. One that fails ends Slurm's broadcast for all."""
+    why: dict[str, str] = {}
+    for _attempt in range(_ATTEMPTS):
+        left = [node for node in nodes if node not in why]
+        if not left:
+            break
+        failed = _send(file, left, job, deadline)
+        why.update(failed)
+        if len(failed) in {0, len(left)}:
+            break
+    return why
+
+
+def _send(file: File, nodes: Sequence[str], job: Job, deadline: float) -> dict[str, str]:
+    """Let a step wait on the nodes, and send it the file. Return why nodes have not got it."""
+    arriving = f"{job.env['SLURM_JOB_ID']}..{os.urandom(4).hex()}"
+    pieces: list[bytes] = []
+    complaint = ""
+    with ThreadPoolExecutor(1) as pool:
+        step = pool.submit(_run, ["keep", arriving, *file], job, nodes, deadline, pieces)
+        while len(ready := _said(pieces)) < len(nodes) and not step.done():
+            time.sleep(_POLL_S)
+        if len(ready) == len(nodes):
+            number = f"{job.env['SLURM_JOB_ID']}.{next(iter(ready.values()))[1]}"
+            complaint = _sbcast(file, arriving, number, job, deadline)
+        said = step.result()
+    if len(ready) < len(nodes):
+        return {node: "no answer" for node in nodes if (node, 0) not in ready}
+    if complaint:
+        named = dict(re.findall(r"\((\S+?)\): (.*)", complaint))
+        return {node: named[node] for node in nodes if node in named} or dict.fromkeys(
+            nodes, complaint.strip().rpartition("\n")[2]
+        )
+    answers = {node: said[node, 0] for node in nodes}
+    lost = "its process was killed: the job may have too little memory"
+    return {n: why or lost for n, (state, why) in answers.items() if state != HAVE}
+
+
+def _sbcast(file: File, arriving: str, step: str, job: Job, deadline: float) -> str:
+    """Send the file to a step. If that fails, end the step, and return what sbcast said."""
+    target = f"{PLACE}/ce-kept-{os.geteuid()}/{arriving}"
+    pieces: list[bytes] = []
+    argv = ["sbcast", f"--jobid={step}", file.path, target]
+    try:
+        merged(argv, job.env, max(deadline - time.monotonic(), 1), pieces.append, is_shown=False)
+    except (CommandError, SiteError) as error:
+        slurm.answer(["scancel", "--quiet", step], job.env)
+        return b"".join(pieces).decode(errors="replace").strip() or error.reason
+    return ""
+
+
+def _run(
+    words: Sequence[str],
+    job: Job,
+    nodes: Sequence[str],
+    deadline: float,
+    pieces: list[bytes] | None = None,
+) -> dict[tuple[str, int], tuple[str, str]]:
+    """Run this program on nodes, and return what they have said of each file, by its number."""
+    pieces = [] if pieces is None else pieces
+    left = max(deadline - time.monotonic(), 1)
+    argv = ["srun", "--quiet", "--job-name=ce-stage", f"--jobid={job.env['SLURM_JOB_ID']}"]
+    argv += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
+    argv += [f"--nodelist={','.join(nodes)}", "--overlap", "--mem=0", "--cpu-bind=none"]
+    argv += ["--mpi=none", "--kill-on-bad-exit=0", "--wait=0"]
+    argv += [f"--time={math.ceil(left / 60) + 1}", job.ce, "stage", "--here", "--", *words]
+    try:
+        merged(argv, slurm.without_step(job.env), left, pieces.append, is_shown=False)
+    except CommandError:
+        pass  # nodes that have said nothing are told
+    except SiteError as error:
+        if error.see != "program-slow":
+            raise
+    return _said(pieces)
+
+
+def _said(pieces: Sequence[bytes]) -> dict[tuple[str, int], tuple[str, str]]:
+    text = b"".join(pieces).decode(errors="replace")
+    return {(node, int(number)): (state, why) for node, number, state, why in _SAID.findall(text)}
+
+
+# ---- on a node ---------------------------------------------------------------------------------
+
+
+def here(words: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
+    """Yield what this node says of files: of all that are wanted, or of one that comes."""
+    node = env["SLURMD_NODENAME"]
+    if words[0] == "look":
+        for number, path in enumerate(words[1:]):
+            yield f"ce-stage: {node} {number} {' '.join(_look(path, env))}"
+        return
+    _keep, arriving, path, content = words
+    yield f"ce-stage: {node} 0 ready {env['SLURM_STEP_ID']}"
+    yield f"ce-stage: {node} 0 {' '.join(_keep_file(arriving, path, content, env))}"
+
+
+def _copy(path: str, env: Mapping[str, str]) -> tuple[str, os.stat_result]:
+    """Return the path of a file's copy, as guard/guard_image.c does. Raise OSError."""
+    found = os.stat(path)
+    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    directory = directory_of(PLACE, _KEY, env["SLURM_JOB_ID"], env)
+    return f"{directory}/{'.'.join(f'{number:x}' for number in identity)}", found
+
+
+def _look(path: str, env: Mapping[str, str]) -> tuple[str, str]:
+    try:
+        copy, found = _copy(path, env)
+        if os.path.lexists(copy):
+            return HAVE, ""
+        room = os.statvfs(PLACE)
+    except OSError as error:
+        return FAILED, f"{error.filename or path}: {reason(error)}"
+    free = room.f_bavail * room.f_frsize
+    if free < found.st_size + _PIECE:
+        return FAILED, f"{PLACE} has {size_text(free)} left"
+    return WANTED, ""
+
+
+def _keep_file(arriving: str, path: str, content: str, env: Mapping[str, str]) -> tuple[str, str]:
+    """Wait for a file, move it and return whether its content is right."""
+    came = f"{PLACE}/ce-kept-{os.geteuid()}/{arriving}"
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _removed(came))
+    try:
+        copy, wanted = _copy(path, env)
+        while _size_of(came) < wanted.st_size:
+            time.sleep(_POLL_S)
+        draft = f"{copy}.new"
+        try:
+            if _move(came, draft) != content.removeprefix("sha256:"):
+                return FAILED, "the copy differs from the image that was imported"
+            os.chmod(draft, _COMPLETE)
+            os.rename(draft, copy)
+        finally:
+            for left in (came, draft):
+                if os.path.lexists(left):
+                    os.unlink(left)
+    except OSError as error:
+        return FAILED, f"{error.filename or PLACE}: {reason(error)}"
+    return HAVE, ""
+
+
+def _removed(came: str) -> None:
+    if os.path.lexists(came):
+        os.unlink(came)
+    os._exit(1)
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _move(source: str, target: str) -> str:
+    """Move the content of a file piece by piece, and return its hash in hexadecimal.
+
+    slurmd has written the source, so its memory is not the job's: each piece is given back.
+    """
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    digest, at = hashlib.sha256(), 0
+    with (
+        open(os.open(source, os.O_RDWR | os.O_NOFOLLOW), "rb", 0) as old,
+        open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new,
+    ):
+        while piece := old.read(_PIECE):
+            digest.update(piece)
+            new.write(piece)
+            fallocate(old.fileno(), _PUNCH_HOLE | _KEEP_SIZE, at, len(piece))
+            at += len(piece)
+    return digest.hexdigest()

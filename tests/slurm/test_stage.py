@@ -1,0 +1,166 @@
+"""`ce stage`: copies of images in the memory of a job's nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.slurm.cluster import sandbox
+from tests.slurm.error_block import changed_on, differing
+from tests.slurm.leftovers import helpers
+from tests.slurm.polling import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.slurm.cluster import Cluster, Completed
+    from tests.slurm.site import Site
+
+pytestmark = pytest.mark.usefixtures("tidy", "apart")
+
+_NODES = ("n1", "n2")
+# runs until the test has looked
+_STEP = """\
+srun --environment=./train.toml sh -c '
+touch up-$SLURMD_NODENAME
+until test -e go; do sleep .1; done'
+"""
+
+
+@pytest.fixture(scope="module")
+def apart(cluster: Cluster) -> Iterator[None]:
+    """Give each node a memory of its own, which the machine's simulated nodes share."""
+    del cluster
+    with ExitStack() as nodes:
+        for name in _NODES:
+            nodes.enter_context(differing(name))
+            _on(name, "mount", "-t", "tmpfs", "-o", "mode=1777,size=200M", "tmpfs", "/dev/shm")
+        yield
+
+
+def _on(node: str, *command: str) -> str:
+    done = sandbox("node", node, *command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _in_memory(node: str) -> list[str]:
+    return _on(node, "find", "/dev/shm", "-type", "f").split()
+
+
+@pytest.fixture
+def here(cluster: Cluster, shared: Path) -> Iterator[Path]:
+    """Return a directory with an environment `train`; look afterwards for what it has left."""
+    for name in ("demo.sqsh", "data.sqsh"):
+        shutil.copy(cluster.image("demo"), shared / name)
+        os.chown(shared / name, cluster.login()["user"], -1)
+    text = f'image = "{shared}/demo.sqsh"\nmounts = ["{shared}", "{shared}/data.sqsh:/data:sqsh"]\n'
+    (shared / "train.toml").write_text(f'{text}workdir = "{shared}"\n')
+    yield shared
+    until("the epilogs", lambda: not any(map(_in_memory, _NODES)), 30)
+
+
+def _script(here: Path, script: str) -> str:
+    (here / "job").write_text(f"cd {here}\n{script}")
+    return str(here / "job")
+
+
+def _job(cluster: Cluster, here: Path, script: str, timeout: float = 120) -> Completed:
+    return cluster.run(["salloc", "-QN2", "sh", _script(here, script)], timeout=timeout)
+
+
+def _served() -> list[str]:
+    """Return the path of the file of each server of an image."""
+    found = [process.command.split() for process in helpers() if process.comm == "ce-image"]
+    return [argv[1] for argv in found]
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_later_steps_read_the_copy_in_the_memory_of_their_node(
+    cluster: Cluster, here: Path, earlier: int
+) -> None:
+    """With an earlier step, the start after it needs no Python."""
+    before = "srun --environment=./train.toml true\n" * earlier
+    script = f"{before}ce stage ./train.toml || exit\n{_STEP}"
+    with cluster.popen(["salloc", "-QN2", "sh", _script(here, script)]) as process:
+        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
+        opened = _served()
+        (here / "go").touch()
+        done = process.finish("", 60, str)
+    assert done.returncode == 0, done.stderr
+    assert len(opened) == 4
+    assert all(path.startswith("/dev/shm/ce-kept-") for path in opened), opened
+    assert done.stdout.count(": in the memory of n[1-2], after ") == 2
+    assert done.stderr.count(" to n[1-2]\n") == 2
+
+
+def test_two_calls_copy_once_and_a_changed_file_is_copied_again(
+    cluster: Cluster, here: Path
+) -> None:
+    again = "ce stage ./train.toml\n"
+    done = _job(cluster, here, f"{again}{again}touch -d yesterday demo.sqsh\n{again}")
+    sent = [line.partition(":")[2] for line in done.stderr.splitlines() if " to n[1-2]" in line]
+    names = [line.split(":")[1].rpartition("/")[2] for line in done.stderr.splitlines()]
+    assert (len(sent), names) == (3, ["demo.sqsh", "data.sqsh", "demo.sqsh"])
+
+
+def test_a_file_that_has_changed_since_is_read_where_it_is(cluster: Cluster, here: Path) -> None:
+    script = f"ce stage ./train.toml || exit\ntouch -d yesterday demo.sqsh data.sqsh\n{_STEP}"
+    with cluster.popen(["salloc", "-QN2", "sh", _script(here, script)]) as process:
+        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
+        opened = _served()
+        (here / "go").touch()
+        done = process.finish("", 60, str)
+    assert done.returncode == 0, done.stderr
+    assert sorted(set(opened)) == [str(here / "data.sqsh"), str(here / "demo.sqsh")]
+
+
+def test_a_node_without_room_is_named_and_the_others_have_the_copy(
+    cluster: Cluster, here: Path
+) -> None:
+    with changed_on(
+        "n2", ["mount", "-t", "tmpfs", "-o", "size=1M,mode=1777", "x", "/dev/shm"], "/dev/shm"
+    ):
+        done = _job(cluster, here, "ce stage ./train.toml && srun --environment=./train.toml true")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("in the memory of n1, after") == 2
+    assert done.stderr.count("ce: warning: n2: ") == 2
+    assert done.stderr.count("/dev/shm has 1.0 MiB left") == 2
+
+
+def test_content_that_differs_is_not_used(cluster: Cluster, here: Path) -> None:
+    (here / "other.sqsh").write_bytes(b"x" * (here / "demo.sqsh").stat().st_size)
+    keep = f"ce stage --here -- keep $SLURM_JOB_ID..1 {here}/demo.sqsh sha256:{'0' * 64}"
+    script = "srun ce stage --here -- look demo.sqsh\n"
+    script += f"sbcast other.sqsh /dev/shm/ce-kept-$(id -u)/$SLURM_JOB_ID..1 && srun {keep}"
+    done = _job(cluster, here, script)
+    why = "failed the copy differs from the image that was imported"
+    for node in _NODES:
+        assert f"ce-stage: {node} 0 {why}\n" in done.stdout
+
+
+def test_a_cancelled_job_leaves_nothing(cluster: Cluster, here: Path) -> None:
+    """The fixture looks: the file is on its way, and no step waits for it any more."""
+    script = "srun ce stage --here -- look demo.sqsh\n"
+    script += "sbcast demo.sqsh /dev/shm/ce-kept-$(id -u)/$SLURM_JOB_ID..1\n"
+    done = _job(cluster, here, f"{script}scancel $SLURM_JOB_ID")
+    assert done.stdout.count("wanted") == 2
+
+
+@pytest.mark.parametrize("rule", ["site_images_only = true", 'mount_sources = ["/"]'])
+def test_a_rule_of_the_site_is_named(cluster: Cluster, here: Path, site: Site, rule: str) -> None:
+    site.configure(f"[policy]\n{rule}\n")
+    done = _job(cluster, here, "ce stage ./train.toml")
+    name = rule.partition(" ")[0]
+    assert f"the site has a rule for images or mounts, {name}" in done.stderr
+    assert done.returncode == 1
+
+
+def test_outside_of_a_job_it_says_so(cluster: Cluster) -> None:
+    done = cluster.run(["ce", "stage", "demo"])
+    assert (done.returncode, "stage: this is no job" in done.stderr) == (1, True)
