@@ -230,7 +230,10 @@ class SiteConfig(Written):
     ] = "zstd"
     image_block_size: Annotated[
         Literal["128K", "256K", "512K", "1M"],
-        about("of the images that are made: what is read and decompressed together"),
+        about(
+            "of the images that are made: what is read and decompressed together",
+            examples=["1M"],
+        ),
     ] = "128K"
     image_architecture: Annotated[
         str,
