@@ -122,7 +122,7 @@ def test_a_private_authority_is_trusted_where_the_hint_says(
     ("name", "days", "wants", "hint"),
     [
         ("DNS:other.example", 2, False, "certificate is another host's: is the registry's name"),
-        ("IP:127.0.0.1", -1, False, "is this host's clock right?"),
+        ("IP:127.0.0.1", 0, False, "is this host's clock right?"),
         ("IP:127.0.0.1", 2, True, "the registry wants a certificate of yours: ~/.config"),
     ],
     ids=["another name", "expired", "of the client"],

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.text_layout import block, one_line
-from container_engine.printing import output
+from container_engine.printing import messages, output
 from container_engine.submit.context import Context
 from container_engine.tools import image_reads, running_steps
 
@@ -65,5 +64,5 @@ def _reads(step: running_steps.Step, context: Context) -> Mapping[str, image_rea
     except CeError as error:
         hint = f"it may just have ended: ce trace {step.id}"
         said = block("warning", f"step {step.id}: its nodes do not answer: {error}", hint)
-        print(said, end="", file=sys.stderr)
+        messages.say(said)
         return {}
