@@ -97,8 +97,10 @@ def test_steps_of_a_batch_job_have_the_figures_of_the_mount_that_they_share(
     job = out.read_text().split()[0]
     first, second = (on_first(cluster, f"{job}.{number}") for number in (0, 1))
     assert first["shared"]
-    assert first["bytes"] > 1 << 20
-    assert 0 <= second["bytes"] - first["bytes"] < first["bytes"] / 2
+    # what is read ahead may go on after the first step, but no block is read for each step
+    size = cluster.image("demo").stat().st_size
+    assert 1 << 20 < first["bytes"] <= second["bytes"] < 1.2 * size
+    assert second["requests"] > first["requests"]
     assert "read since the mount, shared by the steps of the job: " in ce(cluster, "trace", job)
 
 

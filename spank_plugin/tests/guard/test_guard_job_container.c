@@ -34,6 +34,7 @@ static void open_control_socket(void)
 	CHECK_INT(guard_keep_container(&guard, fds, 2), 0);
 	guard.fuse_image[0] = strdup("/image.sqsh");
 	guard.fuse_device[0] = dup(fds[0]);
+	guard.fuse_figures[0] = -1;
 	guard.fuse_count = 1;
 	guard_open_control_socket(&guard);
 	CHECK(guard.listening >= 0);

@@ -125,6 +125,7 @@ def test_a_user_tries_a_hook_of_their_own_which_the_site_would_refuse(capsys: Ca
         for path in (write(new, "own", SMALLEST), new / "own", new):
             os.chown(path, _USER, _USER)
         site.write_text(f'hook_catalog = ["{new}"]\n')
+        site.chmod(0o644)
         os.seteuid(_USER)
         try:
             assert run(site, "check", str(new)) == 0
