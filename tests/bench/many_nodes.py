@@ -32,6 +32,7 @@ _FAILING = f'base_environment = "{ENVIRONMENT}"\nmounts = ["/nowhere:/mnt"]\n'
 _LARGER = (2700, 10000)
 # where each session mounts a file system of its own
 _IN_MEMORY = "container-engine/session"
+_HERE = re.compile(r"AT_FDCWD<[^>]*>")
 # what nodes send to slurmctld by themselves
 _UNASKED = ("REQUEST_STATS_INFO", "MESSAGE_NODE_REGISTRATION_STATUS", "REQUEST_PING")
 _OPENS = ("open", "openat", "openat2")
@@ -242,7 +243,7 @@ def _calls(lines: Sequence[str], places: Mapping[str, str]) -> Counter[str]:
         kind = "reads" if name in _READS else "writes" if name in _WRITES else "other requests"
         is_transfer = kind != "other requests"
         before, _equals, result = rest.rpartition(" = ")
-        where = rest.partition(">")[0] if is_transfer else before
+        where = rest.partition(">")[0] if is_transfer else _HERE.sub("", before)
         for place, text in places.items():
             if text not in where or _IN_MEMORY in where or "O_PATH" in where:
                 continue
