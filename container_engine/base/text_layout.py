@@ -182,6 +182,11 @@ def duration_text(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
+def milliseconds(seconds: float) -> str:
+    """Return a short time in milliseconds, one of ten seconds and more in seconds."""
+    return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
+
+
 def natural(name: str) -> list[tuple[int, str]]:
     """Return a sort key by which n2 comes before n10, and 26.9 before 26.10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from container_engine.base import text_layout
-from container_engine.base.text_layout import size_text
+from container_engine.base.text_layout import milliseconds, size_text
 from container_engine.node.report.image_reads import FIGURES
 
 Reads = Sequence[Mapping[str, Any]]
@@ -20,15 +20,14 @@ class _Row(NamedTuple):
     text: Callable[[int], str] = str
 
 
-def _seconds(nanoseconds: int) -> str:
-    seconds = nanoseconds / 1_000_000_000
-    return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
+def _time(nanoseconds: int) -> str:
+    return milliseconds(nanoseconds / 1_000_000_000)
 
 
 _ROWS = (
     _Row("bytes", "bytes of the file", size_text),
     _Row("reads", "reads of the file"),
-    _Row("waited_ns", "time waited for these", _seconds),
+    _Row("waited_ns", "time waited for these", _time),
     _Row("requests", "requests of the kernel"),
     _Row("lookups", "requests for a name"),
     _Row("hits", "blocks found in memory"),

@@ -11,9 +11,10 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from container_engine.base.secrecy import HIDDEN, Secrecy
+from container_engine.base.text_layout import milliseconds
 from container_engine.printing.plan import mount_line, text
 from container_engine.tools.difference import Difference, Value, compared
-from container_engine.tools.step_traces import PHASES, Trace, milliseconds
+from container_engine.tools.step_traces import PHASES, Trace
 
 # groups of keys, those that most often make a difference first
 _ORDER = (
@@ -85,7 +86,7 @@ def _rank(line: Difference, slow: Iterable[Difference]) -> tuple[bool, int]:
 def _values(step: Step, secrecy: Secrecy, *, plans: bool) -> dict[str, list[Value]]:
     found: dict[str, list[Value]] = {"hooks": []}
     rows = [*_of_trace(step.traces), *(_of_plan(step.plan) if plans and step.plan else ())]
-    for key, value, origin in rows or ():
+    for key, value, origin in rows:
         shown = json.dumps(value, ensure_ascii=False, sort_keys=True)
         group, _dot, name = key.partition("env.")
         hidden = group in ("", "image.") and secrecy.hides(name)

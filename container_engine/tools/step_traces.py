@@ -21,7 +21,7 @@ from container_engine.base import text_layout
 from container_engine.base.errors import UserError
 from container_engine.base.files import owner_name, read_regular
 from container_engine.base.process import reason
-from container_engine.base.text_layout import natural
+from container_engine.base.text_layout import milliseconds, natural
 from container_engine.node import slurm_step
 from container_engine.tools import image_reads
 
@@ -473,10 +473,6 @@ def _phases(traces: Sequence[Trace], columns: int | None) -> Iterator[str]:
 
 def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
 
 
 _MICRO = 1_000_000
