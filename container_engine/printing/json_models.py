@@ -35,7 +35,7 @@ class ListOfImages(_Document):
 
 
 class ImageReads(Model):
-    """What a node has read from an image's file since the file was mounted there."""
+    """Figures of a node's reads from an image's file, since the file was mounted there."""
 
     path: Annotated[str, about("the file")]
     size: Annotated[int, about("of the file, in bytes")]

@@ -44,7 +44,7 @@ AGAIN = "CE_CHECKS_AGAIN"
 
 
 class Inputs(NamedTuple):
-    """What a plan is made from, recorded meanwhile: variables, and all paths that are examined."""
+    """The inputs of a plan, recorded while it is made: variables, and all paths examined."""
 
     environment: Variables
     files: list[str]

@@ -48,7 +48,7 @@ class File(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a file on a node; `why` says why it is not there, else ""."""
+    """The result for a file on a node; `why` says why there is no copy, "" if there is one."""
 
     node: str
     path: str
@@ -168,10 +168,8 @@ def _run(
     """Run this program on nodes, and return what they have said of each file, by its number."""
     pieces = [] if pieces is None else pieces
     left = max(deadline - time.monotonic(), 1)
-    argv = ["srun", "--quiet", "--job-name=ce-stage", f"--jobid={job.env['SLURM_JOB_ID']}"]
-    argv += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
-    argv += [f"--nodelist={','.join(nodes)}", "--overlap", "--mem=0", "--cpu-bind=none"]
-    argv += ["--mpi=none", "--kill-on-bad-exit=0", "--wait=0"]
+    argv = slurm.beside(job.env["SLURM_JOB_ID"], ",".join(nodes), len(nodes))
+    argv += ["--job-name=ce-stage", "--kill-on-bad-exit=0", "--wait=0"]
     argv += [f"--time={math.ceil(left / 60) + 1}", job.ce, "stage", "--here", "--", *words]
     try:
         merged(argv, slurm.without_step(job.env), left, pieces.append, is_shown=False)

@@ -22,9 +22,9 @@ def _nowhere(_message: str) -> None:
 
 
 class Form(NamedTuple):
-    """What SquashFS files are like. `level` is of the compressor, None for the usual one.
+    """The form of SquashFS files. `level` is the compressor's, None for its default.
 
-    `layout` is a program and its arguments, named in the file `source`; its failure is told `say`.
+    `layout` is a program and its arguments, named in the file `source`; `say` gets its failure.
     """
 
     compressor: str = "zstd"

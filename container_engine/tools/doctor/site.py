@@ -22,6 +22,7 @@ from container_engine.base.toml_positions import Fault
 from container_engine.images.policy import first_match
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.oci_hooks import OciHooks
+from container_engine.node.start.site_rules import RULES
 from container_engine.oci.architecture import architecture_named
 
 if TYPE_CHECKING:
@@ -61,11 +62,6 @@ def _read(kind: str, count: Callable[[], int], remedy: str) -> SiteFiles:
         )
 
 
-# what nodes apply again, from their own files (node/start/site_rules.py)
-_RULES = (
-    *("site_images_only", "image_digests", "mount_sources"),
-    *("image_registries", "signed_images_only"),
-)
 _LENGTH = 12
 
 
@@ -78,9 +74,9 @@ def hash_of_settings(config: SiteConfig) -> str:
 def hash_of_rules(config: SiteConfig) -> str:
     """Return a text with the hash of the rules that nodes apply and of what they refer to."""
     policy = config.policy.as_dict()
-    if not any(policy[rule] for rule in _RULES):
+    if not any(policy[rule] for rule in RULES):
         return "none for images and mounts"
-    found = {name: policy[name] for name in (*_RULES, "signature_policy")}
+    found = {name: policy[name] for name in (*RULES, "signature_policy")}
     content = _short_hash({**found, "image_stores": list(config.image_stores)})
     return f"for images and mounts, content {content}"
 
