@@ -30,7 +30,7 @@ static void print_figures(FILE *stream, const struct ce_figures *found, const ch
 	fputs("\"}", stream);
 }
 
-/* Read the figures of a descriptor. Return 0, or -1 if it is none of theirs. */
+/* Read the figures from a descriptor. Return 0, or -1 if it is not a memory file of figures. */
 static int read_figures(int fds, const char *name, struct ce_figures *found)
 {
 	char link[sizeof CE_FIGURES_LINK];

@@ -133,10 +133,11 @@ static uint64_t full_space(long guard)
 	return is_full ? (uint64_t)space.f_blocks * (uint64_t)space.f_bsize : 0;
 }
 
-static void warn_if_full(const struct ce_launcher *launcher, const struct ce_container *container)
+static void warn_if_full(const struct ce_launcher *launcher, const struct ce_container *container,
+			 long guard)
 {
 	char text[512];
-	uint64_t bytes = full_space(process_of(container->guard));
+	uint64_t bytes = full_space(guard);
 
 	snprintf(text, sizeof text,
 		 "the container's space in memory (%" PRIu64 " MiB) is full: files outside of mounts "
@@ -176,10 +177,11 @@ static void end_session(const void *context)
 	 * machine the tasks may end before it has done so. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
 		ce_pidfd_kill(container.launcher, SIGKILL);
+	long guard = rc == 0 ? process_of(container.guard) : 0;
 	if (rc == 0)
-		warn_if_full(launcher, &container);
+		warn_if_full(launcher, &container, guard);
 	/* from the guard, before it ends: one that was killed has none */
-	CE_AUTO_FREE char *reads = rc == 0 ? image_reads(process_of(container.guard)) : NULL;
+	CE_AUTO_FREE char *reads = rc == 0 ? image_reads(guard) : NULL;
 	shutdown(CHILD_LIFE, SHUT_RDWR);
 	if (rc == 0) {
 		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
