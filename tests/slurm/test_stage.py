@@ -80,19 +80,25 @@ def _served() -> list[str]:
     return [argv[1] for argv in found]
 
 
+def _looked_at(cluster: Cluster, here: Path, script: str) -> tuple[Completed, list[str]]:
+    """Run a job that ends with the step; return also what its servers have opened."""
+    with cluster.popen(["salloc", "-QN2", "sh", _script(here, f"{script}{_STEP}")]) as process:
+        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
+        opened = _served()
+        (here / "go").touch()
+        done = process.finish("", 60, str)
+    assert done.returncode == 0, done.stderr
+    return done, opened
+
+
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_later_steps_read_the_copy_in_the_memory_of_their_node(
     cluster: Cluster, here: Path, earlier: int
 ) -> None:
     """With an earlier step, the start after it needs no Python."""
     before = "srun --environment=./train.toml true\n" * earlier
-    script = f"{before}ce stage ./train.toml || exit\n{_STEP}"
-    with cluster.popen(["salloc", "-QN2", "sh", _script(here, script)]) as process:
-        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
-        opened = _served()
-        (here / "go").touch()
-        done = process.finish("", 60, str)
-    assert done.returncode == 0, done.stderr
+    script = f"{before}ce stage ./train.toml || exit\n"
+    done, opened = _looked_at(cluster, here, script)
     assert len(opened) == 4
     assert all(path.startswith("/dev/shm/ce-kept-") for path in opened), opened
     assert done.stdout.count(": in the memory of n[1-2], after ") == 2
@@ -110,13 +116,8 @@ def test_two_calls_copy_once_and_a_changed_file_is_copied_again(
 
 
 def test_a_file_that_has_changed_since_is_read_where_it_is(cluster: Cluster, here: Path) -> None:
-    script = f"ce stage ./train.toml || exit\ntouch -d yesterday demo.sqsh data.sqsh\n{_STEP}"
-    with cluster.popen(["salloc", "-QN2", "sh", _script(here, script)]) as process:
-        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
-        opened = _served()
-        (here / "go").touch()
-        done = process.finish("", 60, str)
-    assert done.returncode == 0, done.stderr
+    script = "ce stage ./train.toml || exit\ntouch -d yesterday demo.sqsh data.sqsh\n"
+    _done, opened = _looked_at(cluster, here, script)
     assert sorted(set(opened)) == [str(here / "data.sqsh"), str(here / "demo.sqsh")]
 
 
