@@ -65,7 +65,7 @@ static int run(struct ce_startup *startup, const struct ce_report *report, long 
 
 	for (int i = 0; i < 3; i++)
 		snprintf(numbers[i], NUMBER, "%d", fds[i]);
-	for (int i = -1; i < report->unshared; i++) {
+	for (int i = -1; i < report->unshared && i < CE_MAX_UNSHARED; i++) {
 		fds[count] = report->fds[i < 0 ? CE_REPORTED_USER_NS : CE_REPORTED_UNSHARED + i];
 		length += snprintf(namespaces + length, NUMBER, i < 0 ? "%d" : ",%d", fds[count++]);
 	}
