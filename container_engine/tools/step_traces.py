@@ -484,6 +484,7 @@ def for_perfetto(step: str, traces: Sequence[Trace]) -> str:
     for number, trace in enumerate(traces, 1):
         events.append(_name(number, trace.node))
         events += [_event(number, phase) for phase in trace.on_node]
+        events += [_reads(number, trace.seen, one) for one in trace.reads]
     events += [_event(0, phase) for phase in traces[0].phases if phase.name == "plan"]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, indent=1)
 
@@ -495,3 +496,10 @@ def _name(process: int, name: str) -> dict[str, Any]:
 def _event(process: int, phase: Phase) -> dict[str, Any]:
     begin, took = round(phase.begin * _MICRO), round(phase.took * _MICRO)
     return {"ph": "X", "name": phase.name, "pid": process, "tid": 1, "ts": begin, "dur": took}
+
+
+def _reads(process: int, ended: float, one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a point at the end of a node's step, whose details are what it read from an image."""
+    name = f"read from {one['path']}"
+    point = {"ph": "i", "name": name, "pid": process, "tid": 1, "ts": round(ended * _MICRO)}
+    return {**point, "args": {**one}}

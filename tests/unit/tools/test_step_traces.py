@@ -377,6 +377,18 @@ def test_perfetto_gets_microseconds_and_the_submit_host_apart(step: Path) -> Non
     assert [e["pid"] for e in events if e["name"] == "plan"] == [0]
 
 
+def test_perfetto_gets_what_a_node_has_read_at_its_end(tmp_path: Path) -> None:
+    write(tmp_path, "7.0", "n1", facts(50), {**ended(101, 102), "image_reads": [reads(9)]})
+    traces = step_traces.read(str(tmp_path), "7.0")
+    [point] = [
+        e
+        for e in json.loads(step_traces.for_perfetto("7.0", traces))["traceEvents"]
+        if e["name"] == "read from /store/a.sqsh"
+    ]
+    assert (point["ph"], point["pid"], point["args"]) == ("i", 1, reads(9))
+    assert point["ts"] == round(traces[0].seen * 1_000_000)
+
+
 def test_links_and_other_users_traces_are_not_listed(step: Path) -> None:
     (step / "8.0").symlink_to(step / "7.0")
     other = os.geteuid() + 1
