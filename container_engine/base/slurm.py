@@ -50,6 +50,29 @@ def beside(job: str, node: str | None, count: int = 1) -> list[str]:
     return [*argv, *([f"--nodelist={node}"] if node else [])]
 
 
+def run_step(
+    srun: Sequence[str], env: Mapping[str, str], left_s: float, pieces: list[bytes]
+) -> str | None:
+    """Run a step that inherits nothing; return why srun failed, "" if not, None without time left.
+
+    What the step prints is added to `pieces` at once. Raise SiteError if there is no srun.
+    """
+    from container_engine.base.errors import SiteError
+    from container_engine.base.process import CommandError, merged
+
+    if left_s <= 0:
+        return None
+    try:
+        merged(srun, without_step(env), left_s, pieces.append, is_shown=False)
+    except CommandError as error:
+        return error.reason
+    except SiteError as error:
+        if error.see != "program-slow":
+            raise
+        return None
+    return ""
+
+
 def without_step(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for an srun that inherits nothing of the step that it starts in."""
     return on_the_host({k: v for k, v in env.items() if not k.startswith(_OF_STEP)})

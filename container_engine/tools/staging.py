@@ -167,17 +167,11 @@ def _run(
 ) -> dict[tuple[str, int], tuple[str, str]]:
     """Run this program on nodes, and return what they have said of each file, by its number."""
     pieces = [] if pieces is None else pieces
-    left = max(deadline - time.monotonic(), 1)
+    left = deadline - time.monotonic()
     argv = slurm.beside(job.env["SLURM_JOB_ID"], ",".join(nodes), len(nodes))
     argv += ["--job-name=ce-stage", "--kill-on-bad-exit=0", "--wait=0"]
-    argv += [f"--time={math.ceil(left / 60) + 1}", job.ce, "stage", "--here", "--", *words]
-    try:
-        merged(argv, slurm.without_step(job.env), left, pieces.append, is_shown=False)
-    except CommandError:
-        pass  # nodes that have said nothing are told
-    except SiteError as error:
-        if error.see != "program-slow":
-            raise
+    argv += [f"--time={math.ceil(max(left, 0) / 60) + 1}", job.ce, "stage", "--here", "--", *words]
+    slurm.run_step(argv, job.env, left, pieces)  # nodes that have said nothing are told
     return _said(pieces)
 
 

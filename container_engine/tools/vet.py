@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from container_engine.base import files, slurm
-from container_engine.base.errors import CeError, SiteError, UserError, with_output
-from container_engine.base.process import CommandError, merged, reason
+from container_engine.base.errors import CeError, UserError, with_output
+from container_engine.base.process import reason
 from container_engine.submit.prepare import AGAIN
 from container_engine.tools import step_traces
 
@@ -126,24 +126,10 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
 def _step(srun: list[str], question: Question, deadline: float) -> tuple[str, str, str]:
     """Run a step; return its output, why srun failed, and that it had no time left, "" if not."""
     pieces: list[bytes] = []
-    complaint, left = "", deadline - time.monotonic()
-    try:
-        if left > 0:
-            merged(
-                srun,
-                {**slurm.without_step(question.env), AGAIN: "1"},
-                left,
-                pieces.append,
-                is_shown=False,
-            )
-    except CommandError as error:
-        complaint = error.reason
-    except SiteError as error:
-        if error.see != "program-slow":
-            raise
-        left = 0
-    slow = "" if left > 0 else f"no answer within {question.limit_s:g} s"
-    return b"".join(pieces).decode(errors="replace"), complaint, slow
+    env = {**question.env, AGAIN: "1"}
+    failed = slurm.run_step(srun, env, deadline - time.monotonic(), pieces)
+    slow = f"no answer within {question.limit_s:g} s" if failed is None else ""
+    return b"".join(pieces).decode(errors="replace"), failed or "", slow
 
 
 def _srun(nodes: Sequence[str], question: Question, ranks: int = 1, mpi: str = "none") -> list[str]:

@@ -1,6 +1,9 @@
 """Reading slurm.conf on a node."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from container_engine.base import slurm
 from container_engine.node import slurm_step
@@ -38,3 +41,21 @@ def test_names_of_the_node_are_filled_in() -> None:
     step = {"SLURM_STEP_NODELIST": "n[1-3]", "SLURM_NODEID": "1"}
     assert slurm_step.in_path("/tmp/%n", step) == "/tmp/n2"
     assert slurm_step.in_path("/tmp/%n", {"SLURMD_NODENAME": "nid7"}) == "/tmp/nid7"
+
+
+@pytest.mark.parametrize(
+    ("script", "left_s", "said", "failed"),
+    [
+        ("echo n1; echo n2 >&2", 30, b"n1\nn2\n", ""),
+        ("echo n1; exit 3", 30, b"n1\n", "n1"),
+        ("echo n1; exec sleep 60", 1, b"n1\n", None),
+        ("echo n1", 0, b"", None),
+    ],
+)
+def test_a_steps_output_is_kept_however_it_ends(
+    script: str, left_s: float, said: bytes, failed: str | None
+) -> None:
+    pieces: list[bytes] = []
+    env = {"PATH": os.defpath}
+    assert slurm.run_step(["sh", "-c", script], env, left_s, pieces) == failed
+    assert b"".join(pieces) == said
