@@ -237,7 +237,16 @@ def open_place(directory: str) -> int:
 
 def publish_private(directory: str, name: str, content: bytes, most: int) -> None:
     """Write a file where `open_place` leads; keep the newest `most` there. Raise OSError."""
-    here = open_place(directory)
+    _publish_at(open_place(directory), name, content, most)
+
+
+def publish_own(directory: str, name: str, content: bytes, most: int) -> None:
+    """Do what `publish_private` does in a directory whose parent others may read."""
+    make_own(os.path.dirname(directory))
+    _publish_at(own_directory(directory), name, content, most)
+
+
+def _publish_at(here: int, name: str, content: bytes, most: int) -> None:
     try:
         # by the descriptor: the path may lead elsewhere by now
         at = f"/proc/self/fd/{here}"

@@ -175,7 +175,7 @@ def keep(kept: Kept, environment: Mapping[str, str]) -> str:
     """
     import json  # the models have loaded it, and a cached plan needs none
 
-    from container_engine.base.files import forget_oldest, make_own, own_directory, write_private
+    from container_engine.base.files import publish_own
 
     place = _place_of_kept(environment)
     if not place:
@@ -183,14 +183,7 @@ def keep(kept: Kept, environment: Mapping[str, str]) -> str:
     content, asked = kept.plan.encode("utf-8", "surrogateescape"), json.dumps(kept[1:]).encode()
     digest = _digest(content)
     try:
-        make_own(os.path.dirname(place))
-        here = own_directory(place)
-        try:
-            at = f"/proc/self/fd/{here}"
-            write_private(at, digest, asked + b"\n" + content)
-            forget_oldest(at, _MOST_KEPT)
-        finally:
-            os.close(here)
+        publish_own(place, digest, asked + b"\n" + content, _MOST_KEPT)
     except OSError:
         return ""
     return digest

@@ -59,14 +59,29 @@ def differences(one: Step, other: Step, secrecy: Secrecy) -> list[Difference]:
     """
     plans = one.plan is not None and other.plan is not None
     before, after = (_values(step, secrecy, plans=plans) for step in (one, other))
+    slow = list(phases(one.traces, other.traces))
+    return sorted([*_compared(before, after), *slow], key=lambda line: _rank(line, slow))
+
+
+def of_plans(
+    one: Mapping[str, Any], other: Mapping[str, Any], secrecy: Secrecy
+) -> list[Difference]:
+    """Return the differences between two plans alone, in the order of `differences`."""
+    before, after = (_by_key([*_heads(plan), *_of_plan(plan)], secrecy) for plan in (one, other))
+    return sorted(_compared(before, after), key=lambda line: _rank(line, ()))
+
+
+def _compared(
+    before: Mapping[str, list[Value]], after: Mapping[str, list[Value]]
+) -> list[Difference]:
+    """Return the differences; the keys of a hook count only where both have its release."""
     common = {value.shown for value in before["hooks"]} & {v.shown for v in after["hooks"]}
     found: list[Difference] = []
     for key in dict.fromkeys((*before, *after)):
         of_hook = key.startswith("hooks.")
         if not of_hook or any(key.startswith(f"hooks.{json.loads(h).split()[0]}.") for h in common):
             found += _joined(compared(key, before.get(key, ()), after.get(key, ())))
-    slow = list(phases(one.traces, other.traces))
-    return sorted([*found, *slow], key=lambda line: _rank(line, slow))
+    return found
 
 
 def _joined(lines: list[Difference]) -> list[Difference]:
@@ -84,20 +99,25 @@ def _rank(line: Difference, slow: Iterable[Difference]) -> tuple[bool, int]:
 
 
 def _values(step: Step, secrecy: Secrecy, *, plans: bool) -> dict[str, list[Value]]:
-    found: dict[str, list[Value]] = {"hooks": []}
     rows = [*_of_trace(step.traces), *(_of_plan(step.plan) if plans and step.plan else ())]
-    for key, value, origin in rows:
-        shown = json.dumps(value, ensure_ascii=False, sort_keys=True)
-        group, _dot, name = key.partition("env.")
-        hidden = group in ("", "image.") and secrecy.hides(name)
-        printed = HIDDEN if hidden else secrecy.text(shown)
-        found.setdefault(key, []).append(Value(shown, printed, origin))
+    found = _by_key(rows, secrecy)
     if not plans:
         facts = step.traces[0].facts
         names = [name for names in facts["variables"].values() for name in names]
         found |= {f"env.{name}": [Value("set", "(set)", "")] for name in names}
         mounts = [f"{mount['source']}:{mount['target']}" for mount in facts["mounts"]]
         found["mounts"] = [Value(mount, secrecy.text(mount), "") for mount in mounts]
+    return found
+
+
+def _by_key(rows: Iterable[_Row], secrecy: Secrecy) -> dict[str, list[Value]]:
+    found: dict[str, list[Value]] = {"hooks": []}
+    for key, value, origin in rows:
+        shown = json.dumps(value, ensure_ascii=False, sort_keys=True)
+        group, _dot, name = key.partition("env.")
+        hidden = group in ("", "image.") and secrecy.hides(name)
+        printed = HIDDEN if hidden else secrecy.text(shown)
+        found.setdefault(key, []).append(Value(shown, printed, origin))
     return found
 
 
@@ -117,6 +137,12 @@ def _of_trace(traces: Sequence[Trace]) -> Iterator[_Row]:
     of_slurm = (pair for one in traces for pair in one.facts.get("slurm", {}).items())
     yield from ((f"slurm.{name}", value, "") for name, value in of_slurm)
     yield "nodes", max((str(one.facts.get("nodes", "")) for one in traces), key=len), ""
+
+
+def _heads(plan: Mapping[str, Any]) -> Iterator[_Row]:
+    """Yield what `_of_trace` has of a plan."""
+    yield "engine", plan["engine"], ""
+    yield from (("hooks", f"{one['name']} {one['release']}", one["file"]) for one in plan["hooks"])
 
 
 def _of_plan(plan: Mapping[str, Any]) -> Iterator[_Row]:

@@ -36,6 +36,7 @@ _LISTED = {
     ("run", "environment"): "environment",
     ("save", "step"): "step",
     ("scan", "name"): "named",
+    ("replay", "step"): "trace",
     ("trace", "step"): "trace",
 }
 # beginnings of metavars that are files and directories, or a command that may name some
