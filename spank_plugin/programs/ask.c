@@ -4,6 +4,7 @@
  *	ce-ask fabric PROVIDER	     libfabric: has it devices of this provider (cxi)?
  *	ce-ask net LIBRARY DEVICE    a network plugin of NCCL or RCCL: its devices, whose names begin so (cxi)
  *	ce-ask verbs		     libibverbs: a device with an active port
+ *	ce-ask nccl		     would NCCL use such a port, with the variables of the tasks? (infiniband)
  *	ce-ask ucx		     UCX: a transport for InfiniBand
  *	ce-ask from LIBRARY DIR      is the library that the loader finds below this directory?
  *	ce-ask pmix		     PMIx: can it be initialized, as far as that goes without a server?
@@ -17,6 +18,8 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -64,6 +67,22 @@ static void *needed(void *library, const char *name)
 	return found;
 }
 
+/* Return the variables that are set, of those which decide, to be said after a failure. */
+static const char *chosen(const char *const *names)
+{
+	static char text[512];
+
+	*text = '\0';
+	for (; *names != NULL; names++) {
+		const char *value = getenv(*names);
+		size_t length = strlen(text);
+		if (value != NULL)
+			(void)snprintf(text + length, sizeof text - length, "%s%s=%s",
+				       length > 0 ? " " : ", with ", *names, value);
+	}
+	return text;
+}
+
 /* ---- libfabric: fi_getinfo(3) ------------------------------------------------------------------ */
 
 struct fabric {
@@ -88,6 +107,8 @@ struct info {
 
 static void ask_fabric(char **argv)
 {
+	static const char *const deciding[] = { "FI_PROVIDER", "FI_PROVIDER_PATH", "FI_CXI_DEVICE_NAME",
+						NULL };
 	void *library = opened("libfabric.so.1");
 	uint32_t (*version)(void) = needed(library, "fi_version");
 	int (*get)(uint32_t, const char *, const char *, uint64_t, void *, struct info **) =
@@ -97,7 +118,7 @@ static void ask_fabric(char **argv)
 	char others[256] = "";
 
 	if (result != 0)
-		wrong("fi_getinfo failed with %d", result);
+		wrong("fi_getinfo failed with %d%s", result, chosen(deciding));
 	for (; found != NULL; found = found->next) {
 		const char *name = found->fabric != NULL ? found->fabric->provider : NULL;
 		const char *device = found->domain != NULL ? found->domain->name : NULL;
@@ -110,13 +131,13 @@ static void ask_fabric(char **argv)
 			sprintf(others + strlen(others), "%s%s", *others != '\0' ? ", " : "", name);
 	}
 	if (count == 0)
-		wrong("libfabric offers no device of the provider %s, only %s", argv[0],
-		      *others != '\0' ? others : "none");
+		wrong("libfabric offers no device of the provider %s, only %s%s", argv[0],
+		      *others != '\0' ? others : "none", chosen(deciding));
 }
 
 /* ---- NCCL's plugins: ext-net of NCCL --------------------------------------------------------------- */
 
-enum { OLDEST = 4, FOR_ONE = 11, NEWEST = 11 };
+enum { OLDEST = 4, FOR_ONE = 11, NEWEST = 12 };
 
 typedef void logging(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
@@ -150,48 +171,171 @@ __attribute__((format(printf, 5, 6))) static void take(int level, unsigned long 
 		(void)snprintf(warning, sizeof warning, ": %.*s", (int)sizeof warning - 3, text);
 }
 
-/* Return the library that NCCL would load: NCCL_NET_PLUGIN is its name, or what its name ends with. */
-static void *opened_plugin(const char *name)
+/* Set what NCCL's files say of variables that are not set, as NCCL does before it looks at any. */
+static void read_file_of_nccl(const char *path)
 {
-	const char *wanted = getenv("NCCL_NET_PLUGIN");
+	FILE *file = fopen(path, "r");
+	char line[ROOM];
+
+	while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+		char *value = strchr(line, '=');
+		line[strcspn(line, "\r\n")] = '\0';
+		if (value == NULL || *line == '#')
+			continue;
+		*value++ = '\0';
+		(void)setenv(line, value, 0);
+	}
+	if (file != NULL)
+		(void)fclose(file);
+}
+
+static void read_files_of_nccl(void)
+{
+	const char *other = getenv("NCCL_CONF_FILE"), *home = getenv("HOME");
+	char path[ROOM];
+
+	(void)snprintf(path, sizeof path, "%s/.nccl.conf", home != NULL ? home : "");
+	read_file_of_nccl(other != NULL && *other != '\0' ? other : path);
+	read_file_of_nccl("/etc/nccl.conf");
+}
+
+/* Return the value of a variable of NCCL's, NULL if it is not set or empty. */
+static const char *said(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value != NULL && *value != '\0' ? value : NULL;
+}
+
+/* The function's name in a header may be that of a version for C23, which no older glibc has. */
+static long long number(const char *text)
+{
+	long long (*parse)(const char *, char **, int) = needed(NULL, "strtoll");
+
+	return parse(text, NULL, 0);
+}
+
+/* Check whether a list such as "mlx5_0:1,mlx5_1", of names' beginnings, has a name and port (0: any). With
+ * "=" names are whole, and with "^" it has all others. */
+static int is_listed(const char *list, const char *name, int port)
+{
+	int is_other = *list == '^', is_whole, is_empty = 1, is_found = 0;
+
+	list += is_other;
+	is_whole = *list == '=';
+	list += is_whole;
+	for (size_t length; *(list += strspn(list, ",")) != '\0'; list += length) {
+		size_t end = strcspn(list, ",:");
+		length = strcspn(list, ",");
+		if (end == 0)
+			continue;
+		const char *wanted = end < length ? list + end + 1 : ",";
+		int is_port = port == 0 || strchr(",:", *wanted) != NULL || number(wanted) == port;
+		is_empty = 0;
+		is_found = is_found || (is_port && strncmp(list, name, end) == 0 &&
+					(!is_whole || name[end] == '\0'));
+	}
+	return (is_empty || is_found) != is_other;
+}
+
+/* NCCL's processes find each other by TCP, whatever network they then use, and end without an interface. */
+static void need_interface(void)
+{
+	const char *names = said("NCCL_SOCKET_IFNAME");
+	struct ifaddrs *all;
+
+	/* it takes a name of one letter for none */
+	if (names == NULL || strlen(names) < 2 || getifaddrs(&all) != 0)
+		return;
+	for (struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+		int family = one->ifa_addr != NULL ? one->ifa_addr->sa_family : AF_UNSPEC;
+		if ((family == AF_INET || family == AF_INET6) && (one->ifa_flags & IFF_RUNNING) != 0 &&
+		    is_listed(names, one->ifa_name, 0))
+			return;
+	}
+	wrong("NCCL_SOCKET_IFNAME=%s names no interface that is up, and NCCL would end", names);
+}
+
+/* Return the library that NCCL would load, NULL if there is none: NCCL_NET_PLUGIN is its name, or what its
+ * name ends with. */
+static void *plugin_library(const char *name)
+{
+	const char *wanted = said("NCCL_NET_PLUGIN");
 	char longer[256];
 
-	if (wanted == NULL || *wanted == '\0')
-		return opened(name);
-	if (strcmp(wanted, "none") == 0)
-		wrong("NCCL_NET_PLUGIN is none");
-	void *library = dlopen(wanted, RTLD_NOW | RTLD_GLOBAL);
+	if (wanted != NULL && strcasecmp(wanted, "none") == 0)
+		return NULL;
+	void *library = dlopen(wanted != NULL ? wanted : name, RTLD_NOW | RTLD_GLOBAL);
+	if (library != NULL || wanted == NULL)
+		return library;
 	(void)snprintf(longer, sizeof longer, "%.*s-%s.so", (int)strcspn(name, "."), name, wanted);
-	if (library == NULL && (library = dlopen(longer, RTLD_NOW | RTLD_GLOBAL)) == NULL)
-		wrong("NCCL_NET_PLUGIN is %s, but: %s", wanted, dlerror());
-	return library;
+	return dlopen(longer, RTLD_NOW | RTLD_GLOBAL);
+}
+
+static void *opened_plugin(const char *name)
+{
+	const char *wanted = said("NCCL_NET_PLUGIN");
+	void *library = plugin_library(name);
+
+	if (library != NULL)
+		return library;
+	if (wanted == NULL)
+		wrong("%s", dlerror());
+	if (strcasecmp(wanted, "none") == 0)
+		wrong("NCCL_NET_PLUGIN is %s", wanted);
+	wrong("NCCL_NET_PLUGIN is %s, but: %s", wanted, dlerror());
+}
+
+/* Return a library's newest interface of those that are known, NULL if it has none. */
+static const struct plugin *interface_of(void *library, int *version)
+{
+	const struct plugin *plugin = NULL;
+	char symbol[32];
+
+	for (*version = NEWEST; plugin == NULL && *version >= OLDEST; (*version)--) {
+		sprintf(symbol, "ncclNetPlugin_v%d", *version);
+		plugin = dlsym(library, symbol);
+	}
+	++*version;
+	return plugin;
+}
+
+static int begun(const struct plugin *plugin, int version)
+{
+	void *context = NULL;
+	int traffic_class = -1;
+
+	return version < FOR_ONE ? plugin->init(take, NULL) :
+				   plugin->init_one(&context, 0, &traffic_class, take, NULL);
+}
+
+static int is_wanted(const char *network)
+{
+	const char *wanted = said("NCCL_NET");
+
+	return wanted == NULL || strcasecmp(wanted, network) == 0;
 }
 
 static void ask_net(char **argv)
 {
-	void *library = opened_plugin(argv[0]);
-	const struct plugin *plugin = NULL;
-	const char *wanted = getenv("NCCL_NET"), *first = "";
-	int count = 0, fit = 0, traffic_class = -1, version = NEWEST + 1, result;
-	void *context = NULL;
-	char symbol[32];
+	static const char *const deciding[] = { "FI_PROVIDER", "FI_CXI_DEVICE_NAME", NULL };
+	int count = 0, fit = 0, version, result;
+	const char *first = "";
 
-	while (plugin == NULL && version-- > OLDEST) {
-		sprintf(symbol, "ncclNetPlugin_v%d", version);
-		plugin = dlsym(library, symbol);
-	}
+	read_files_of_nccl();
+	need_interface();
+	const struct plugin *plugin = interface_of(opened_plugin(argv[0]), &version);
 	if (plugin == NULL)
 		wrong("%s has no interface of a network plugin from version %d to %d", argv[0], OLDEST,
 		      NEWEST);
-	printf("%s: %s\n", symbol, plugin->name);
-	if (wanted != NULL && *wanted != '\0' && strcasecmp(wanted, plugin->name) != 0)
-		wrong("the plugin's name is '%s', and NCCL_NET is '%s'", plugin->name, wanted);
-	result = version < FOR_ONE ? plugin->init(take, NULL) :
-				     plugin->init_one(&context, 0, &traffic_class, take, NULL);
-	if (result != 0)
-		wrong("the plugin %s cannot be initialized (%d)%s", plugin->name, result, warning);
+	printf("ncclNetPlugin_v%d: %s\n", version, plugin->name);
+	if (!is_wanted(plugin->name))
+		wrong("the plugin's name is '%s', and NCCL_NET is '%s'", plugin->name, getenv("NCCL_NET"));
+	if ((result = begun(plugin, version)) != 0)
+		wrong("the plugin %s cannot be initialized (%d)%s%s", plugin->name, result, warning,
+		      chosen(deciding));
 	if ((result = plugin->devices(&count)) != 0 || count <= 0)
-		wrong("the plugin %s offers no device%s", plugin->name, warning);
+		wrong("the plugin %s offers no device%s%s", plugin->name, warning, chosen(deciding));
 	for (int device = 0; device < count; device++) {
 		static const char *properties[ROOM / sizeof(char *)];
 		if (plugin->properties(device, properties) != 0 || properties[0] == NULL)
@@ -201,41 +345,164 @@ static void ask_net(char **argv)
 		first = device == 0 ? properties[0] : first;
 	}
 	if (fit == 0)
-		wrong("the plugin %s would use %s, and no device %s*", plugin->name, first, argv[1]);
+		wrong("the plugin %s would use %s, and no device %s*%s", plugin->name, first, argv[1],
+		      chosen(deciding));
+}
+
+/* Return the name of the plugin that NCCL or RCCL would use, NULL if what they have themselves decides. */
+static const char *used_plugin(void)
+{
+	static const char *const names[] = { "libnccl-net.so", "librccl-net.so" };
+	static const char *properties[ROOM / sizeof(char *)];
+	const struct plugin *plugin = NULL;
+	int count = 0, version;
+
+	for (size_t i = 0; plugin == NULL && i < LENGTH(names); i++) {
+		void *library = plugin_library(names[i]);
+		plugin = library != NULL ? interface_of(library, &version) : NULL;
+	}
+	if (plugin == NULL || !is_wanted(plugin->name) || begun(plugin, version) != 0)
+		return NULL;
+	if (plugin->devices(&count) != 0 || count <= 0)
+		return NULL;
+	/* libfabric names a device for TCP as the system does */
+	const char *device = plugin->properties(0, properties) == 0 ? properties[0] : NULL;
+	if (device != NULL && if_nametoindex(device) != 0)
+		wrong("the plugin %s would use the interface %s: TCP", plugin->name, device);
+	return plugin->name;
 }
 
 /* ---- verbs: ibv_query_port(3) ---------------------------------------------------------------------- */
 
 enum { MOST_PORTS = 8, PORT_ACTIVE = 4 };
+/* link layers, with the byte of a port's attributes that has them */
+enum { INFINIBAND = 1, ETHERNET, LINK_LAYER = 46 };
 
-static void ask_verbs(char **argv)
+struct port {
+	const char *device;
+	void *context;
+	int number;
+	int attributes[ROOM / sizeof(int)];
+};
+
+/* Call a function for each active port of the devices. Return how many devices have one. */
+static int visit(void *library, void (*with)(void *library, const struct port *port), int *count, int *opens)
 {
-	void *library = opened("libibverbs.so.1");
 	void **(*list)(int *) = needed(library, "ibv_get_device_list");
 	const char *(*name)(void *) = needed(library, "ibv_get_device_name");
 	void *(*open)(void *) = needed(library, "ibv_open_device");
 	int (*ask)(void *, uint8_t, int *) = needed(library, "ibv_query_port");
-	int count = 0, opens = 0, active = 0;
-	void **devices = list(&count);
+	void **devices = list(count);
+	int active = 0;
 
-	(void)argv;
-	for (int i = 0; devices != NULL && i < count; i++) {
-		static int port[ROOM / sizeof(int)];
-		void *device = open(devices[i]);
+	for (int i = 0; devices != NULL && i < *count; i++) {
+		static struct port port;
 		int is_active = 0;
+		port.device = name(devices[i]);
+		port.context = open(devices[i]);
 		/* of a card with two ports, the second may be the one with a cable */
-		for (uint8_t number = 1; device != NULL && number <= MOST_PORTS; number++) {
-			if (ask(device, number, port) != 0)
+		for (port.number = 1; port.context != NULL && port.number <= MOST_PORTS; port.number++) {
+			if (ask(port.context, (uint8_t)port.number, port.attributes) != 0)
 				break;
-			is_active = is_active || port[0] == PORT_ACTIVE;
+			if (port.attributes[0] != PORT_ACTIVE)
+				continue;
+			is_active = 1;
+			with(library, &port);
 		}
-		printf("device %s: %s\n", name(devices[i]),
-		       device == NULL ? "cannot be opened" : is_active ? "active" : "not active");
-		opens += device != NULL;
+		printf("device %s: %s\n", port.device,
+		       port.context == NULL ? "cannot be opened" : is_active ? "active" : "not active");
+		*opens += port.context != NULL;
 		active += is_active;
 	}
-	if (active == 0)
+	return active;
+}
+
+static void pass(void *library, const struct port *port)
+{
+	(void)library, (void)port;
+}
+
+static void ask_verbs(char **argv)
+{
+	int count = 0, opens = 0;
+
+	(void)argv;
+	if (visit(opened("libibverbs.so.1"), pass, &count, &opens) == 0)
 		wrong("libibverbs finds %d devices: %d can be opened, none is active", count, opens);
+}
+
+/* ---- NCCL's own transport over verbs ----------------------------------------------------------------- */
+
+/* the ports that NCCL could use, as text, and how many of them its variables choose */
+static char ports[256];
+static int chosen_ports;
+
+/* Check what RoCE needs: an index of the port's table of addresses, which has empty places. */
+static void need_address(void *library, const struct port *port)
+{
+	static const uint8_t none[16];
+	uint8_t address[16];
+	const char *index = said("NCCL_IB_GID_INDEX");
+
+	if (index == NULL || number(index) < 0)
+		return;
+	int (*ask)(void *, uint8_t, int, void *) = needed(library, "ibv_query_gid");
+	if (ask(port->context, (uint8_t)port->number, (int)number(index), address) != 0 ||
+	    memcmp(address, none, sizeof none) == 0)
+		wrong("NCCL_IB_GID_INDEX=%s, and %s:%d has no address there: NCCL would end", index,
+		      port->device, port->number);
+}
+
+static void take_port(void *library, const struct port *port)
+{
+	int layer = ((const uint8_t *)port->attributes)[LINK_LAYER];
+	const char *list = said("NCCL_IB_HCA");
+	size_t length = strlen(ports);
+
+	if (layer != INFINIBAND && layer != ETHERNET)
+		return;
+	(void)snprintf(ports + length, sizeof ports - length, "%s%s:%d", length > 0 ? ", " : "", port->device,
+		       port->number);
+	if (list != NULL && !is_listed(list, port->device, port->number))
+		return;
+	chosen_ports++;
+	if (layer == ETHERNET)
+		need_address(library, port);
+}
+
+/* Without an active port it is "verbs" that says so. */
+static void ask_nccl(char **argv)
+{
+	const char *plugin, *off, *network;
+	int count = 0, opens = 0;
+
+	(void)argv;
+	read_files_of_nccl();
+	void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL);
+	if (library == NULL) {
+		printf("NCCL would use nothing: %s\n", dlerror());
+		return;
+	}
+	need_interface();
+	if ((plugin = used_plugin()) != NULL) {
+		printf("NCCL would use the plugin %s\n", plugin);
+		return;
+	}
+	if (!is_wanted("IB") && !is_wanted("Socket"))
+		wrong("NCCL_NET=%s, and NCCL finds no such network: it would end", said("NCCL_NET"));
+	(void)visit(library, take_port, &count, &opens);
+	if (*ports == '\0') {
+		(void)puts("NCCL would use nothing: no port is active");
+		return;
+	}
+	if ((network = said("NCCL_NET")) != NULL && !is_wanted("IB"))
+		wrong("NCCL_NET=%s chooses TCP", network);
+	if ((off = said("NCCL_IB_DISABLE")) != NULL && number(off) != 0)
+		wrong("NCCL_IB_DISABLE=%s chooses TCP", off);
+	if (chosen_ports == 0)
+		wrong("NCCL_IB_HCA=%s leaves TCP: it has none of the active ports %s", said("NCCL_IB_HCA"),
+		      ports);
+	printf("NCCL would use %d of the ports %s\n", chosen_ports, ports);
 }
 
 /* ---- UCX: ucp.h ------------------------------------------------------------------------------------- */
@@ -243,6 +510,7 @@ static void ask_verbs(char **argv)
 static void ask_ucx(char **argv)
 {
 	static const char *const transports[] = { " rc_", " dc_", " ud_" };
+	static const char *const deciding[] = { "UCX_TLS", "UCX_NET_DEVICES", NULL };
 	void *library = opened("libucp.so.0");
 	void (*version)(unsigned *, unsigned *, unsigned *) = needed(library, "ucp_get_version");
 	int8_t (*init)(unsigned, unsigned, const void *, const void *, void **) =
@@ -260,7 +528,7 @@ static void ask_ucx(char **argv)
 	version(&major, &minor, &release);
 	int result = init(major, minor, wanted, NULL, &context);
 	if (result != 0)
-		wrong("UCX %u.%u cannot be initialized (%d)", major, minor, result);
+		wrong("UCX %u.%u cannot be initialized (%d)%s", major, minor, result, chosen(deciding));
 	FILE *memory = open_memstream(&text, &size);
 	if (memory == NULL)
 		wrong("out of memory");
@@ -270,7 +538,7 @@ static void ask_ucx(char **argv)
 	for (size_t i = 0; i < LENGTH(transports); i++)
 		count += strstr(text, transports[i]) != NULL;
 	if (count == 0)
-		wrong("UCX %u.%u has no transport for InfiniBand", major, minor);
+		wrong("UCX %u.%u has no transport for InfiniBand%s", major, minor, chosen(deciding));
 }
 
 /* ---- where a library is ------------------------------------------------------------------------------ */
@@ -326,24 +594,9 @@ static void forget_server(void)
 	}
 }
 
-/* Return the modules that the environment, or a profile of a hook, chooses. */
-static const char *chosen_modules(void)
-{
-	static const char *const names[] = { "PMIX_MCA_psec", "PMIX_MCA_gds", "PMIX_MCA_ptl" };
-	static char text[256];
-
-	for (size_t i = 0; i < LENGTH(names); i++) {
-		const char *value = getenv(names[i]);
-		size_t length = strlen(text);
-		if (value != NULL)
-			(void)snprintf(text + length, sizeof text - length, "%s%s=%s",
-				       length > 0 ? " " : ", with ", names[i], value);
-	}
-	return text;
-}
-
 static void ask_pmix(char **argv)
 {
+	static const char *const modules[] = { "PMIX_MCA_psec", "PMIX_MCA_gds", "PMIX_MCA_ptl", NULL };
 	static uint64_t process[ROOM / sizeof(uint64_t)];
 
 	(void)argv;
@@ -356,7 +609,7 @@ static void ask_pmix(char **argv)
 	const char *(*version)(void) = needed(library, "PMIx_Get_version");
 	int (*init)(void *, const void *, size_t) = needed(library, "PMIx_Init");
 	/* which PMIx removes from the environment, where it is of no use */
-	const char *with = chosen_modules();
+	const char *with = chosen(modules);
 	(void)puts(version());
 	(void)fflush(NULL);
 	int result = init(process, NULL, 0);
@@ -421,6 +674,7 @@ int main(int argc, char **argv)
 	} questions[] = { { "fabric", 1, ask_fabric },
 			  { "net", 2, ask_net },
 			  { "verbs", 0, ask_verbs },
+			  { "nccl", 0, ask_nccl },
 			  { "ucx", 0, ask_ucx },
 			  { "from", 2, ask_from },
 			  { "pmix", 0, ask_pmix },
@@ -433,6 +687,6 @@ int main(int argc, char **argv)
 			_exit(0);
 		}
 	}
-	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | ucx | from LIBRARY DIR | pmix |"
-	      " mpi");
+	wrong("usage: ce-ask fabric PROVIDER | net LIBRARY DEVICE | verbs | nccl | ucx | from LIBRARY DIR |"
+	      " pmix | mpi");
 }

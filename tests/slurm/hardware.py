@@ -65,6 +65,7 @@ devices = [{ path = "@/dev/infiniband/*" }]
 [checks]
 device.subject = "@/dev/infiniband/uverbs*"
 memlock.subject = "1"
+nccl.needed_by = "NONE"
 transport.needed_by = "NONE"
 """,
     "mpich_abi": 'settings.library = "@/lib/{name}"',

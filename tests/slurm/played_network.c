@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { FINE, NO_DEVICE, OTHER, HANGS, CRASHES, LEAVES, EXITS };
+enum { FINE, NO_DEVICE, OTHER, HANGS, CRASHES, LEAVES, EXITS, TCP };
 
 #define PROVIDER (HOW == OTHER ? "tcp" : "cxi")
-#define DEVICE (HOW == OTHER ? "eth0" : "cxi0")
+#define DEVICE (HOW == OTHER ? "eth0" : HOW == TCP ? "lo" : "cxi0")
 
 struct attributes {
 	void *object;

@@ -75,9 +75,12 @@ class Network:
         plugin = plugin.replace('device.subject = "/dev/null"\nmemlock.subject = "1"\n', "")
         self.site.hook("aws_ofi_nccl", plugin, whole=False)
 
-    def step(self, edf: str = "", *argv: str) -> Completed:
+    def step(self, edf: str = "") -> Completed:
+        return self.step_of(edf)[1]
+
+    def step_of(self, edf: str) -> tuple[str, Completed]:
         path = self.site.cluster.edf(f"{edf}{_ON}", image="debian")
-        return self.site.cluster.srun("-w", "n1", *argv, f"--environment={path}", "echo", "ran")
+        return path, self.site.cluster.srun("-wn1", f"--environment={path}", "echo", "ran")
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +124,55 @@ def test_a_site_refuses_steps_without_its_network(network: Network) -> None:
 def test_a_variable_that_chooses_another_plugin_or_name_is_told(network: Network) -> None:
     network.configure()
     network.build("FINE")
-    done = network.step('env = { NCCL_NET_PLUGIN = "none" }\n')
-    assert done.stderr == f"{_NET} {_FAILED} NCCL_NET_PLUGIN is none\n"
-    done = network.step('env = { NCCL_NET = "Socket" }\n')
+    edf, done = network.step_of('env = { NCCL_NET_PLUGIN = "none" }\n')
+    assert done.stderr == f"{_NET} {_FAILED} NCCL_NET_PLUGIN is none (from {edf}:2)\n"
+    edf, done = network.step_of('env = { NCCL_NET = "Socket" }\n')
     name = "the plugin's name is 'AWS Libfabric', and NCCL_NET is 'Socket'"
-    assert done.stderr == f"{_NET} {_FAILED} {name}\n"
+    assert done.stderr == f"{_NET} {_FAILED} {name} (from {edf}:2)\n"
+
+
+@pytest.fixture
+def verbs(network: Network) -> str:
+    """Return text of an environment whose node has cards of InfiniBand and of RoCE."""
+    place = network.place / "verbs"
+    place.mkdir(exist_ok=True)
+    source = ROOT / "tests/slurm/played_verbs.c"
+    run("gcc", "-shared", "-fPIC", "-Werror", "-o", place / "libibverbs.so.1", source)
+    hook = f"""
+settings = {{ libraries = "{place}", other_libraries = "{place}" }}
+[edits.devices]
+devices = [{{ path = "/dev/null" }}]
+[edits.environment]
+env = {{ NCCL_IB_HCA = "mlx5_0,mlx5_1" }}
+[checks]
+device.subject = "/dev/null"
+memlock.subject = "1"
+"""
+    network.site.hook("infiniband", hook, whole=False)
+    return '[annotations]\ncom.hooks.infiniband.enabled = "true"\n[env]\n'
+
+
+def test_what_turns_infiniband_off_is_told_with_its_place(network: Network, verbs: str) -> None:
+    says = "ce: warning: n1: hook infiniband: check nccl: NCCL would not use InfiniBand: ce-ask"
+    cluster = network.site.cluster
+
+    def said(text: str, env: dict[str, str] | None = None) -> tuple[str, str]:
+        edf = cluster.edf(verbs + text, image="debian")
+        done = cluster.srun("-wn1", f"--environment={edf}", "echo", "ran", env=env)
+        assert (done.returncode, done.stdout) == (0, "ran\n")
+        return edf, done.stderr.removeprefix(f"{says} {_FAILED} ").removesuffix("\n")
+
+    edf, line = said('NCCL_IB_DISABLE = "1"\n')
+    assert line == f"NCCL_IB_DISABLE=1 chooses TCP (from {edf}:5)"
+    # twice, for the first verdict is believed
+    assert said("")[1] == said("")[1] == ""
+    ports = "mlx5_0:2, mlx5_10:2, roce0:2"
+    line = said("", {"NCCL_IB_DISABLE": "1"})[1]
+    assert line == "NCCL_IB_DISABLE=1 chooses TCP (from srun's environment)"
+    hook = network.site.catalog / "infiniband/hook.toml"
+    hook.write_text(hook.read_text().replace("mlx5_0,mlx5_1", "mlx4_0"))
+    has_none = f"NCCL_IB_HCA=mlx4_0 leaves TCP: it has none of the active ports {ports}"
+    assert said("")[1] == f"{has_none} (from hook infiniband)"
 
 
 def test_a_start_whose_verdicts_are_believed_needs_no_python(network: Network, node: Node) -> None:
@@ -139,4 +186,5 @@ def test_a_start_whose_verdicts_are_believed_needs_no_python(network: Network, n
     # what the user's shell chooses counts, also where a verdict was believed
     env = {"NCCL_NET_PLUGIN": "none"}
     done = network.site.cluster.srun("-wn1", f"--environment={edf}", "true", env=env)
-    assert done.stderr == f"{_NET} {_FAILED} NCCL_NET_PLUGIN is none\n"
+    place = "(from srun's environment)"
+    assert done.stderr == f"{_NET} {_FAILED} NCCL_NET_PLUGIN is none {place}\n"

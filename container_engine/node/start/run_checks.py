@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import select
 import signal
 import time
@@ -55,6 +56,7 @@ _MOST_VERDICTS = 64
 _APART = 100
 # the verdict on a pair in a step of one node
 ALONE = "alone"
+_NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
 
@@ -133,7 +135,10 @@ class Checks:
             if isinstance(outcome, str):
                 self._note(one, outcome, (began, began))
                 continue
-            problem = concealed(_problem(one.run, outcome), self._plan.secrets, self._node)
+            problem = _problem(one.run, outcome)
+            if problem:
+                problem += self._whence(one.run["variables"], outcome.last, environment)
+                problem = concealed(problem, self._plan.secrets, self._node)
             times = (began, outcome.ended_ns or began)
             self._note(one, "failed" if problem else "passed", times, problem)
             self._believe(self._judged(one, has_passed=not problem))
@@ -170,6 +175,25 @@ class Checks:
             | {"severity": check.run["severity"]}
             | {"begin": begin, "end": end, "problem": problem}
         )
+
+    def _whence(self, names: Sequence[str], last: str, environment: Mapping[str, str]) -> str:
+        """Return where the variables come from that the last line of a failed check names."""
+        named = {name for name in names if name in environment} & {*_NAME.findall(last)}
+        found = dict.fromkeys(self._source(name, environment[name]) for name in sorted(named))
+        places = " and ".join(place for place in found if place)
+        return f" (from {places})" if places else ""
+
+    def _source(self, name: str, value: str) -> str:
+        """Return the place of a variable in their order at a start, "" if it is none of these."""
+        for entry in self._plan.env:
+            if entry["name"] == name:
+                return entry["from"]
+        for hook in self._plan.hooks:
+            if name in hook.get("env", {}) and applies(hook, self._node):
+                return f"hook {hook['name']}"
+        if self._plan.image_env.get(name) == value:
+            return "the image"
+        return "srun's environment" if self._node.get(name) == value else ""
 
     # ---- verdicts that are believed ----------------------------------------------------------
 
