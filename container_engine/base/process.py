@@ -164,25 +164,31 @@ def merged(
     heard: Callable[[bytes], None],
     *,
     is_shown: bool,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run a program and pass `heard` pieces of its output, stdout and stderr in one stream.
 
     With `is_shown` all of it also goes to stderr at once, and the program has a terminal if this
-    process has one there: Podman shows progress on terminals only. Raise the same errors as
-    `output`; their details have the end of the output.
+    process has one there: Podman shows progress on terminals only. The program is killed when
+    `is_enough`, which is asked a few times a second. Raise the same errors as `output`; their
+    details have the end of the output.
     """
     reader, writer = _terminal() if is_shown and os.isatty(2) else os.pipe()
     last = b""
     with open(reader, "rb", 0) as stream, open(writer, "wb", 0) as end:
         try:
-            with _child(argv, env, timeout_s, stdin=_NOTHING, stdout=writer, stderr=writer):
+            with _child(
+                argv, env, timeout_s, stdin=_NOTHING, stdout=writer, stderr=writer
+            ) as child:
                 end.close()
-                while piece := _next_piece(stream):
+                while piece := _next_piece(stream, is_enough):
                     if is_shown:
                         with contextlib.suppress(OSError):  # a closed terminal must not end it
                             os.write(2, piece)
                     heard(piece)
                     last = (last + piece)[-_PIECE:]
+                if is_enough():
+                    child.kill()
         except CommandError as error:
             text = last.decode(errors="replace").replace("\r\n", "\n")
             raise CommandError(argv, error.status, text) from None
@@ -200,7 +206,12 @@ def _terminal() -> tuple[int, int]:
     return reader, writer
 
 
-def _next_piece(stream: IO[bytes]) -> bytes:
+def _next_piece(stream: IO[bytes], is_enough: Callable[[], bool]) -> bytes:
+    import select
+
+    while not select.select([stream], [], [], _LOOK_S)[0]:
+        if is_enough():
+            return b""
     try:
         return stream.read(_PIECE)
     except OSError:  # EIO, the end of a terminal's output

@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _TIMEOUT_S = 60
 # the job's options of the engine: with CE_INHERIT=no alone srun would report each that it ignores
@@ -51,11 +51,16 @@ def beside(job: str, node: str | None, count: int = 1) -> list[str]:
 
 
 def run_step(
-    srun: Sequence[str], env: Mapping[str, str], left_s: float, pieces: list[bytes]
+    srun: Sequence[str],
+    env: Mapping[str, str],
+    left_s: float,
+    pieces: list[bytes],
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> str | None:
     """Run a step that inherits nothing; return why srun failed, "" if not, None without time left.
 
-    What the step prints is added to `pieces` at once. Raise SiteError if there is no srun.
+    What the step prints is added to `pieces` at once. srun is killed when `is_enough`. Raise
+    SiteError if there is no srun.
     """
     from container_engine.base.errors import SiteError
     from container_engine.base.process import CommandError, merged
@@ -63,7 +68,7 @@ def run_step(
     if left_s <= 0:
         return None
     try:
-        merged(srun, without_step(env), left_s, pieces.append, is_shown=False)
+        merged(srun, without_step(env), left_s, pieces.append, is_shown=False, is_enough=is_enough)
     except CommandError as error:
         return error.reason
     except SiteError as error:

@@ -7,6 +7,7 @@ content with the hash made at import. What is not complete is not used. The epil
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -14,14 +15,17 @@ import math
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
+from fcntl import LOCK_EX, LOCK_NB, flock
+from typing import IO, NamedTuple, TypeAlias
 
 from container_engine.base import slurm
-from container_engine.base.errors import SiteError, UserError
-from container_engine.base.files import sha256
+from container_engine.base.errors import CeError, SiteError, UserError
+from container_engine.base.files import own_directory, sha256
 from container_engine.base.process import CommandError, merged, reason
 from container_engine.base.text_layout import size_text
 from container_engine.images.image_files import known_digest
@@ -36,8 +40,14 @@ _POLL_S = 0.05
 _ATTEMPTS = 3
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1
 _SAID = re.compile(r"(?m)^ce-stage: (\S+) (\d+) (\w+) ?(.*)$")
+_READY = re.compile(r"(?m)^ce-stage: \S+ 0 ready (\d+)$")
 # what a node says of a file
-HAVE, WANTED, FAILED = "have", "wanted", "failed"
+HAVE, WANTED, READY, FAILED = "have", "wanted", "ready", "failed"
+_SILENT = "no answer"
+_LOST = "its process was killed: the job may have too little memory"
+# what nodes may take longer than others, and the time for those that are asked once more
+_LAG_S, _AGAIN_S, _AT_ONCE = 10, 15, 16
+_Answers: TypeAlias = dict[tuple[str, int], tuple[str, str]]
 
 
 class File(NamedTuple):
@@ -89,10 +99,44 @@ def _content(path: str) -> str:
 def stage(files: Sequence[File], job: Job, say: Callable[[str], None]) -> list[Outcome]:
     """Copy the files to each node that has no copy. Raise CeError without Slurm's programs."""
     deadline = time.monotonic() + job.limit_s
-    looked = _run(["look", *(one.path for one in files)], job, job.nodes, deadline)
+    with _alone(job, deadline):
+        return _staged(files, job, say, deadline)
+
+
+@contextlib.contextmanager
+def _alone(job: Job, deadline: float) -> Iterator[None]:
+    """Wait for other calls of the job on this host, so that this one finds what they have copied.
+
+    Two calls on different hosts both copy, and the first copy that is complete stays.
+    """
+    directory = f"{PLACE}/ce-kept-{os.geteuid()}"
+    lock = f"{directory}/{job.env['SLURM_JOB_ID']}..lock"
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # as on different hosts
+            os.close(own_directory(directory))
+            file = stack.enter_context(open(lock, "ab"))
+            while not _is_locked(file) and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+        yield
+        with contextlib.suppress(OSError):
+            os.unlink(lock)
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    try:
+        flock(file, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _staged(
+    files: Sequence[File], job: Job, say: Callable[[str], None], deadline: float
+) -> list[Outcome]:
+    looked = _looked(files, job, deadline)
     found = []
     for number, file in enumerate(files):
-        said = {node: looked.get((node, number), (FAILED, "no answer")) for node in job.nodes}
+        said = {node: looked.get((node, number), (FAILED, _SILENT)) for node in job.nodes}
         wanted = [node for node, (state, _why) in said.items() if state == WANTED]
         why = {node: why for node, (state, why) in said.items() if state == FAILED}
         if wanted:
@@ -100,6 +144,48 @@ def stage(files: Sequence[File], job: Job, say: Callable[[str], None]) -> list[O
             why.update(_broadcast(file, wanted, job, deadline))
         found += [Outcome(node, file.path, why.get(node, "")) for node in job.nodes]
     return found
+
+
+def _looked(files: Sequence[File], job: Job, deadline: float) -> _Answers:
+    """Return what nodes say of the files.
+
+    A node that Slurm does not reach ends the step for all; those after it in Slurm's tree do not
+    even begin. So those without an answer are asked again, each in a step of its own.
+    """
+    words = ["look", *(one.path for one in files)]
+    pieces: list[bytes] = []
+    patience = _Patience(len(job.nodes), pieces, (HAVE, WANTED, FAILED))
+    looked = _run(words, job, job.nodes, deadline, pieces, patience.is_over)
+    silent = [node for node in job.nodes if node not in patience.ready()]
+    again = min(deadline, time.monotonic() + _AGAIN_S)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for said in pool.map(lambda node: _run(words, job, [node], again, []), silent):
+            looked.update(said)
+    return looked
+
+
+class _Patience:
+    """The time that nodes have until they have said one of `states` of a file.
+
+    Half of them set the pace; the others may take twice as long, and some seconds.
+    """
+
+    def __init__(self, nodes: int, pieces: list[bytes], states: Sequence[str]) -> None:
+        self._half = max(nodes // 2, 1)
+        self._pieces, self._states = pieces, states
+        self._began, self._limit = time.monotonic(), math.inf
+
+    def ready(self) -> set[str]:
+        """Return the nodes that have said so."""
+        said = _said(self._pieces).items()
+        return {node for (node, _number), (state, _why) in said if state in self._states}
+
+    def is_over(self) -> bool:
+        """Check whether there are nodes that lag."""
+        now = time.monotonic()
+        if self._limit == math.inf and len(self.ready()) >= self._half:
+            self._limit = now + (now - self._began) + _LAG_S
+        return now > self._limit
 
 
 def _size(file: File) -> str:
@@ -125,36 +211,62 @@ def _send(file: File, nodes: Sequence[str], job: Job, deadline: float) -> dict[s
     arriving = f"{job.env['SLURM_JOB_ID']}..{os.urandom(4).hex()}"
     pieces: list[bytes] = []
     complaint = ""
+    ended = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        step = pool.submit(_run, ["keep", arriving, *file], job, nodes, deadline, pieces)
-        while len(ready := _said(pieces)) < len(nodes) and not step.done():
-            time.sleep(_POLL_S)
+        words = ["keep", arriving, *file]
+        step = pool.submit(_run, words, job, nodes, deadline, pieces, ended.is_set)
+        ready = _wait(step, pieces, nodes, (READY, HAVE, FAILED))
+        number = next(iter(_READY.findall(_text(pieces))), "")
         if len(ready) == len(nodes):
-            number = f"{job.env['SLURM_JOB_ID']}.{next(iter(ready.values()))[1]}"
-            complaint = _sbcast(file, arriving, number, job, deadline)
+            complaint = _sbcast(
+                file, arriving, f"{job.env['SLURM_JOB_ID']}.{number}", job, deadline
+            )
+        done = set()
+        if len(ready) == len(nodes) and not complaint:
+            done = _wait(step, pieces, nodes, (HAVE, FAILED))
+        is_left = len(done) < len(nodes) and not step.done()
+        if is_left:
+            _cancel(f"{job.env['SLURM_JOB_ID']}.{number}", job)
+        else:
+            futures.wait([step], _LAG_S)
+        ended.set()
         said = step.result()
     if len(ready) < len(nodes):
-        return {node: "no answer" for node in nodes if (node, 0) not in ready}
+        return {node: _SILENT for node in nodes if node not in ready}
     if complaint:
         named = dict(re.findall(r"\((\S+?)\): (.*)", complaint))
         return {node: named[node] for node in nodes if node in named} or dict.fromkeys(
             nodes, complaint.strip().rpartition("\n")[2]
         )
-    answers = {node: said[node, 0] for node in nodes}
-    lost = "its process was killed: the job may have too little memory"
-    return {n: why or lost for n, (state, why) in answers.items() if state != HAVE}
+    why = {node: said[node, 0] for node in nodes if said[node, 0][0] != HAVE}
+    lost = _SILENT if is_left else _LOST
+    return {node: text if state == FAILED else lost for node, (state, text) in why.items()}
+
+
+def _cancel(step: str, job: Job) -> None:
+    with contextlib.suppress(CeError):  # it may have ended
+        slurm.answer(["scancel", "--quiet", step], job.env)
+
+
+def _wait(
+    step: Future[_Answers], pieces: list[bytes], nodes: Sequence[str], states: Sequence[str]
+) -> set[str]:
+    """Wait for nodes to be in one of the states. Return those that are when the step has ended."""
+    patience = _Patience(len(nodes), pieces, states)
+    while not step.done() and len(patience.ready()) < len(nodes) and not patience.is_over():
+        time.sleep(_POLL_S)
+    return patience.ready()
 
 
 def _sbcast(file: File, arriving: str, step: str, job: Job, deadline: float) -> str:
-    """Send the file to a step. If that fails, end the step, and return what sbcast said."""
+    """Send the file to a step. If that fails, return what sbcast said."""
     target = f"{PLACE}/ce-kept-{os.geteuid()}/{arriving}"
     pieces: list[bytes] = []
     argv = ["sbcast", f"--jobid={step}", file.path, target]
     try:
         merged(argv, job.env, max(deadline - time.monotonic(), 1), pieces.append, is_shown=False)
     except (CommandError, SiteError) as error:
-        slurm.answer(["scancel", "--quiet", step], job.env)
-        return b"".join(pieces).decode(errors="replace").strip() or error.reason
+        return _text(pieces).strip() or error.reason
     return ""
 
 
@@ -163,21 +275,26 @@ def _run(
     job: Job,
     nodes: Sequence[str],
     deadline: float,
-    pieces: list[bytes] | None = None,
-) -> dict[tuple[str, int], tuple[str, str]]:
+    pieces: list[bytes],
+    is_enough: Callable[[], bool] = lambda: False,
+) -> _Answers:
     """Run this program on nodes, and return what they have said of each file, by its number."""
-    pieces = [] if pieces is None else pieces
     left = deadline - time.monotonic()
     argv = slurm.beside(job.env["SLURM_JOB_ID"], ",".join(nodes), len(nodes))
     argv += ["--job-name=ce-stage", "--kill-on-bad-exit=0", "--wait=0"]
     argv += [f"--time={math.ceil(max(left, 0) / 60) + 1}", job.ce, "stage", "--here", "--", *words]
-    slurm.run_step(argv, job.env, left, pieces)  # nodes that have said nothing are told
+    # nodes that have said nothing are told
+    slurm.run_step(argv, job.env, left, pieces, is_enough)
     return _said(pieces)
 
 
-def _said(pieces: Sequence[bytes]) -> dict[tuple[str, int], tuple[str, str]]:
-    text = b"".join(pieces).decode(errors="replace")
-    return {(node, int(number)): (state, why) for node, number, state, why in _SAID.findall(text)}
+def _text(pieces: Sequence[bytes]) -> str:
+    return b"".join(pieces).decode(errors="replace")
+
+
+def _said(pieces: Sequence[bytes]) -> _Answers:
+    found = _SAID.findall(_text(pieces))
+    return {(node, int(number)): (state, why) for node, number, state, why in found}
 
 
 # ---- on a node ---------------------------------------------------------------------------------
@@ -191,7 +308,7 @@ def here(words: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
             yield f"ce-stage: {node} {number} {' '.join(_look(path, env))}"
         return
     _keep, arriving, path, content = words
-    yield f"ce-stage: {node} 0 ready {env['SLURM_STEP_ID']}"
+    yield f"ce-stage: {node} 0 {READY} {env['SLURM_STEP_ID']}"
     yield f"ce-stage: {node} 0 {' '.join(_keep_file(arriving, path, content, env))}"
 
 
@@ -225,12 +342,13 @@ def _keep_file(arriving: str, path: str, content: str, env: Mapping[str, str]) -
         copy, wanted = _copy(path, env)
         while _size_of(came) < wanted.st_size:
             time.sleep(_POLL_S)
-        draft = f"{copy}.new"
+        draft = f"{copy}.{arriving.rpartition('.')[2]}"
         try:
             if _move(came, draft) != content.removeprefix("sha256:"):
                 return FAILED, "the copy differs from the image that was imported"
             os.chmod(draft, _COMPLETE)
-            os.rename(draft, copy)
+            if not os.path.lexists(copy):  # a call on another host may have been faster
+                os.rename(draft, copy)
         finally:
             for left in (came, draft):
                 if os.path.lexists(left):

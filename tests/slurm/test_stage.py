@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from contextlib import ExitStack
+import signal
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -132,6 +134,59 @@ def test_a_node_without_room_is_named_and_the_others_have_the_copy(
     assert done.stdout.count("in the memory of n1, after") == 2
     assert done.stderr.count("ce: warning: n2: ") == 2
     assert done.stderr.count("/dev/shm has 1.0 MiB left") == 2
+
+
+def _stop(cluster: Cluster, what: str) -> int:
+    """Stop a process of n2: slurmd, or the one of a step that waits for a file. Return its ID."""
+    found: list[int] = []
+
+    def is_there() -> bool:
+        found.extend(
+            process.pid
+            for process in helpers()
+            if " stage --here -- keep " in process.command
+            and process.environment().get("SLURMD_NODENAME") == "n2"
+        )
+        return bool(found)
+
+    if what == "slurmd":
+        found.append(int((cluster.dir / "run/slurmd-n2.pid").read_text()))
+    else:
+        until("a step that waits", is_there)
+    os.kill(found[0], signal.SIGSTOP)
+    return found[0]
+
+
+@pytest.mark.parametrize("what", ["slurmd", "keep"])
+def test_a_node_that_hangs_is_named_and_the_other_has_the_copy(
+    cluster: Cluster, here: Path, what: str
+) -> None:
+    """It costs less than the limit, and no step is in the way of the next one."""
+    script = "touch begun; until test -e go; do sleep .1; done\n" if what == "slurmd" else ""
+    script += "ce stage --limit 45 ./train.toml && srun -N1 -n1 -w n1 true"
+    with cluster.popen(["salloc", "-QN2", "sh", _script(here, script)]) as process:
+        if what == "slurmd":
+            until("the job", (here / "begun").exists)
+        stopped = _stop(cluster, what)
+        (here / "go").touch()
+        try:
+            done = process.finish("", 80, str)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGCONT)
+    assert done.returncode == 0, done.stderr
+    copied = re.findall(r"(?m)^.*/demo.sqsh: in the memory of (.*), after", done.stdout)
+    assert copied == ["n1"], done.stderr
+    named = "ce: warning: n2: .*/demo.sqsh is not in memory: no answer; their containers start"
+    assert re.search(named, done.stderr), done.stderr
+
+
+def test_two_calls_at_the_same_time_copy_once(cluster: Cluster, here: Path) -> None:
+    script = "ce stage ./train.toml & ce stage ./train.toml; first=$?; wait $! && exit $first"
+    done = _job(cluster, here, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(": in the memory of n[1-2], after ") == 4
+    assert done.stderr.count(" to n[1-2]\n") == 2, done.stderr
 
 
 def test_content_that_differs_is_not_used(cluster: Cluster, here: Path) -> None:
