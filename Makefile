@@ -171,6 +171,7 @@ c-tests: ## build, analyse and test the plugin's C sources
 	@$(MAKE) -s -C hooks/ssh check
 
 test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE::TEST is one of them
+	@[ -n "$(T)" ] || sandbox/packages prometheus prometheus-node-exporter
 	@$(PYTEST) $(SLOW) $(or $(T),tests/integration)
 
 test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes; T=FILE::TEST is one of them
@@ -189,7 +190,7 @@ check-further: ## the tests of packages, clusters and Podman that `make check` l
 	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging"
 
 # Apart there is no network, which making a package needs.
-PACKAGING := tests/integration/test_package.py
+PACKAGING := tests/integration/test_package.py tests/integration/test_metrics.py
 test-podman: $(VENV)/.dev
 	@tests/apart podman $(PYTEST) $(SLOW) $(filter-out $(FURTHER) $(PACKAGING),$(wildcard tests/integration/test_*.py))
 
@@ -199,6 +200,7 @@ test-clones: $(VENV)/.dev ## a choice of the tests in clones at unusual places, 
 	@tests/apart clone-second tests/clones second
 
 test-packaging: $(VENV)/.dev
+	@sandbox/packages prometheus prometheus-node-exporter
 	@$(PYTEST) $(SLOW) $(PACKAGING)
 
 # What tests otherwise make when they first want it, some of it from the network.

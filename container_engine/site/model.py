@@ -326,6 +326,14 @@ class SiteConfig(Written):
             examples=["/scratch/traces"],
         ),
     ] = _PLACES.trace_dir
+    starts_file: Annotated[
+        str,
+        about(
+            "a file that all hosts can read, in which ce metrics counts the starts of the cluster; "
+            "empty: none",
+            examples=["/shared/container-engine/starts.json"],
+        ),
+    ] = _PLACES.starts_file
     tracking_tool: Annotated[
         Array[str],
         about(

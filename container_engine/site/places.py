@@ -22,6 +22,7 @@ class Places(NamedTuple):
     image_stores: tuple[str, ...] = ()
     image_architecture: str = ""
     trace_dir: str = "~/.local/state/container-engine/trace"
+    starts_file: str = ""
 
     @property
     def edf_path(self) -> tuple[str, ...]:

@@ -352,8 +352,13 @@ def stragglers(traces: Sequence[Trace]) -> list[Trace]:
     return sorted(slow, key=lambda trace: -trace.start_took)
 
 
-def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Iterator[str]:
-    """Yield the lines on a step; its table fits a terminal of `columns`."""
+def lines(
+    step: str, traces: Sequence[Trace], columns: int | None = None, slow: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield the lines on a step; its table fits a terminal of `columns`.
+
+    `slow` are lines on nodes that are slow by the records of the site; else stragglers are named.
+    """
     facts = traces[0].facts
     yield f"step {step}: {nodes(traces)}{_tasks(traces)}"
     yield from _first(_failures(traces))
@@ -375,8 +380,8 @@ def lines(step: str, traces: Sequence[Trace], columns: int | None = None) -> Ite
     usual = milliseconds(_median(took))
     times = f"median {usual}, max {milliseconds(max(took))} ({slowest})"
     yield f"time until all tasks had started: {times}"
-    slow = stragglers(traces)
-    yield from _first(f"slow: {trace.node} took {milliseconds(trace.start_took)}" for trace in slow)
+    late = (f"slow: {one.node} took {milliseconds(one.start_took)}" for one in stragglers(traces))
+    yield from _first(slow or late)
     if others := missing(traces):
         named = slurm_step.contract(others)
         yield f"no trace of {named}: still starting, interrupted, or not kept here"

@@ -4,13 +4,16 @@ import json
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from container_engine.tools import start_records
 from tests.slurm.cluster import ALICE, ROOT, Cluster
 from tests.slurm.job import job_id, started
+from tests.slurm.leftovers import steps
 from tests.slurm.polling import until
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -79,6 +82,33 @@ def test_the_tracking_program_gets_one_record_per_step(
     [reads] = record["image_reads"]
     assert reads["path"] == record["image"]["path"] == str(cluster.image("demo"))
     assert reads["bytes"] > 0
+
+
+@pytest.mark.parametrize("by", ["nodes", "a tracking program"])
+def test_starts_are_counted_from_the_traces_of_all_users(
+    cluster: Cluster, demo: str, programs: Programs, by: str
+) -> None:
+    guide = (ROOT / "docs/admin/monitoring.md").read_text()
+    script = guide.partition("# counts a start\n")[2].partition("```")[0]
+    place = programs.noted / "traces"
+    place.mkdir()
+    place.chmod(0o1777)
+    tool = programs.make("count", script.replace("/shared/ce-starts", str(place)))
+    programs.say(f'trace_dir = "{place}"\n' if by == "nodes" else f'tracking_tool = ["{tool}"]\n')
+    for _number in range(2):
+        assert cluster.srun("-N2", f"--environment={demo}", "true").returncode == 0
+    until("the end of all steps", lambda: not steps())
+    records = start_records.empty()
+    start_records.Update(records, time.time() + 100).add(str(place))
+    [[count, *times]] = records["images"].values()
+    assert (count, [one for one in times if 0 < one < 10]) == (2, times)
+    assert {"launch", "mount", "create", "init"} <= set(records["phases"])
+    if by == "nodes":
+        assert records["starts"] == {"ok": 4, "failed": 0}
+        assert records["reads"]["bytes"] > 0
+        assert records["running"] == []
+    else:
+        assert records["starts"] == {"ok": 2, "failed": 0}
 
 
 def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(

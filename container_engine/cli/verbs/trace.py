@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.printing import output
+from container_engine.printing import messages, output
 from container_engine.submit.context import Context, places
 from container_engine.tools import running_steps, step_traces
 
@@ -57,9 +57,23 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         nodes = [_for_programs(trace) for trace in traces]
         output.document({"step": step, "nodes": nodes})
     elif not arguments.perfetto:
-        for line in step_traces.lines(step, traces, output.columns()):
+        for line in step_traces.lines(step, traces, output.columns(), _usual(traces, context)):
             output.folded(line, step_traces.LABEL_WIDTH)
     return 0
+
+
+def _usual(traces: Sequence[step_traces.Trace], context: Context) -> Sequence[str]:
+    """Return what the site's records of starts say about slow nodes; nothing without any."""
+    path = places(context).starts_file
+    if not path:
+        return ()
+    from container_engine.tools import start_records  # most sites have none
+
+    try:
+        return list(start_records.slow_lines(start_records.load(path), traces))
+    except UserError as error:
+        messages.say(f"ce: {error}\n")
+        return ()
 
 
 class _Listed(NamedTuple):

@@ -21,7 +21,7 @@ from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
 from container_engine.submit.context import site_config, with_faults
 from container_engine.submit.stores import stores
-from container_engine.tools.doctor import host, installation, site, stripes
+from container_engine.tools.doctor import host, installation, site, starts, stripes
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 from container_engine.tools.doctor.site import site_files
 
@@ -54,6 +54,7 @@ def _node(
     yield ok("rules", site.hash_of_rules(settings))
     yield from _files(settings)
     yield from host.look_at_site_stores(settings.image_stores)
+    yield from starts.look(settings.starts_file, context.env)
     yield from _trial(f"{prefix}/bin/ce", context.env, settings.image_stores)
 
 

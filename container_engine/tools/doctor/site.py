@@ -107,6 +107,7 @@ def look_at_values(config: Configuration) -> Checked:
     looker.policy(config.settings.policy)
     looker.programs()
     looker.places()
+    looker.records()
     looker.words()
     return Checked(tuple(looker.faults), tuple(looker.notes))
 
@@ -199,6 +200,11 @@ class _Look:
         layout = settings.store_layout
         if layout and not any("{file}" in word or "{directory}" in word for word in layout):
             self._fault("store_layout", "neither {file} nor {directory} is among its arguments")
+
+    def records(self) -> None:
+        path = self._settings.starts_file
+        if path and not path.startswith("/"):
+            self._fault("starts_file", f"'{path}' is not an absolute path")
 
     def places(self) -> None:
         settings = self._settings
