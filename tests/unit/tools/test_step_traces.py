@@ -88,6 +88,13 @@ def test_what_an_earlier_run_of_the_job_had_on_another_node_is_left_out(
     assert first.facts["environment"] == "new"
 
 
+def test_the_trace_of_a_node_whose_clock_is_wrong_is_of_the_same_run(tmp_path: Path) -> None:
+    plan, *on_node = json.loads(json.dumps(facts(50)), object_hook=_two_minutes_later)["phases"]
+    write(tmp_path, "7.0", "n1", facts(50, phases=[plan, *on_node]))
+    write(tmp_path, "7.0", "n2", facts(50, phases=[plan, *facts(50)["phases"][1:]]))
+    assert [trace.node for trace in step_traces.read(str(tmp_path), "7.0")] == ["n1", "n2"]
+
+
 def _two_minutes_later(part: dict[str, Any]) -> dict[str, Any]:
     times = [key for key in ("begin", "end") if key in part]
     return {**part, **{key: part[key] + 120 * SECOND for key in times}}
