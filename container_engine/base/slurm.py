@@ -54,12 +54,12 @@ def run_step(
     srun: Sequence[str],
     env: Mapping[str, str],
     left_s: float,
-    pieces: list[bytes],
+    heard: Callable[[bytes], None],
     is_enough: Callable[[], bool] = lambda: False,
 ) -> str | None:
     """Run a step that inherits nothing; return why srun failed, "" if not, None without time left.
 
-    What the step prints is added to `pieces` at once. srun is killed when `is_enough`. Raise
+    `heard` is called with each piece of what it prints. srun is killed when `is_enough`. Raise
     SiteError if there is no srun.
     """
     from container_engine.base.errors import SiteError
@@ -68,7 +68,7 @@ def run_step(
     if left_s <= 0:
         return None
     try:
-        merged(srun, without_step(env), left_s, pieces.append, is_shown=False, is_enough=is_enough)
+        merged(srun, without_step(env), left_s, heard, is_shown=False, is_enough=is_enough)
     except CommandError as error:
         return error.reason
     except SiteError as error:

@@ -234,8 +234,11 @@ class VettedNode(Model):
 
     node: Annotated[str, about("its name in Slurm")]
     verdict: Annotated[
-        Literal["good", "failed", "silent", "excluded"],
-        about("failed: no container; silent: no answer; excluded: by the file, and not asked"),
+        Literal["good", "failed", "silent", "unknown", "excluded"],
+        about(
+            "failed: no container; silent: no answer; unknown: the same, with a limit too short for"
+            " others, too; excluded: by the file, and not asked"
+        ),
     ]
     reason: Annotated[str, about("why it is not good")]
     warnings: Annotated[Array[str], about("what containers on it warn about")]

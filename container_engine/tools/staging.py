@@ -284,7 +284,7 @@ def _run(
     argv += ["--job-name=ce-stage", "--kill-on-bad-exit=0", "--wait=0"]
     argv += [f"--time={math.ceil(max(left, 0) / 60) + 1}", job.ce, "stage", "--here", "--", *words]
     # nodes that have said nothing are told
-    slurm.run_step(argv, job.env, left, pieces, is_enough)
+    slurm.run_step(argv, job.env, left, pieces.append, is_enough)
     return _said(pieces)
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from statistics import median
 from typing import Any, NamedTuple
 
-from container_engine.base import files, slurm
+from container_engine.base import slurm
 from container_engine.base.errors import CeError, UserError, with_output
-from container_engine.base.process import reason
+from container_engine.node import slurm_step
 from container_engine.submit.prepare import AGAIN
 from container_engine.tools import step_traces
 
-GOOD, FAILED, SILENT, EXCLUDED = "good", "failed", "silent", "excluded"
+GOOD, FAILED, SILENT, UNKNOWN = "good", "failed", "silent", "unknown"
+EXCLUDED = "excluded"
 _ANSWER = "SLURMD_NODENAME"
 # the container's first program, which is in any image
 _TASK = ("/dev/.ce-init", "--print", _ANSWER)
@@ -26,6 +28,10 @@ _TASK = ("/dev/.ce-init", "--print", _ANSWER)
 _ASK, _RANKS = "/dev/.ce-ask", 2
 # steps of one node each, for those that did not answer the step of all
 _AT_ONCE = 16
+# a start this many times as long as the median, and this many seconds longer, gets a warning
+_SLOWER, _SLOWER_S = 3, 1.0
+_CLOCKS_APART_S = 5.0
+_MEMORY = "out of memory"
 
 
 class Verdict(NamedTuple):
@@ -57,6 +63,30 @@ class Question(NamedTuple):
     env: Mapping[str, str]
     mpi: str = ""
     ask: str = ""
+
+
+class Heard(NamedTuple):
+    """What a step has said: its output, why srun failed, and that it had no time left, "" if not.
+
+    `began` is when it began, in seconds since 1970. `is_limit_short` is whether a node that did
+    answer took more than half of the limit.
+    """
+
+    said: str
+    complaint: str
+    slow: str
+    began: float
+    is_limit_short: bool
+
+
+def longest_checks(plan: str) -> float:
+    """Return for how long checks may run: those on the node first, then those in the container."""
+    document = json.loads(plan or "{}")
+    runs = [run for hook in document.get("hooks", ()) for run in hook.get("runs", ())]
+    limits: dict[bool, list[float]] = {True: [0], False: [0]}
+    for run in (*document.get("runs", ()), *runs):
+        limits[run["inside"]].append(run["limit_s"])
+    return sum(map(max, limits.values()))
 
 
 def vet(nodes: Sequence[str], question: Question) -> list[Verdict]:
@@ -100,8 +130,8 @@ def _with_mpi(found: Sequence[Verdict], question: Question) -> list[Verdict]:
     if not good:
         return list(found)
     deadline = time.monotonic() + question.limit_s
-    said, complaint, slow = _step(_srun_ranks(good, question), question, deadline)
-    return [_of_ranks(one, said, slow or complaint) if one.node in good else one for one in found]
+    heard = _step(_srun_ranks(good, question), question, deadline)
+    return [_of_ranks(one, heard) if one.node in good else one for one in found]
 
 
 def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verdict]:
@@ -111,25 +141,41 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
     even begin. So those without an answer are asked again, each in a step of its own.
     """
     before = _steps(question)
-    said, complaint, slow = _step([*_srun(nodes, question), *_TASK], question, deadline)
-    traces = _traces(question, before)
-    found = [_judged(node, said, traces.get(node), slow or complaint) for node in nodes]
-    silent = [one.node for one in found if one.verdict == SILENT]
-    if slow or len(nodes) == 1 or not silent:
+    heard = _step([*_srun(nodes, question), *_TASK], question, deadline)
+    traces = _traces(question, before, heard.began)
+    usual = median(one.start_took for one in traces.values()) if len(traces) > 2 else math.inf
+    found = [_judged(node, heard, traces.get(node), len(nodes) == 1, usual) for node in nodes]
+    silent = [one for one in found if one.verdict == SILENT]
+    if heard.slow or len(nodes) == 1 or not silent:
         return found
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for answer in pool.map(lambda node: _ask([node], question, deadline), silent):
-            found = [answer[0] if one.node == answer[0].node else one for one in found]
-    return found
+        asked = pool.map(lambda one: _ask([one.node], question, deadline)[0], silent)
+        again = {one.node: one for one in asked}
+    return [_newer(one, again.get(one.node, one)) for one in found]
 
 
-def _step(srun: list[str], question: Question, deadline: float) -> tuple[str, str, str]:
-    """Run a step; return its output, why srun failed, and that it had no time left, "" if not."""
+def _newer(before: Verdict, again: Verdict) -> Verdict:
+    """Return the second verdict, unless it only is that there was no time left."""
+    has_reason = again.verdict == SILENT and not before.reason.startswith("no answer")
+    return before if has_reason else again
+
+
+def _step(srun: list[str], question: Question, deadline: float) -> Heard:
+    """Run a step, and return what it says."""
     pieces: list[bytes] = []
-    env = {**question.env, AGAIN: "1"}
-    failed = slurm.run_step(srun, env, deadline - time.monotonic(), pieces)
+    began, begin, answered = time.time(), time.monotonic(), [0.0]
+
+    def hear(piece: bytes) -> None:
+        pieces.append(piece)
+        if _ANSWER.encode() in piece:
+            answered.append(time.monotonic() - begin)
+
+    failed = slurm.run_step(srun, {**question.env, AGAIN: "1"}, deadline - begin, hear)
     slow = f"no answer within {question.limit_s:g} s" if failed is None else ""
-    return b"".join(pieces).decode(errors="replace"), failed or "", slow
+    if slow and answered[-1]:
+        slow += f"; other nodes took up to {answered[-1]:.1f} s"
+    said = b"".join(pieces).decode(errors="replace")
+    return Heard(said, failed or "", slow, began, answered[-1] > question.limit_s / 2)
 
 
 def _srun(nodes: Sequence[str], question: Question, ranks: int = 1, mpi: str = "none") -> list[str]:
@@ -148,30 +194,43 @@ def _srun_ranks(nodes: Sequence[str], question: Question) -> list[str]:
     return [*argv, f"--container-mounts={question.ask}:{_ASK}:ro", _ASK, "mpi"]
 
 
-def _steps(question: Question) -> set[str]:
-    """Return the steps of this job that have a trace."""
+def _steps(question: Question) -> dict[str, float]:
+    """Return the steps of this job that have a trace, each with the time of its last change."""
     if not question.traces:
-        return set()
+        return {}
     known = step_traces.steps(question.traces, question.uid)
-    return {step for step in known if step.startswith(f"{question.env['SLURM_JOB_ID']}.")}
-
-
-def _traces(question: Question, before: set[str]) -> dict[str, step_traces.Trace]:
-    """Return the newest trace of each node, of steps that were not there `before`."""
-    new = sorted(_steps(question) - before, key=lambda step: int(step.partition(".")[2]))
-    with contextlib.suppress(UserError):
-        return {one.node: one for step in new for one in step_traces.read(question.traces, step)}
+    own = [step for step in known if step.startswith(f"{question.env['SLURM_JOB_ID']}.")]
+    with contextlib.suppress(OSError):
+        return {step: os.stat(f"{question.traces}/{step}").st_mtime for step in own}
     return {}
 
 
-def _judged(node: str, said: str, trace: step_traces.Trace | None, complaint: str) -> Verdict:
+def _traces(
+    question: Question, before: Mapping[str, float], began: float
+) -> dict[str, step_traces.Trace]:
+    """Return the trace of each node, of the step that was planned after it `began`.
+
+    A requeued job has the same steps again: they are there `before`.
+    """
+    new = [step for step, changed in _steps(question).items() if before.get(step) != changed]
+    with contextlib.suppress(UserError):
+        found = [one for step in new for one in step_traces.read(question.traces, step)]
+        return {one.node: one for one in found if one.planned >= began}
+    return {}
+
+
+def _judged(
+    node: str, heard: Heard, trace: step_traces.Trace | None, is_alone: bool, usual: float
+) -> Verdict:
     """Return the verdict by what the node and srun have printed, and by its trace if there is one.
 
-    Of equal messages of several nodes only one is printed, where all of them have traces.
+    Of equal messages of several nodes only one is printed, where all of them have traces. What a
+    step of one node prints is about it, also without its name.
     """
     name = re.escape(node)
-    errors = re.findall(rf"(?m)^ce: error: {name}: (.*)$", said)
-    warnings = re.findall(rf"(?m)^ce: warning: {name}: (.*)$", said)
+    who = f"(?:{name}: )?" if is_alone else f"{name}: "
+    errors = re.findall(rf"(?m)^ce: error: {who}(.*)$", heard.said)
+    warnings = re.findall(rf"(?m)^ce: warning: {who}(.*)$", heard.said)
     checks: tuple[Mapping[str, Any], ...] = ()
     if trace is not None:
         errors = [trace.facts["error"]] if trace.facts["error"] else errors
@@ -181,25 +240,60 @@ def _judged(node: str, said: str, trace: step_traces.Trace | None, complaint: st
         if trace.facts["error"]:
             # what else failed is not said beside the error
             warnings = [line for line in map(_warning, recorded) if line]
-    if re.search(rf"(?m)^{_ANSWER}={name}$", said):
+        warnings = [*warnings, *_oddities(trace, heard, usual)]
+    ended, about = _about(node, heard.said, is_alone)
+    is_killed = any(one.endswith("Out Of Memory") for one in ended)
+    if re.search(rf"(?m)^{_ANSWER}={name}$", heard.said):
+        warnings = [*warnings, _MEMORY] if is_killed else warnings
         return Verdict(node, GOOD, "", tuple(warnings), checks)
-    if errors:
-        return Verdict(node, FAILED, errors[0], tuple(warnings), checks)
-    about = re.findall(rf"(?m)^srun: error: (.*(?<![\w.-]){name}(?![\w.-]).*)$", said)
-    why = complaint if complaint.startswith("no answer") else (*about, complaint, "no answer")[0]
-    return Verdict(node, SILENT, why or "no answer", tuple(warnings), checks)
+    if is_killed:
+        errors = [": ".join((_MEMORY, *errors[:1]))]
+    # what a task of many has ended with says less than what the node says alone, asked again
+    if errors or (ended and (is_alone or heard.slow)):
+        return Verdict(node, FAILED, (*errors, *ended)[0], tuple(warnings), checks)
+    why = (*ended, heard.slow, *about, heard.complaint, "no answer")
+    verdict = UNKNOWN if heard.slow and heard.is_limit_short else SILENT
+    return Verdict(node, verdict, next(filter(None, why)), tuple(warnings), checks)
 
 
-def _of_ranks(before: Verdict, said: str, complaint: str) -> Verdict:
-    """Return the verdict on a good node by what its ranks have printed."""
+def _about(node: str, said: str, is_alone: bool) -> tuple[list[str], list[str]]:
+    """Return how the node's task has ended, by srun, and what else srun says about the node."""
+    ended, about = [], []
+    for line in re.findall(r"(?m)^srun: error: (.*)$", said):
+        of_task = re.fullmatch(r"(?:([\w.,\[\]-]+): )?tasks? [\d,-]+(?: launch failed)?: .*", line)
+        nodes = slurm_step.expand(of_task[1]) if of_task and of_task[1] else ()
+        if of_task and (is_alone or node in nodes):
+            ended.append(line)
+        elif is_alone or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", line):
+            about.append(line)
+    return ended, about
+
+
+def _oddities(trace: step_traces.Trace, heard: Heard, usual: float) -> Iterator[str]:
+    """Yield what is unlike the other nodes, or this host, by the trace of a node."""
+    if trace.start_took > max(_SLOWER * usual, usual + _SLOWER_S):
+        yield f"its container took {trace.start_took:.1f} s to start, the median {usual:.1f} s"
+    first = next((phase.begin for phase in trace.on_node), heard.began)
+    ahead, behind = trace.seen - time.time(), heard.began - first
+    if max(ahead, behind) > _CLOCKS_APART_S:
+        apart = f"{ahead:.0f} s ahead of" if ahead > behind else f"{behind:.0f} s behind"
+        yield f"its clock is {apart} that of {os.uname().nodename}"
+
+
+def _of_ranks(before: Verdict, heard: Heard) -> Verdict:
+    """Return the verdict on a good node by what its ranks have printed.
+
+    Where ranks of several nodes have ended, one of them may have ended the others.
+    """
+    said = heard.said
     lines = re.findall(rf"(?m)^{re.escape(before.node)}: (.*)$", said)
     wrong = [line for line in lines if not re.fullmatch(r"rank \d+ of \d+", line)]
     if not wrong and len(lines) == _RANKS:
         return before
-    node = _judged(before.node, said, None, complaint)
+    node = _judged(before.node, heard, None, is_alone=False, usual=math.inf)
     of_mpi = re.search(r"(?m)^(?!(?:ce|srun|[\w.-]+): )(.*[a-z].*)$", said)
     reason = with_output(f"MPI has not started: {node.reason}", of_mpi[1] if of_mpi else "")
-    verdict = (FAILED, wrong[0]) if wrong else (node.verdict, reason)
+    verdict = (FAILED, wrong[0]) if wrong else (SILENT, reason)
     # of equal warnings, only one node's is printed
     new = re.findall(r"(?m)^ce: warning: \S+: (.*)$", said)
     warnings = (*before.warnings, *(line for line in new if line not in before.warnings))
@@ -221,55 +315,3 @@ def _check(recorded: Mapping[str, Any]) -> dict[str, Any]:
         **{key: recorded[key] for key in ("verdict", "problem")},
         "took": (recorded["end"] - recorded["begin"]) / 1e9,
     }
-
-
-_REMEMBERED_S = 7 * 86400
-_NODE = re.compile(r"[\w.-]+")
-_FORM = "each line is NODE # TIME REASON: correct it or remove it"
-
-
-def remembered(path: str, now: float) -> dict[str, str]:
-    """Return the nodes that the file excludes, each with the time and the reason.
-
-    Lines older than a week are removed from it. Slurm reads the file, too (sbatch --exclude): `#`
-    begins a comment. A node without one stays. Raise UserError.
-    """
-    found, kept = {}, []
-    try:
-        with open(path, "a+", encoding="utf-8") as file:
-            file.seek(0)
-            text = file.read()
-        for number, line in enumerate(text.splitlines(), 1):
-            node, _mark, about = (part.strip() for part in line.partition("#"))
-            if node and not _NODE.fullmatch(node):
-                raise UserError(f"'{node[:40]}' is no node", _FORM, where=f"{path}:{number}")
-            if not node or not about or now - _time(about, f"{path}:{number}") < _REMEMBERED_S:
-                kept.append(line)
-                found.update({node: about} if node else {})
-        if _text(kept) != text.encode("utf-8", "replace"):  # also without an end of the last line
-            files.replace(os.path.realpath(path), _text(kept))
-    except (OSError, ValueError) as error:
-        raise UserError(reason(error), "name a text file that you may write", where=path) from None
-    return found
-
-
-def _time(about: str, where: str) -> float:
-    try:
-        return datetime.fromisoformat(about.partition(" ")[0]).timestamp()
-    except (ValueError, OverflowError):
-        raise UserError(f"'{about[:40]}' begins with no time", _FORM, where=where) from None
-
-
-def _text(lines: Iterable[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-
-
-def remember(path: str, bad: Sequence[Verdict], now: float) -> None:
-    """Add nodes to the file, in one write: other jobs may do so, too. Raise UserError."""
-    when = datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
-    lines = (f"{one.node} # {when} {' '.join(one.reason.split())}" for one in bad)
-    try:
-        with open(path, "ab") as file:
-            file.write(_text(lines))
-    except OSError as error:
-        raise UserError(reason(error), "name a text file that you may write", where=path) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.libraries import run
+from tests.slurm.cluster import sandbox, start_again
 from tests.slurm.job import started
 from tests.slurm.leftovers import helpers
 from tests.slurm.polling import until
@@ -146,12 +147,94 @@ def test_a_node_that_hangs_costs_its_limit_and_hides_no_other(
     finally:
         os.kill(slurmd, signal.SIGCONT)
     assert done.stdout == "n1\n", done.stderr
-    assert (
-        done.stderr == "good      n1\nsilent    n2: no answer within 6 s\n1 of 2 nodes are good\n"
+    assert re.fullmatch(
+        r"good      n1\nsilent    n2: no answer within 6 s; other nodes took up to [\d.]+ s\n"
+        r"1 of 2 nodes are good\n",
+        done.stderr,
     )
     # and no step is in the way of the next one
     done = cluster.run(["srun", "-N1", "-w", "n1", "true"], env=held, timeout=30)
     assert done.returncode == 0, done.stderr
+
+
+_SLOW = """\
+image = "{image}"
+startup = ["case $$SLURMD_NODENAME in n1) sleep {n1} ;; n2) sleep {n2} ;; esac"]
+"""
+
+
+def test_a_node_is_not_judged_by_a_limit_that_is_short_for_others_too(
+    cluster: Cluster, here: Path, held: dict[str, str]
+) -> None:
+    (here / "slow.toml").write_text(_SLOW.format(image=cluster.image("demo"), n1=5, n2=60))
+    vet = ["ce", "vet", "./slow.toml", "--limit", "9", "--exclude-file", "bad"]
+    done = cluster.run(vet, env=held, cwd=here)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert re.fullmatch(
+        r"good      n1\nunknown   n2: no answer within 9 s; other nodes took up to [\d.]+ s\n"
+        r"1 of 2 nodes are good\n",
+        done.stdout,
+    )
+    assert (here / "bad").read_text() == ""
+
+
+@pytest.fixture
+def third(cluster: Cluster) -> Iterator[None]:
+    """Give the cluster a third node during a test."""
+    assert sandbox("up", "-n", "3").returncode == 0
+    yield
+    assert sandbox("up", "-n", str(cluster.nodes)).returncode == 0
+
+
+@pytest.mark.usefixtures("third")
+def test_a_node_on_which_the_container_starts_slowly_is_chosen_last(
+    cluster: Cluster, here: Path
+) -> None:
+    (here / "slow.toml").write_text(_SLOW.format(image=cluster.image("demo"), n1=6, n2=0))
+    vet = ["ce", "vet", "./slow.toml", "--good-nodes", "2"]
+    done = cluster.run(["salloc", "-Q", "-N3", *vet], cwd=here)
+    assert (done.returncode, done.stdout) == (0, "n[2-3]\n"), done.stderr
+    slow = r"warning: its container took [6-9]\.\d s to start, the median 0\.\d s$"
+    assert re.search(
+        rf"^good      n1\n {slow}", done.stderr.replace("\n         ", "\n"), re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"),
+    [
+        ("etc/plugstack.conf", "this node's Slurm does not load the plugin of --environment"),
+        ("prefix/lib/slurm/container_engine.so", "task 0 launch failed: "),
+    ],
+)
+def test_a_node_without_the_plugin_has_failed_and_its_own_words_are_the_reason(
+    cluster: Cluster, here: Path, lost: str, verdict: str
+) -> None:
+    lose = ["n2", "mount", "--bind", "/dev/null", str(cluster.dir / lost)]
+    assert sandbox("node", *lose).returncode == 0
+    try:
+        done = cluster.run(["salloc", "-Q", "-N2", "ce", "vet", "./train.toml"], cwd=here)
+    finally:
+        start_again("n2")
+    assert done.stdout.startswith(f"good      n1\nfailed    n2: {verdict}"), done.stdout
+
+
+@pytest.mark.parametrize("severity", ["fail", "warn"])
+def test_a_check_that_is_killed_for_its_memory_is_out_of_memory(
+    cluster: Cluster, severity: str
+) -> None:
+    much = "b'x' * (1 << 30)"
+    command = ["sh", "-c", f'test $$SLURMD_NODENAME = n1 || exec python3 -c "{much}"']
+    check = f'[[checks]]\nname = "m"\nseverity = "{severity}"\ncommand = {json.dumps(command)}\n'
+    edf = cluster.edf(check)
+    done = cluster.run(["salloc", "-Q", "-N2", "--mem=300", "ce", "vet", edf])
+    killed = f"{edf}:2: check m: sh was ended by SIGKILL\n"
+    if severity == "fail":
+        wanted = f"good      n1\nfailed    n2: out of memory: {killed}1"
+    else:
+        mark = "          warning: "
+        wanted = f"good      n1\ngood      n2\n{mark}{killed}{mark}out of memory\n2"
+    assert done.stdout == f"{wanted} of 2 nodes are good\n", done.stderr
 
 
 def test_where_the_job_ends_no_node_is_judged(

@@ -43,7 +43,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("command_line",),
     ),
     "container_engine.tools": (
-        ("replay",),
+        ("replay", "exclude_file"),
         ("report", "vet", "step_difference"),
         (
             *("running_steps", "variable_sources", "help_pages", "difference"),

@@ -16,7 +16,7 @@ from container_engine.node import slurm_step
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
-from container_engine.tools import running_steps, vet
+from container_engine.tools import exclude_file, running_steps, vet
 from container_engine.tools.vet import EXCLUDED, FAILED, GOOD, SILENT, Verdict
 
 _LIMIT_S = 60
@@ -39,13 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exclude-file",
         metavar="FILE",
-        help="leave out the nodes in FILE, and add those that fail, for a week",
+        help="leave out the nodes in FILE; add failed ones for a week, silent ones for a day",
     )
     parser.add_argument(
         "--limit",
         metavar="SECONDS",
         type=_positive,
-        help=f"for a node's answer; {_LIMIT_S} and the longest limit of a check if not given",
+        help=f"for a node's answer; {_LIMIT_S} and the longest limits of checks if not given",
     )
     parser.add_argument(
         "--mpi",
@@ -72,12 +72,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         _write(arguments.json, "")  # no node is asked for what cannot be written
     notices, _head, plan = plan_output.plan_of(arguments.name, context, None)
     messages.say(notices)
-    excluded = vet.remembered(file, time.time()) if file else {}
+    excluded = exclude_file.remembered(file, time.time()) if file else {}
     nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
-    longest = max(map(float, re.findall(r'"limit_s": ?([\d.]+)', plan)), default=0)
     question = vet.Question(
         environment=arguments.name,
-        limit_s=arguments.limit or _LIMIT_S + longest,
+        limit_s=arguments.limit or _LIMIT_S + vet.longest_checks(plan),
         traces=running_steps.trace_directory(context),
         uid=context.uid,
         env=env,
@@ -106,7 +105,7 @@ def _tell(found: Sequence[Verdict], arguments: argparse.Namespace) -> int:
     # where no node is good, it is not the nodes' fault
     if arguments.exclude_file and good:
         bad = [one for one in found if one.verdict in {FAILED, SILENT}]
-        vet.remember(arguments.exclude_file, bad, time.time())
+        exclude_file.remember(arguments.exclude_file, bad, time.time())
     if wanted and len(good) < wanted:
         raise UserError(f"vet: {len(good)} of {len(found)} nodes are good, wanted: {wanted}")
     if wanted:

@@ -57,12 +57,12 @@ def test_a_steps_output_is_kept_however_it_ends(
 ) -> None:
     pieces: list[bytes] = []
     env = {"PATH": os.defpath}
-    assert slurm.run_step(["sh", "-c", script], env, left_s, pieces) == failed
+    assert slurm.run_step(["sh", "-c", script], env, left_s, pieces.append) == failed
     assert b"".join(pieces) == said
 
 
 def test_a_step_is_ended_once_it_has_said_enough() -> None:
     pieces: list[bytes] = []
     srun = ["sh", "-c", "echo n1; exec sleep 60"]
-    slurm.run_step(srun, {"PATH": os.defpath}, 30, pieces, lambda: bool(pieces))
+    slurm.run_step(srun, {"PATH": os.defpath}, 30, pieces.append, lambda: bool(pieces))
     assert pieces == [b"n1\n"]

@@ -1,5 +1,6 @@
 """The file in which `ce vet` remembers bad nodes."""
 
+import json
 import re
 from datetime import datetime
 from pathlib import Path
@@ -7,22 +8,40 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.tools.vet import SILENT, Verdict, remember, remembered
+from container_engine.tools.exclude_file import remember, remembered
+from container_engine.tools.vet import FAILED, SILENT, Verdict, longest_checks
 
 _NOW = datetime.fromisoformat("2026-11-29T12:00:00+00:00").timestamp()
 _DAY_S = 86400
+
+
+def test_checks_on_the_node_and_then_those_in_the_container_may_take_their_time() -> None:
+    limits = [(False, 7), (False, 300), (True, 200), (True, 10)]
+    runs = [{"inside": inside, "limit_s": limit_s} for inside, limit_s in limits]
+    hooks = [{"name": "pmi2"}, {"name": "mine", "runs": runs[2:]}]
+    assert longest_checks(json.dumps({"runs": runs[:2], "hooks": hooks})) == 500
+    assert longest_checks(json.dumps({"hooks": hooks[:1]})) == 0
+    assert longest_checks("") == 0
 
 
 def test_a_node_is_remembered_for_a_week(tmp_path: Path) -> None:
     file = tmp_path / "bad"
     file.write_text("# of my project\nn9\n")
     assert remembered(str(file), _NOW) == {"n9": ""}
-    remember(str(file), [Verdict("n2", SILENT, "no answer\nwithin # 60 s")], _NOW)
+    remember(str(file), [Verdict("n2", FAILED, "the disk\nis full, # 1")], _NOW)
     (about,) = re.findall(r"^n2 # (.*)$", file.read_text(), re.MULTILINE)
-    assert about.endswith(" no answer within # 60 s")
+    assert about.endswith(" the disk is full, # 1")
     assert remembered(str(file), _NOW + 6 * _DAY_S) == {"n9": "", "n2": about}
     assert remembered(str(file), _NOW + 7 * _DAY_S) == {"n9": ""}
     assert file.read_text() == "# of my project\nn9\n"
+
+
+def test_a_silent_node_is_remembered_for_a_day(tmp_path: Path) -> None:
+    file = tmp_path / "bad"
+    remember(str(file), [Verdict("n2", SILENT, "no answer within 60 s")], _NOW)
+    (about,) = remembered(str(file), _NOW + _DAY_S - 1).values()
+    assert about.endswith("+00:00 silent: no answer within 60 s")
+    assert remembered(str(file), _NOW + _DAY_S) == {}
 
 
 def test_a_line_is_added_whole_where_an_editor_left_no_end(tmp_path: Path) -> None:
