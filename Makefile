@@ -35,7 +35,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-scale bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 ##@ First steps
 help: ## show this text
@@ -170,8 +170,7 @@ c-tests: ## build, analyse and test the plugin's C sources
 	@$(MAKE) -s -C spank_plugin libfuzz SECONDS=5
 	@$(MAKE) -s -C hooks/ssh check
 
-test-integration: $(VENV)/.dev sandbox-engine ## tests with real Podman; T=FILE::TEST is one of them
-	@[ -n "$(T)" ] || sandbox/packages prometheus prometheus-node-exporter
+test-integration: $(VENV)/.dev sandbox-engine $(if $(T),,metrics-packages) ## tests with real Podman; T=FILE::TEST is one of them
 	@$(PYTEST) $(SLOW) $(or $(T),tests/integration)
 
 test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes; T=FILE::TEST is one of them
@@ -186,7 +185,11 @@ test-further-1 test-further-2 test-further-3 test-further-4: test-further-%: $(V
 test-further-podman: $(VENV)/.dev
 	@tests/apart further-podman $(PYTEST) $(SLOW) $(filter tests/integration/%,$(FURTHER))
 FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-4 | test-further-podman
-check-further: ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
+# They bring a user, which would count as left behind by a row.
+metrics-packages:
+	@sandbox/packages --only prometheus prometheus-node-exporter
+
+check-further: metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
 	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging"
 
 # Apart there is no network, which making a package needs.
@@ -199,8 +202,7 @@ test-clones: $(VENV)/.dev ## a choice of the tests in clones at unusual places, 
 	@tests/apart clone-private tests/clones private
 	@tests/apart clone-second tests/clones second
 
-test-packaging: $(VENV)/.dev
-	@sandbox/packages prometheus prometheus-node-exporter
+test-packaging: $(VENV)/.dev metrics-packages
 	@$(PYTEST) $(SLOW) $(PACKAGING)
 
 # What tests otherwise make when they first want it, some of it from the network.
