@@ -55,25 +55,32 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         _write(arguments.perfetto, step_traces.for_perfetto(step, traces))
     if arguments.json:
         nodes = [_for_programs(trace) for trace in traces]
-        output.document({"step": step, "nodes": nodes})
+        usual, _slow = _compared(traces, context)
+        output.document({"step": step, "nodes": nodes, "usual": usual})
     elif not arguments.perfetto:
-        for line in step_traces.lines(step, traces, output.columns(), _usual(traces, context)):
+        _usual, slow = _compared(traces, context)
+        for line in step_traces.lines(step, traces, output.columns(), slow):
             output.folded(line, step_traces.LABEL_WIDTH)
     return 0
 
 
-def _usual(traces: Sequence[step_traces.Trace], context: Context) -> Sequence[str]:
-    """Return what the site's records of starts say about slow nodes; nothing without any."""
+def _compared(
+    traces: Sequence[step_traces.Trace], context: Context
+) -> tuple[dict[str, float] | None, Sequence[str]]:
+    """Return what the site's records say of the image's starts, and lines on slow nodes."""
     path = places(context).starts_file
     if not path:
-        return ()
+        return None, ()
     from container_engine.tools import start_records  # most sites have none
 
     try:
-        return list(start_records.slow_lines(start_records.load(path), traces))
+        records = start_records.load(path)
     except UserError as error:
         messages.say(f"ce: {error}\n")
-        return ()
+        return None, ()
+    key = start_records.image_key(traces[0].facts["image"])
+    known = start_records.usual(records, "images", key)
+    return known and known._asdict(), list(start_records.slow_lines(records, traces))
 
 
 class _Listed(NamedTuple):

@@ -129,11 +129,17 @@ def test_a_slow_node_is_named_with_the_median_of_its_image(site: Site, capsys: C
     said = capsys.readouterr().out
     assert told in said
     assert "n6 started" not in said
+    assert site.ce("trace", "99", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["usual"] == {"median": 0.07, "starts": 12}
     site.file.write_text("{}")
     assert site.ce("trace", "99") == 0
     out, err = capsys.readouterr()
     assert "slow:" not in out
     assert err == f"ce: {site.file}: damaged, or written by another version\n"
+    site.file.unlink()
+    assert site.ce("trace", "99", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["usual"] is None
 
 
 def test_the_doctor_of_a_slow_node_says_so(site: Site) -> None:
