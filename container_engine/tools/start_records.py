@@ -12,7 +12,6 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -131,12 +130,14 @@ class Update:
     """Adds to the records what has happened since they were written, each start once.
 
     A start belongs to the time at which it was over, a figure of what was read to the end of its
-    step: so no record of single steps is needed but of those that run.
+    step: so no record of single steps is needed but of those that run. `unread` are steps whose
+    traces this process may not read.
     """
 
     def __init__(self, records: dict[str, Any], now: float) -> None:
         self._all = records
         self._since, self.until = float(records["until"]), now - _SETTLED_S
+        self.unread: list[str] = []
 
     def add(self, directory: str) -> None:
         """Add the traces in a directory. Raise UserError if it cannot be read."""
@@ -144,9 +145,13 @@ class Update:
         names = {*step_traces.steps(directory, 0, since), *self._all["running"]}
         running = []
         for name in sorted(names):
-            traces: Sequence[step_traces.Trace] = ()
-            with suppress(UserError, OSError):  # removed meanwhile
+            try:
                 traces = step_traces.read(directory, name)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except (UserError, OSError):
+                self.unread.append(name)
+                continue
             if self._add_step(name.partition(".")[0], traces):
                 running.append(name)
         self._all["running"] = running[-_MOST["running"] :]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.tools import start_records
-from tests.slurm.cluster import ALICE, ROOT, Cluster
+from tests.slurm.cluster import ALICE, BOB, ROOT, Cluster
 from tests.slurm.job import job_id, started
 from tests.slurm.leftovers import steps
 from tests.slurm.polling import until
@@ -107,6 +107,11 @@ def test_starts_are_counted_from_the_traces_of_all_users(
         assert records["starts"] == {"ok": 4, "failed": 0}
         assert records["reads"]["bytes"] > 0
         assert records["running"] == []
+        ce = str(cluster.prefix / "bin/ce")
+        programs.say(f'trace_dir = "{place}"\nstarts_file = "{programs.noted}/starts.json"\n')
+        blind = cluster.run([ce, "metrics"], user=BOB)
+        assert blind.stdout.endswith("starts.json: 0 starts, 0 failed, 0 images, 0 nodes\n")
+        assert f"ce: 2 steps cannot be read: run this where root can read {place}" in blind.stderr
     else:
         assert records["starts"] == {"ok": 2, "failed": 0}
 

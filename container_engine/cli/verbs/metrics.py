@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from container_engine.base.errors import UserError
 from container_engine.images.image_files import recorded_use
-from container_engine.printing import output
+from container_engine.printing import messages, output
 from container_engine.submit.context import Context, places
 from container_engine.tools import prometheus_text, start_records
 
@@ -56,6 +56,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     start_records.write(site.starts_file, records)
     if arguments.textfile:
         prometheus_text.write(arguments.textfile, records, arguments.images)
+    if update.unread:
+        hint = f"run this where root can read {directory}"
+        messages.say(f"ce: {len(update.unread)} steps cannot be read: {hint}\n")
     starts = records["starts"]
     output.line(
         f"{site.starts_file}: {starts['ok']} starts, {starts['failed']} failed,"
