@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from container_engine.base.errors import UserError
 from container_engine.base.secrecy import HIDDEN, Secrecy
+from container_engine.base.toml_positions import Positions
 from container_engine.base.variables import WORD, replacement_kind
-from container_engine.edf.document import PLAIN
+from container_engine.edf.annotations import flatten
+from container_engine.edf.checks import Report
+from container_engine.edf.document import PLAIN, Document
 from container_engine.edf.entries import mount_text
 from container_engine.edf.expand import Expansion, Scope, scan
 from container_engine.edf.layer import Item, Layer, WithOrigin, image_item
@@ -43,7 +47,27 @@ def to_json(edf: Edf) -> str:
 
 def to_toml(edf: Edf) -> str:
     """Return a valid EDF with the same meaning; rendering that again gives the same text."""
-    rendered = sorted(_rendered(edf, escape).items())
+    return _toml(_rendered(edf, escape), _checks(edf, escape))
+
+
+def document_to_toml(document: Document) -> str:
+    """Return a file with the values of a document, as they are. Raise UserError."""
+    found = document.model_dump(exclude_defaults=True, exclude={"annotations", "checks"})
+    found["annotations"] = flat_annotations(document)
+    return _toml(found, [check.model_dump(exclude_defaults=True) for check in document.checks])
+
+
+def flat_annotations(document: Document) -> dict[str, str]:
+    """Return the annotations by their dotted keys, as they are written. Raise UserError."""
+    report = Report("", Positions(""))
+    flat = flatten(document.annotations, report)
+    for problem in report.problems:
+        raise UserError(problem.message, problem.hint, where=problem.key)
+    return {key: text for key, (text, _path) in flat.items()}
+
+
+def _toml(values: Mapping[str, Rendered], checks: Sequence[Mapping[str, Any]]) -> str:
+    rendered = sorted(values.items())
     lines = [
         f"{key} = {_toml_value(value)}"
         for key, value in rendered
@@ -53,7 +77,7 @@ def to_toml(edf: Edf) -> str:
         if isinstance(value, dict) and value:
             pairs = (f"{_toml_key(name)} = {toml_string(value[name])}" for name in sorted(value))
             lines += ["", f"[{key}]", *pairs]
-    for check in _checks(edf, escape):
+    for check in checks:
         lines += ["", "[[checks]]", *(f"{key} = {_toml_value(check[key])}" for key in check)]
     return "\n".join(lines) + "\n"
 
@@ -88,7 +112,7 @@ def _checks(edf: Edf, literal: Callable[[str], str]) -> list[dict[str, Any]]:
     return [{key: spelled(value) for key, value in check.items()} for check in written]
 
 
-def _toml_value(value: float | str | list[str]) -> str:
+def _toml_value(value: float | str | Sequence[str]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

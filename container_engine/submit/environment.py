@@ -14,7 +14,7 @@ from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Loaded, Origin, Problem
 from container_engine.edf.names import looks_like_file
-from container_engine.images.reference import parse
+from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
 from container_engine.plan.hooks import rules, use
@@ -75,6 +75,17 @@ def image_alone(image: str) -> Edf:
         hint = "for example ubuntu:24.04"
         raise UserError("--image: the name of the image is empty", hint, "image-empty")
     return Edf(name=image, files=(), image=image, image_origin=Origin("--image", 0))
+
+
+def anywhere(edf: Edf, cwd: str) -> Edf:
+    """Return the environment with absolute image paths, so that it works in any directory."""
+    above = tuple((_absolute(name, cwd), origin) for name, origin in edf.above)
+    return replace(edf, image=_absolute(edf.image, cwd), above=above) if edf.image else edf
+
+
+def _absolute(name: str, cwd: str) -> str:
+    image = parse(name, cwd)
+    return image.path if isinstance(image, FileImage) else name
 
 
 def load_with_origins(name: str, context: Context) -> WithOrigins:

@@ -20,6 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine": (
         ("cli",),
+        ("api",),
         ("compat",),
         ("tools", "build"),
         ("printing",),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
-from container_engine.edf.model import Edf
 from container_engine.edf.show import to_json, to_toml
-from container_engine.images.reference import FileImage, parse
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import load_effective
+from container_engine.submit.environment import anywhere, load_effective
 from container_engine.submit.refused import RefusedError
 
 
@@ -26,20 +23,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if loaded.edf is None:
         raise RefusedError(loaded.problems)
     messages.say("".join(problem.text for problem in loaded.problems))
-    edf = _anywhere(loaded.edf, context.cwd)
+    edf = anywhere(loaded.edf, context.cwd)
     if arguments.format == "toml":
         output.exact(to_toml(edf).encode())
     else:
         output.json_text(to_json(edf))
     return 0
-
-
-def _anywhere(edf: Edf, cwd: str) -> Edf:
-    """Return the environment with absolute image paths, so that it works in any directory."""
-    above = tuple((_absolute(name, cwd), origin) for name, origin in edf.above)
-    return replace(edf, image=_absolute(edf.image, cwd), above=above) if edf.image else edf
-
-
-def _absolute(name: str, cwd: str) -> str:
-    image = parse(name, cwd)
-    return image.path if isinstance(image, FileImage) else name

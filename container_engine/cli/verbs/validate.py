@@ -6,20 +6,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import NamedTuple
 
+from container_engine import api
 from container_engine.base.text_layout import one_line
 from container_engine.cli.command_line.options import (
     add_container_options,
     refuse_nothing,
 )
 from container_engine.compat.pyxis_options import PyxisOptions
-from container_engine.edf.model import Edf, Problem
+from container_engine.edf.model import Problem
 from container_engine.faults.catalogue import code_for, remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.environment import load_effective, site_here
-from container_engine.submit.known_image import judged, missing_files, packed_files
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +42,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     verdicts = [_judge(name, arguments, context) for name in names]
     all_valid = all(verdict.valid for verdict in verdicts)
     if arguments.json:
-        listed = [verdict.as_json() for verdict in verdicts]
+        listed = [_as_json(verdict) for verdict in verdicts]
         output.document({"valid": all_valid, "environments": listed})
     else:
         for verdict in verdicts:
             messages.say("".join(problem.text for problem in _with_remedies(verdict.problems)))
-            output.line(verdict)
+            output.line(_line(verdict))
             sys.stdout.flush()
     sys.stdout.flush()
     return 0 if all_valid else 1
@@ -67,38 +65,29 @@ def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:
     return shown
 
 
-class _Verdict(NamedTuple):
-    """A verdict by `problems`; `absent` files are missing on this host, which is fine."""
+def _line(verdict: api.Verdict) -> str:
+    # a name that contains a line end must not look like the verdict on another one
+    name = one_line(verdict.name)
+    if not verdict.valid:
+        return f"{name}: not valid"
+    is_base = verdict.edf is not None and verdict.edf.image is None
+    remark = ", but only as a base for others (no image)" if is_base else ""
+    absent = _absent(len(verdict.missing))
+    return f"{name}: valid{remark}{_warnings(len(verdict.problems))}{absent}"
 
-    name: str
-    edf: Edf | None
-    problems: Sequence[Problem]
-    absent: int
 
-    @property
-    def valid(self) -> bool:
-        return not any(problem.severity == "error" for problem in self.problems)
-
-    def __str__(self) -> str:
-        # a name that contains a line end must not look like the verdict on another one
-        name = one_line(self.name)
-        if not self.valid:
-            return f"{name}: not valid"
-        is_base = self.edf is not None and self.edf.image is None
-        remark = ", but only as a base for others (no image)" if is_base else ""
-        return f"{name}: valid{remark}{_warnings(len(self.problems))}{_absent(self.absent)}"
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "valid": self.valid,
-            "image": None if self.edf is None else self.edf.image_text,
-            "files": [] if self.edf is None else list(self.edf.files),
-            "problems": [
-                {**asdict(problem), "see": code_for(problem.see, problem.key)}
-                for problem in self.problems
-            ],
-        }
+def _as_json(verdict: api.Verdict) -> dict[str, object]:
+    edf = verdict.edf
+    return {
+        "name": verdict.name,
+        "valid": verdict.valid,
+        "image": None if edf is None else edf.image_text,
+        "files": [] if edf is None else list(edf.files),
+        "problems": [
+            {**asdict(problem), "see": code_for(problem.see, problem.key)}
+            for problem in verdict.problems
+        ],
+    }
 
 
 def _warnings(count: int) -> str:
@@ -112,17 +101,11 @@ def _absent(count: int) -> str:
     return f"; {files} not on this host (--check-files shows which)"
 
 
-def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> _Verdict:
-    site_context = site_here(context)
-    loaded = load_effective(name, context, site_context, PyxisOptions(arguments.container_options))
-    problems = list(loaded.problems)
-    if loaded.edf is not None:
-        problems += judged(loaded.edf, context, site_context)
-        problems += packed_files(loaded.edf)
-    missing = missing_files(loaded.edf, context) if loaded.edf is not None else []
-    if arguments.check_files:
-        problems += missing
+def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> api.Verdict:
+    options = PyxisOptions(arguments.container_options)
+    verdict = api.validate_in(context, name, options)
+    problems = [*verdict.problems, *(verdict.missing if arguments.check_files else ())]
     if arguments.strict:
         problems = [replace(problem, severity="error") for problem in problems]
     shown = " ".join(arguments.container_options) if name is None else name
-    return _Verdict(shown, loaded.edf, problems, len(missing))
+    return verdict._replace(name=shown, problems=problems)

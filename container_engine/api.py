@@ -1,0 +1,272 @@
+"""Describe, check and plan environments from Python: what launchers and test systems import.
+
+Within a VERSION, names, arguments and fields stay; new ones may come. All else in this package is
+the engine's own. Verdicts are those of `ce validate`, plans those of `ce plan`: the same code makes
+them. Nothing here needs Slurm, Podman or a site's configuration, except where it says so.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from pydantic import PrivateAttr
+
+from container_engine.base.errors import CeError, UserError
+from container_engine.base.text_layout import did_you_mean, nearest
+from container_engine.catalog.model import HookFile
+from container_engine.compat.pyxis_options import PyxisOptions
+from container_engine.edf import entries, model, show
+from container_engine.edf.annotations import judge_value
+from container_engine.edf.document import Document
+from container_engine.edf.model import Edf, Origin, Problem, escape
+from container_engine.plan.hooks import rules
+from container_engine.plan.model import LaunchPlan
+from container_engine.submit import environment as environments
+from container_engine.submit.context import Context, of_this_process
+from container_engine.submit.known_image import judged, missing_files, packed_files
+from container_engine.submit.refused import RefusedError
+from container_engine.tools.running_steps import Step, running, written_traces
+from container_engine.tools.step_traces import Phase, Trace, choose, whole
+
+VERSION = 1
+
+__all__ = [
+    "VERSION",
+    "CeError",
+    "Environment",
+    "HookFile",
+    "Image",
+    "LaunchPlan",
+    "Mount",
+    "Origin",
+    "Phase",
+    "Problem",
+    "RefusedError",
+    "Step",
+    "Trace",
+    "UserError",
+    "Verdict",
+    "hook",
+    "hooks",
+    "literal",
+    "plan",
+    "pyxis_args",
+    "srun_args",
+    "steps",
+    "trace",
+    "validate",
+]
+
+
+def literal(text: str) -> str:
+    """Return the text as an EDF writes it, so that none of its `$` is a variable."""
+    return escape(text)
+
+
+class Image(str):
+    """The name of an image, as the key `image` has it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def file(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the image in a SquashFS file."""
+        return cls(escape(os.path.abspath(path)))
+
+    @classmethod
+    def registry(cls, host: str, repository: str, *, tag: str = "", digest: str = "") -> Self:
+        """Return an image of a registry; `digest` is `sha256:…`."""
+        name = f"{host}/{repository}" + (f":{tag}" if tag else "")
+        return cls(escape(f"docker://{name}" + (f"@{digest}" if digest else "")))
+
+
+class Mount(str):
+    """An entry of the key `mounts`, for paths that contain no variables."""
+
+    __slots__ = ()
+
+    @classmethod
+    def bind(
+        cls,
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str] | None = None,
+        *flags: str,
+    ) -> Self:
+        """Return the mount of a path of the host, by default to the same path; flags as `ro`."""
+        inside = os.fspath(source if target is None else target)
+        return cls._of("bind", os.fspath(source), inside, flags)
+
+    @classmethod
+    def squashfs(cls, file: str | os.PathLike[str], target: str | os.PathLike[str]) -> Self:
+        """Return the mount of what a SquashFS file contains."""
+        return cls._of("squashfs", os.fspath(file), os.fspath(target), ())
+
+    @classmethod
+    def tmpfs(cls, target: str | os.PathLike[str], *, size: str = "", mode: str = "") -> Self:
+        """Return the mount of an empty directory in memory; a size as `1g`, a mode as `1777`."""
+        options = (f"size={size}" if size else "", f"mode={mode}" if mode else "")
+        return cls._of("tmpfs", "tmpfs", os.fspath(target), tuple(filter(None, options)))
+
+    @classmethod
+    def _of(cls, kind: model.MountKind, source: str, target: str, flags: Sequence[str]) -> Self:
+        mount = model.Mount(kind, source, target, tuple(flags), Origin("", 0))
+        return cls(entries.mount_text(mount, escape))
+
+
+class Environment(Document):
+    """An environment, as one EDF has it: the keys are those of the file.
+
+    Wrong types and unknown keys raise pydantic's ValidationError. What values mean is checked by
+    `validate` once the file is written, since it depends on the site.
+    """
+
+    if TYPE_CHECKING:
+        mounts: list[str] | list[Mount] = []  # type: ignore[assignment]  # it widens the type
+
+    _origins: Mapping[str, Origin] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def from_file(cls, name: str | os.PathLike[str]) -> Self:
+        """Return the environment NAME or FILE with all that it inherits, its variables expanded.
+
+        This is what `ce render` prints. Raise RefusedError, which has the problems.
+        """
+        context = of_this_process(None)
+        loaded = environments.load_effective(os.fspath(name), context)
+        if loaded.edf is None:
+            raise RefusedError(loaded.problems)
+        edf = environments.anywhere(loaded.edf, context.cwd)
+        found = cls.of(tomllib.loads(show.to_toml(edf)))
+        origins = {key: origin for key, _item, _value, origin in show.values(edf)}
+        found._origins = origins  # noqa: SLF001  # one of this class
+        return found
+
+    @property
+    def origins(self) -> Mapping[str, Origin]:
+        """Return the file and line that set each value, by names as `mounts[0]` and `env.PATH`.
+
+        It is empty for an environment that was not read from a file.
+        """
+        return self._origins
+
+    def to_toml(self) -> str:
+        """Return the text of an EDF with these values. Raise UserError for annotations."""
+        return show.document_to_toml(self)
+
+    def write(self, path: str | os.PathLike[str]) -> str:
+        """Write the EDF, and return its absolute path. Raise OSError and UserError."""
+        text = self.to_toml()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return os.path.abspath(path)
+
+
+class Verdict(NamedTuple):
+    """What `ce validate` says of an environment. `edf` is None if it is refused.
+
+    `missing` are files that this host does not have, which may be fine on the nodes.
+    """
+
+    name: str
+    edf: Edf | None
+    problems: Sequence[Problem]
+    missing: Sequence[Problem] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Check whether a launch would accept it."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+
+def validate(name: str | os.PathLike[str]) -> Verdict:
+    """Check the environment NAME or FILE, and all that it inherits. Raise CeError for the site's.
+
+    An invalid environment raises no error: the verdict has its problems.
+    """
+    return validate_in(of_this_process(None), os.fspath(name), PyxisOptions())
+
+
+def validate_in(context: Context, name: str | None, options: PyxisOptions) -> Verdict:
+    """Check an environment under pyxis's options, for `ce validate`."""
+    site_context = environments.site_here(context)
+    loaded = environments.load_effective(name, context, site_context, options)
+    if loaded.edf is None:
+        return Verdict(name or "", None, loaded.problems)
+    edf = loaded.edf
+    problems = (*loaded.problems, *judged(edf, context, site_context), *packed_files(edf))
+    return Verdict(name or "", edf, problems, missing_files(edf, context))
+
+
+def plan(name: str | os.PathLike[str], *, pull: str | None = None) -> LaunchPlan:
+    """Return what a launch of the environment would do here, as `ce plan`.
+
+    The image is imported if it must be: `pull` is `missing`, `never`, `always` or `newer`, by
+    default the site's choice. Raise CeError.
+    """
+    from container_engine.submit.plan_output import new_plan_of
+
+    return LaunchPlan.of_json(new_plan_of(os.fspath(name), of_this_process(None), pull)[2])
+
+
+def srun_args(name: str | os.PathLike[str]) -> list[str]:
+    """Return the options of srun, sbatch or salloc that start tasks in the environment.
+
+    A path becomes absolute, since a step may start in another directory.
+    """
+    text = os.fspath(name)
+    is_path = not isinstance(name, str) or "/" in text
+    return [f"--environment={os.path.abspath(text) if is_path else text}"]
+
+
+def pyxis_args(environment: Environment) -> list[str]:
+    """Return pyxis's options for the environment. Raise UserError for what they cannot express."""
+    from container_engine.compat.pyxis_arguments import arguments
+
+    return arguments(environment)
+
+
+def hooks() -> Mapping[str, HookFile]:
+    """Return the hooks of this site, with their parameters: types, defaults, what is allowed."""
+    catalog = environments.site_here(of_this_process(None)).hooks
+    return {name: one.data for name, one in catalog.items()}
+
+
+def hook(name: str, **parameters: str | bool | int) -> dict[str, str]:
+    """Return the annotations that enable a hook with these parameters. Raise UserError."""
+    catalog = environments.site_here(of_this_process(None)).hooks
+    if name not in catalog:
+        known = ", ".join(sorted(catalog))
+        raise UserError(
+            f"unknown hook '{name}'{did_you_mean(nearest(name, catalog))}", f"known: {known}"
+        )
+    [rule] = rules({name: catalog[name]})
+    found = {rule.switch: "true"}
+    for key, value in parameters.items():
+        if key not in rule.parameters:
+            raise UserError(
+                f"hook '{name}': unknown parameter '{key}'",
+                f"it has {', '.join(sorted(rule.parameters)) or 'none'}",
+            )
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if doubt := judge_value(text, rule.parameters[key]):
+            raise UserError(f"hook '{name}': {key}: {doubt.message}", doubt.hint)
+        found[f"{rule.prefix}.{key}"] = escape(text)
+    return found
+
+
+def steps() -> list[Step]:
+    """Return the user's running steps in containers, as `ce ps` lists them; asks Slurm."""
+    return [step for step in running(of_this_process(None)) if step.traced]
+
+
+def trace(step: str = "last") -> Sequence[Trace]:
+    """Return the traces of JOB.STEP, of a job's newest step, or of the last, one for each node.
+
+    Raise UserError if there is none.
+    """
+    context = of_this_process(None)
+    directory = written_traces(context)
+    return whole(directory, choose(directory, step, context.uid))

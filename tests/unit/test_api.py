@@ -1,0 +1,228 @@
+"""container_engine.api: one truth with `ce`, and text that means what its types say."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from container_engine import api
+from container_engine.cli.main import main
+from container_engine.compat.pyxis_overlay import read
+from container_engine.edf.document import Document
+from tests.unit.edf.published import OUTCOMES
+from tests.unit.edf.test_fuzz import COUNT
+from tests.unit.edf.test_published import PUBLISHED
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("EDF_PATH", raising=False)
+    return tmp_path
+
+
+def test_every_public_name_is_there_and_has_a_description() -> None:
+    for name in set(api.__all__) - {"VERSION"}:
+        assert getattr(api, name).__doc__, name
+
+
+@pytest.mark.parametrize("number", OUTCOMES)
+def test_the_verdict_on_a_published_file_is_that_of_ce(number: str, capsys: Capture) -> None:
+    [path] = PUBLISHED.glob(f"{number}*.toml")
+    main(["validate", "--json", str(path)])
+    [said] = json.loads(capsys.readouterr().out)["environments"]
+    verdict = api.validate(path)
+    assert verdict.valid == said["valid"]
+    found = [(p.severity, p.file, p.line, p.key, p.message, p.hint) for p in verdict.problems]
+    keys = ("severity", "file", "line", "key", "message", "hint")
+    assert found == [tuple(problem[key] for key in keys) for problem in said["problems"]]
+    if main(["render", "--format=toml", str(path)]) == 0:
+        assert api.Environment.from_file(path).to_toml() == capsys.readouterr().out
+    else:
+        with pytest.raises(api.RefusedError) as refused:
+            api.Environment.from_file(path)
+        assert refused.value.problems == tuple(verdict.problems)
+
+
+def test_the_keys_and_their_types_are_those_of_the_schema() -> None:
+    schema = api.Environment.model_json_schema()
+    assert schema["properties"] == Document.model_json_schema()["properties"]
+
+
+_TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+_SCALARS = st.one_of(_TEXTS, st.booleans(), st.integers(-(2**63), 2**63 - 1))
+_NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+
+
+@COUNT
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "image": st.one_of(_TEXTS, st.lists(_TEXTS, min_size=1, max_size=2)),
+            "base_environment": st.one_of(_TEXTS, st.lists(_TEXTS, max_size=2)),
+            "description": _TEXTS,
+            "workdir": _TEXTS,
+            "writable": st.booleans(),
+            "mounts": st.lists(_TEXTS, max_size=3),
+            "startup": st.lists(_TEXTS, max_size=2),
+            "env": st.dictionaries(_NAMES, _TEXTS, max_size=3),
+        },
+    )
+)
+def test_an_environment_is_the_same_once_it_was_text(values: dict[str, object]) -> None:
+    environment = api.Environment.of(values)
+    assert api.Environment.of(tomllib.loads(environment.to_toml())) == environment
+
+
+@COUNT
+@given(st.dictionaries(_NAMES.filter(lambda name: "\0" not in name), _SCALARS, max_size=3))
+def test_annotations_are_written_as_text_under_dotted_keys(values: dict[str, object]) -> None:
+    flat = {key: v if isinstance(v, str) else str(v).lower() for key, v in values.items()}
+    environment = api.Environment(annotations={"com": {"x": values}} if values else {})
+    found = tomllib.loads(environment.to_toml()).get("annotations", {})
+    assert found == {f"com.x.{key}": value for key, value in flat.items()}
+
+
+def test_an_annotation_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(api.UserError, match=r"annotations\.a: expected a string, boolean"):
+        api.Environment(annotations={"a": [1]}).to_toml()
+
+
+@pytest.mark.parametrize(
+    "values", [{"image": 1}, {"imag": "x"}, {"mounts": "/a"}, {"env": {"A": 1}}]
+)
+def test_wrong_types_and_unknown_keys_are_refused(values: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        api.Environment(**values)  # type: ignore[arg-type]
+
+
+def test_callers_have_types_that_mypy_knows() -> None:
+    """`make lint` fails if mypy finds nothing to ignore here."""
+    with pytest.raises(ValidationError):
+        api.Environment(image=1)  # type: ignore[arg-type]
+    mounts = [api.Mount.bind("/scratch")]
+    found: list[str] | list[api.Mount] = api.Environment(mounts=mounts).mounts
+    assert found == ["/scratch:/scratch"]
+
+
+_PATHS = st.text(st.sampled_from("ab:$\\{}` ,'\"+é"), min_size=1, max_size=8).map("/d/{}x".format)
+
+
+@settings(COUNT, max_examples=COUNT.max_examples // 8)
+@given(_PATHS, _PATHS, st.sampled_from([(), ("ro",), ("ro", "rslave")]))
+def test_paths_of_mounts_are_meant_to_the_letter(
+    source: str, target: str, flags: tuple[str, ...]
+) -> None:
+    mounts = [
+        api.Mount.bind(source, target, *flags),
+        api.Mount.squashfs(source, f"{target}2"),
+        api.Mount.tmpfs(f"{target}3", size="1g"),
+    ]
+    image = api.Image.file(f"{source}.sqsh")
+    variable = api.literal(source)
+    path = api.Environment(image=image, mounts=mounts, env={"A": variable}).write("x.toml")
+    edf = api.validate(path).edf
+    assert edf is not None
+    assert (edf.image, edf.env[0].value) == (f"{source}.sqsh", source)
+    found = [(m.kind, m.source, m.target, m.options) for m in edf.mounts]
+    assert found == [
+        ("bind", source, target, flags),
+        ("squashfs", source, f"{target}2", ()),
+        ("tmpfs", "tmpfs", f"{target}3", ("size=1g",)),
+    ]
+
+
+def test_what_is_inherited_keeps_its_place(here: Path) -> None:
+    (here / "base.toml").write_text('image = "ubuntu:24.04"\n[env]\nA = "1"\n')
+    base = f"{here}/base.toml"
+    path = api.Environment(base_environment=[base], env={"B": "2"}).write(here / "x.toml")
+    found = api.Environment.from_file(path)
+    assert found.env == {"A": "1", "B": "2"}
+    assert found.origins["env.A"] == api.Origin(base, 3)
+    assert found.origins["env.B"].file == path
+    assert api.srun_args(path) == [f"--environment={path}"]
+    assert api.srun_args(Path("x.toml")) == [f"--environment={path}"]
+    assert api.srun_args("pytorch") == ["--environment=pytorch"]
+
+
+def test_a_hook_is_enabled_by_its_annotations() -> None:
+    annotations = api.hook("aws_ofi_nccl", variant="cuda12")
+    prefix = "com.hooks.aws_ofi_nccl"
+    assert annotations == {f"{prefix}.enabled": "true", f"{prefix}.variant": "cuda12"}
+    assert "cuda12" in api.hooks()["aws_ofi_nccl"].parameters["variant"].values
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "said"),
+    [
+        ("aws_ofi", {}, "unknown hook 'aws_ofi', did you mean 'aws_ofi_nccl'?"),
+        ("cxi", {"speed": 1}, "hook 'cxi': unknown parameter 'speed'"),
+        ("ssh", {"port": 0}, "hook 'ssh': port: "),
+    ],
+)
+def test_mistakes_in_hooks_are_refused(
+    name: str, parameters: dict[str, str | int], said: str
+) -> None:
+    with pytest.raises(api.UserError) as refused:
+        api.hook(name, **parameters)
+    assert str(refused.value).startswith(said)
+
+
+def test_pyxis_gets_what_the_environment_says(here: Path) -> None:
+    environment = api.Environment(
+        image="docker://quay.io/centos/centos:7",
+        mounts=["/a:/b:ro", "tmpfs:/t"],
+        workdir="/w$$",
+        writable=False,
+        entrypoint=True,
+        env={"A": "1"},
+        annotations={"com.ce": {"root_remap": True, "container_name": "x", "unshare": "net"}},
+    )
+    words = api.pyxis_args(environment)
+    layer = read(words, {"A": "1"}, str(here))
+    assert layer.problems == ()
+    edf = api.validate(environment.write("x.toml")).edf
+    assert edf is not None
+    found = layer.layer
+    assert found.image is not None
+    assert found.workdir is not None
+    assert (
+        (found.image.value, found.workdir.value)
+        == (edf.image, edf.workdir)
+        == (
+            "docker://quay.io/centos/centos:7",
+            "/w$",
+        )
+    )
+    said = [(m.kind, m.source, m.target, m.options) for m in found.mounts.values()]
+    assert said == [(m.kind, m.source, m.target, m.options) for m in edf.mounts]
+    assert {key: one.value for key, one in found.annotations.items()} == {
+        one.key: one.value for one in edf.annotations
+    }
+    assert "--container-readonly" in words
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"image": "a", "devices": ["/dev/fuse"]}, "devices: pyxis has no option for this"),
+        ({"image": ["a", "b"]}, "image: pyxis has no option for anything but one image"),
+        ({"image": "a", "mounts": ["/a:/b,c"]}, "mounts[0]: pyxis has no option for commas"),
+        ({"image": "a", "mounts": ["/a:/b:sqsh"]}, "mounts[0]: pyxis has no option for mounts of"),
+        ({"image": "a", "workdir": "$HOME"}, "workdir: contains variables (HOME), which pyxis"),
+        ({"image": "a", "env": {"A": ""}}, "env.A: pyxis has no option for removing a variable"),
+        ({"image": "a", "annotations": {"com.hooks.cxi.enabled": True}}, "annotations.com.hooks"),
+    ],
+)
+def test_what_pyxis_cannot_express_is_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(api.UserError) as refused:
+        api.pyxis_args(api.Environment.of(values))
+    assert str(refused.value).startswith(said)
