@@ -110,6 +110,9 @@ def _list(context: Context, *, as_json: bool) -> int:
     if as_json:
         output.document({"hooks": rows})
         return 0
+    if not rows:
+        output.line(f"no hooks: {context.prefix}/share/container-engine/hooks has none")
+        return 0
     states = ["off at this site" if row["turned_off"] else str(row["default"]) for row in rows]
     cells = zip(rows, states, strict=True)
     output.table([(str(r["name"]), s, str(r["from"]), str(r["summary"])) for r, s in cells])
