@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from container_engine import api
 from container_engine.base.model import schema_text
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import examples_of, verbs
@@ -24,6 +27,7 @@ def pages() -> dict[str, str]:
         "docs/reference/edf.md": _EDF + keys(Document),
         "docs/reference/configuration.md": _CONFIGURATION + readers() + keys(SiteConfig),
         "docs/reference/commands.md": commands(),
+        "docs/reference/api.md": python(),
     }
 
 
@@ -40,6 +44,13 @@ _CONFIGURATION = """\
 Generated from the model that reads `config.toml`, `conf.d/*.toml` and `clusters.d/*.toml`; how the
 files go together is in [the site's configuration](../admin/configuration.md). All are optional.
 
+"""
+_API = """\
+# container_engine.api
+
+Generated from the module; [a page](../howto/python-api.md) shows how it is used. A `path` is a
+string or a `Path`. Names, arguments and fields stay as they are within a version: this is version
+1, `api.VERSION`.
 """
 _BOTH, _SUBMIT = "submit host, and again each node", "submit host"
 _TABLE = """\
@@ -141,6 +152,45 @@ def commands() -> str:
             shown = "".join(f"$ {example}\n" for example in examples)
             text += f"\n```console\n{shown}```\n"
     return text
+
+
+def python() -> str:
+    """Return a section for each public name of container_engine.api, from its description."""
+    names = (name for name in api.__all__ if name != "VERSION")
+    return _API + "".join(_public(name, getattr(api, name)) for name in names)
+
+
+def _public(name: str, what: object) -> str:
+    text = f"\n## `{name}`\n\n{_described(what)}\n"
+    if not inspect.isclass(what):
+        return f"{text}\n```text\n{name}{_signature(what)}\n```\n"
+    below = [
+        f"- `{inner}{_signature(found)}`: {_described(found).splitlines()[0]}\n"
+        for inner, found in inspect.getmembers(what)
+        if not inner.startswith(("_", "model_")) and _is_own(what, inner)
+    ]
+    names = getattr(what, "_fields", ()) or getattr(what, "__dataclass_fields__", ())
+    fields = f"\nFields: {', '.join(f'`{one}`' for one in names)}.\n" if names else ""
+    return text + fields + ("\n" if below else "") + "".join(below)
+
+
+def _is_own(what: type, name: str) -> bool:
+    """Check whether a class has a method or property of its own that has a description."""
+    found = what.__dict__.get(name)
+    return isinstance(found, property | classmethod | FunctionType) and bool(found.__doc__)
+
+
+def _described(what: object) -> str:
+    """Return the description, its list of lines joined to paragraphs."""
+    paragraphs = (inspect.getdoc(what) or "").split("\n\n")
+    return "\n\n".join(" ".join(one.split()) for one in paragraphs)
+
+
+def _signature(what: object) -> str:
+    if not callable(what):
+        return ""
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(what)))
+    return text.replace("str | os.PathLike[str]", "path")
 
 
 def _purpose(parser: argparse.ArgumentParser) -> str:

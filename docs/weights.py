@@ -11,6 +11,7 @@ _WEIGHTS = {
     "docs/admin/install-other.md": 0.4,
     "docs/benchmarks.md": 0.1,
     "docs/dependencies.md": 0.1,
+    "docs/reference/api.md": 0.1,
     "docs/releasing.md": 0.1,
     "CHANGELOG.md": 0.1,
     "CONTRIBUTING.md": 0.1,

@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,6 +15,7 @@ from container_engine.tools.doctor import installation
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "opt/container-engine"
+PAGE = ROOT / "docs/howto/python-api.md"
 # Make a mount namespace in which the unpacked package is in its prefix.
 INSTALLED = 'mkdir -p "/$1" && mount --bind "$0/$1" "/$1" && shift && exec "$@"'
 
@@ -141,3 +144,63 @@ def test_the_unpacked_package_works_at_its_place(unpacked: Path) -> None:
     findings = {entry["check"]: entry for entry in json.loads(found.stdout)["findings"]}
     for check in ("installation", "owner", "session directory"):
         assert findings[check]["state"] == "ok", findings[check]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from a copy, in which it may leave files."""
+    copy = tmp_path_factory.mktemp("wheel") / "tree"
+    copy.mkdir()
+    for name in ("container_engine", "hooks"):
+        shutil.copytree(ROOT / name, copy / name)
+    for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
+        shutil.copy(ROOT / name, copy)
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps")
+    run(*pip, "--no-build-isolation", "--wheel-dir", str(copy.parent), str(copy))
+    (built,) = copy.parent.glob("*.whl")
+    return built
+
+
+def test_the_wheel_is_enough_for_a_laptop(wheel: Path, tmp_path: Path) -> None:
+    """No program is on the path but those of its environment; it knows the engine's hooks."""
+    run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
+    programs = tmp_path / "venv/bin"
+    run(str(programs / "pip"), "install", "--quiet", str(wheel))
+    env = {"HOME": str(tmp_path), "PATH": str(programs), "PWD": str(tmp_path)}
+    (tmp_path / "describe.py").write_text(_DESCRIBE)
+
+    def said(program: str, *words: str, code: int = 0) -> str:
+        argv = [str(programs / program), *words]
+        done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert not re.search("error|warning", done.stderr), done.stderr
+        return done.stdout
+
+    assert said("python", "describe.py") == "True\n"
+    assert said("ce", "validate", "--strict", "./a.toml") == "./a.toml: valid\n"
+    assert '"com.hooks.ssh.port": "2222"' in said("ce", "render", "./a.toml")
+    assert f"from {tmp_path}/a.toml:" in said("ce", "explain", "./a.toml")
+    assert said("ce", "lint", "./a.toml") == "./a.toml: no advice\n"
+    assert 'port = "2223"' in said("ce", "diff", "./a.toml", "./b.toml", code=1)
+    assert "new.toml" in said("ce", "init", "new")
+    assert json.loads(said("ce", "schema", "edf"))["properties"]["mounts"]
+
+
+_DESCRIBE = """\
+from container_engine import api
+
+for name, port in (("a", 2222), ("b", 2223)):
+    hooks = {**api.hook("ssh", port=port), **api.hook("aws_ofi_nccl", variant="cuda12")}
+    environment = api.Environment(image="ubuntu:24.04", annotations=hooks)
+    environment.write(f"{name}.toml")
+print(api.validate("./a.toml").valid)
+"""
+
+
+def test_the_wheel_says_that_it_has_types(wheel: Path) -> None:
+    assert "container_engine/py.typed" in ZipFile(wheel).namelist()
+
+
+def test_the_page_names_the_wheel_of_this_release(wheel: Path) -> None:
+    named = set(re.findall(r"container_engine-\S+?\.whl", PAGE.read_text()))
+    assert named == {wheel.name}

@@ -30,6 +30,22 @@ def test_submitit_runs_a_function_in_a_container(user: User, way: str) -> None:
     assert tasks(user.python("submitit", "submitit_job.py", *words, env=env)) == two_nodes()
 
 
+def test_submitit_runs_a_function_in_an_environment_described_in_python(user: User) -> None:
+    user.from_page("submitit_engine.py")
+    mounts = user.mounts("submitit").split(",")
+    out = user.python("submitit", "engine_submitit_job.py", str(user.image), *mounts, engine=True)
+    assert tasks(out) == two_nodes()
+
+
+def test_nemo_run_submits_a_script_in_an_environment_described_in_python(user: User) -> None:
+    user.from_page("nemo_engine.py")
+    env = {"NEMORUN_HOME": str(user.directory / "nemo")}
+    words = (str(user.image), str(user.directory))
+    user.python("nemo-run", "engine_nemo_job.py", *words, env=env, engine=True)
+    user.wait_for_jobs()
+    assert tasks(user.files("*.out")) == two_nodes(), user.files("*")
+
+
 def test_hydra_launches_its_jobs_in_containers(user: User) -> None:
     env = {"CE_ENVIRONMENT": user.environment("submitit"), "REPORTS": str(user.directory)}
     sweep = (
@@ -77,14 +93,16 @@ def test_dask_jobqueue_starts_its_workers_in_containers(user: User) -> None:
     assert [one[2] for one in tasks(user.python("dask", "dask_job.py", python))] == ["ce-demo"] * 2
 
 
-def test_reframe_passes_a_check_in_an_environment(user: User) -> None:
+@pytest.mark.parametrize("check_file", ["reframe_check.py", "engine_reframe_check.py"])
+def test_reframe_passes_a_check_in_an_environment(user: User, check_file: str) -> None:
+    user.from_page("reframe_engine.py")
     environment = user.environment("reframe")
     settings = user.directory / "settings.py"
     settings.write_text((PROGRAMS / "reframe_settings.py").read_text())
     check = user.directory / "check.py"
-    check.write_text((PROGRAMS / "reframe_check.py").read_text())
+    check.write_text((PROGRAMS / check_file).read_text())
     words = ("-C", str(settings), "-c", str(check), "-S", f"environment={environment}", "--run")
-    out = user.run(str(installed("reframe") / "bin/reframe"), *words)
+    out = user.run(str(installed("reframe") / "bin/reframe"), *words, env=user.with_engine({}))
     assert re.search(r"Ran 1/1 test case\(s\).*\(0 failure", out), out
 
 

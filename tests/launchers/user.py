@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.slurm.cluster import Cluster
 
 PROGRAMS = Path(__file__).parent / "programs"
+PAGE = Path(__file__).parents[2] / "docs/howto/python-api.md"
 # What each task prints: its number, its node, its container's system.
 _REPORT = re.compile(r"task (\d+) on (n\d+) in (\S+)")
 # What a task prints where it needs no Python.
@@ -50,12 +51,28 @@ class User:
         path.chmod(0o644)
         return str(path)
 
+    def from_page(self, file: str) -> None:
+        """Put a file of the page on the engine's API into the directory."""
+        [text] = re.findall(rf"^```python\n# {file}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+        (self.directory / file).write_text(text)
+
+    def with_engine(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables with which a Python imports the installation's packages, too."""
+        [packages] = self.cluster.prefix.glob("lib/python3*/site-packages")
+        return {**env, "PYTHONPATH": f"{self.directory}:{packages}"}
+
     def python(
-        self, launcher: str, program: str, *words: str, env: Mapping[str, str] | None = None
+        self,
+        launcher: str,
+        program: str,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        engine: bool = False,
     ) -> str:
         """Run a program of this directory with the launcher's Python; return all it printed."""
         programs = installed(launcher) / "bin"
         env = {"PATH": f"{programs}:{self.path()}", **(env or {})}
+        env = self.with_engine(env) if engine else env
         copy = self.directory / program
         copy.write_text((PROGRAMS / program).read_text())
         return self.run(str(programs / "python"), str(copy), *words, env=env)
