@@ -118,6 +118,7 @@ _WANTED = {
     "greater_than": "greater than {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "int_type": "a whole number",
+    "less_than_equal": "at most {le:g}",
     "list_type": "an array",
     "literal_error": "{expected}",
     "tuple_type": "an array",

@@ -68,7 +68,7 @@ def faults(check: RunCheck) -> Iterator[tuple[str, str]]:
     elif check.program == "hook" and check.command[0].startswith("/"):
         yield "command", "a program of the hook is named relative to the hook.toml"
     if check.program == "image" and not check.inside:
-        yield "inside", "before there is a container, only the host or the hook has the program"
+        yield "inside", 'the image is not there yet: set program = "host"'
     if check.valid_s and check.per == "pair":
         yield "valid_s", "a pair is never believed later: the other node could not know"
     if not all(path.startswith(("/", "{")) for path in check.unchanged):

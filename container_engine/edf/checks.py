@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from container_engine.base.errors import CeError
 from container_engine.base.model import MisfitError
+from container_engine.base.run_check import ListedCheck
 from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Path, Positions
 from container_engine.edf.document import KEYS, PLAIN, Document
@@ -90,6 +91,7 @@ _HEADS = {
     "checks": ("[[checks]]", "name and command"),
     "env": ("[env]", 'NAME = "value"'),
 }
+_KEYS_OF_A_CHECK = f"the keys of a check are {', '.join(ListedCheck.model_fields)}"
 _NO_ENTRYPOINT = (
     "give the program to srun or ce run; entrypoint = true runs the image's own before it"
 )
@@ -121,8 +123,9 @@ def check(data: dict[str, Any], report: Report) -> tuple[Document, Mapping[str, 
     for place, (value, misfit) in faults.items():
         if place[0] == "checks" and len(place) > 1:
             # the message about an unknown key names it
-            at = place if misfit.key else place[:2]
-            report.error(at, misfit.message, misfit.example)
+            key = clip(key_text(place)) if misfit.key else ""
+            hint = misfit.example if misfit.key else _KEYS_OF_A_CHECK
+            report.problems.append(report.origin(place).error(key, clip(misfit.message), hint))
         else:
             _wrong_type(place, value, report)
     return _without(known, {place[:2] for place in faults})

@@ -277,7 +277,7 @@ def _oddities(trace: step_traces.Trace, heard: Heard, usual: float) -> Iterator[
     ahead, behind = trace.seen - time.time(), heard.began - first
     if max(ahead, behind) > _CLOCKS_APART_S:
         apart = f"{ahead:.0f} s ahead of" if ahead > behind else f"{behind:.0f} s behind"
-        yield f"its clock is {apart} that of {os.uname().nodename}"
+        yield f"its clock is at least {apart} that of {os.uname().nodename}"
 
 
 def _of_ranks(before: Verdict, heard: Heard) -> Verdict:

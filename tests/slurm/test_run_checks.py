@@ -72,6 +72,10 @@ command = ["sh", "-c", "kill -SEGV $$"]
 kind = "run"
 command = ["no-such-program"]
 
+[checks.inert]
+kind = "run"
+command = ["/etc/passwd"]
+
 [checks.loud]
 kind = "run"
 command = ["sh", "-c", "head -c 10000000 /dev/zero | tr '\\\\0' x; echo needle"]
@@ -108,6 +112,7 @@ hook prove: check silent: true did not print 'cxi'
 hook prove: check spoke: echo printed 'tcp'; it printed: over tcp
 hook prove: check hangs: sh did not pass within 1.5 s
 hook prove: check crashes: sh was ended by SIGSEGV
+hook prove: check inert: /etc/passwd cannot be executed in the container
 hook prove: check binary: sh ended with exit code 1, not 0; it printed: [2J \ufffd end
 """
 

@@ -1,6 +1,7 @@
 """Good nodes told from bad ones, by `ce vet` and by vetnode, on machines with a real network."""
 
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -36,6 +37,33 @@ def test_mpi_starts_on_both_machines_and_one_that_is_cut_off_is_named(cluster: C
     good, silent, number = done.stderr.splitlines()
     assert (good, number) == ("good      vm1", "1 of 2 nodes are good")
     assert silent.startswith("silent    vm2: ")
+
+
+_CHECK = """\
+image = "/apps/images/debian.sqsh"
+[[checks]]
+name = "memory"
+severity = "fail"
+command = ["sh", "-c", "test $$SLURMD_NODENAME = vm1 || { x=a; while :; do x=$$x$$x; done; }"]
+limit_s = 60
+"""
+
+
+def test_a_node_is_out_of_memory_also_with_cgroup_v2_and_a_wrong_clock_is_told(
+    cluster: Cluster,
+) -> None:
+    write(cluster.first, "/etc/edf/hungry.toml", _CHECK)
+    vet = ("salloc", "-QN2", "--mem=300", "ce", "vet", f"--limit={3 * _LIMIT_S}", "hungry")
+    cluster.root(cluster.second, "date -s '-120 seconds'")  # munge believes it for five minutes
+    try:
+        done = cluster.first.ssh(shlex.join(vet), "alice", STEP_S)
+    finally:
+        cluster.root(cluster.second, "date -s '+120 seconds'")
+    good, failed, clock, number = done.stdout.splitlines()
+    assert (good, number) == ("good      vm1", "1 of 2 nodes are good"), done.stderr
+    said = "out of memory: /etc/edf/hungry.toml:2: check memory: sh was ended by SIGKILL"
+    assert failed == f"failed    vm2: {said}"
+    assert re.fullmatch(r" +warning: its clock is at least \d+ s behind that of vm1", clock)
 
 
 _SUITE = """\

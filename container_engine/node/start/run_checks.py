@@ -319,6 +319,8 @@ def _problem(run: RunCheck, outcome: Outcome) -> str:
     meaning = f"{run['message']}: " if run["message"] else ""
     if outcome.status == EXIT_NOT_FOUND and outcome.last.startswith("ce: see: "):
         return f"{meaning}{run['command'][0]} is not in the image"
+    if outcome.status == EXIT_NOT_EXECUTABLE and outcome.last.startswith("ce: see: "):
+        return f"{meaning}{run['command'][0]} cannot be executed in the container"
     program = posixpath.basename(run["command"][0])
     return with_output(f"{meaning}{program} {cause}", outcome.last)
 

@@ -116,7 +116,7 @@ BAD = {
     ),
     "check of the image before there is one": (
         "[checks.c]\nkind = 'run'\ncommand = ['a']\ninside = false",
-        "checks.c.inside: before there is a container, only the host or the hook has the program",
+        'checks.c.inside: the image is not there yet: set program = "host"',
     ),
     "check that is never believed": (
         "[checks.c]\nkind = 'run'\ncommand = ['a']\nunchanged = ['/sys/a']",
