@@ -197,6 +197,8 @@ def _settings(
         unshare=chosen["unshare"].value,
         scope="task" if chosen["scope"].value == "task" and kept is None else "step",
         start=chosen["start"].value,
+        stage=chosen["stage"].value,
+        stage_nodes=site.stage_nodes,
         cdi_dirs=site.cdi_dirs,
         user_cdi_dir=site.user_cdi_dir,
         allowed_devices=(*site.allowed_devices, *given),

@@ -165,6 +165,11 @@ class Settings(Model):
     secret_variables: Annotated[
         Array[str], about("patterns of words in names whose values are not shown")
     ] = WORDS
+    stage: Annotated[
+        Literal["none", "memory"],
+        about("whether the first step of a large job copies its images into the nodes' memory"),
+    ] = "none"
+    stage_nodes: Annotated[int, about("the nodes from which on a job is large for that")] = 16
     batch_script: Annotated[Literal["host", "inside"], about("where the script of sbatch runs")] = (
         "host"
     )

@@ -20,6 +20,7 @@ Overridable: TypeAlias = Literal[
     "pull",
     "root_remap",
     "scope",
+    "stage",
     "start",
     "start_timeout_s",
     "tmpfs_size",
@@ -376,6 +377,17 @@ class SiteConfig(Written):
             examples=["job"],
         ),
     ] = "step"
+    stage: Annotated[
+        Literal["none", "memory"],
+        about(
+            "whether the first step of a large job copies its images into the memory of the "
+            "job's nodes, so that one node alone reads the shared file",
+            examples=["memory"],
+        ),
+    ] = "none"
+    stage_nodes: Annotated[
+        int, about("the nodes from which on a job is large for that", ge=2, examples=[64])
+    ] = 16
     kept_dir: Annotated[
         str,
         about(

@@ -2,7 +2,8 @@
 
 A record is a file of the user, ~/.local/state/container-engine/names/JOB/NAME, with the
 environment and the image of the last step that gave them, and the job's run. The nodes check that
-the name exists there, and that its image is the same.
+the name exists there, and that its image is the same. One more tells which images the job's first
+steps have copied (tools/staging.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _PLACE = ".local/state/container-engine/names"
 # in place of JOB: a step that srun runs outside of a job is planned before it has one
 _NO_JOB = "new"
 # the number of a requeued job's run; a job's first run has none
-_RUN = "SLURM_RESTART_COUNT"
+RUN = "SLURM_RESTART_COUNT"
+# the record of the images that the job has in its nodes' memory; no name of a container
+COPIES = ".copies"
 _MAX_AGE_S = 30 * 86400
 
 
@@ -58,12 +61,12 @@ def completed(options: Options, env: Mapping[str, str], traces: str = "") -> Req
     if found is None:
         return Request(None, options, tuple(filter(None, [record_of(name, env)])))
     try:
-        record = json.loads(_read(found))
+        record = json.loads(read(found))
         environment, image, run = record["environment"], record["image"], record.get("run", "")
     except (ValueError, KeyError, TypeError):
         return Request(None, options, (found,))
     # a requeued job has none of the containers of its earlier runs; `ce save` has no run's number
-    if env.get(_RUN, run) != run:
+    if env.get(RUN, run) != run:
         return Request(None, options, (found,))
     # outside of a job it may be the record of another one than srun's --jobid: it must make nothing
     only_joins = "" if env.get("SLURM_JOB_ID", "").isdigit() else f"{name}:exec"
@@ -79,7 +82,7 @@ def _of_step(name: str, options: Options, traces: str) -> Request:
     own = is_own_directory(place, OTHERS_WRITE)
     with suppress(OSError, ValueError, KeyError, TypeError):
         for file in sorted(os.listdir(place)) if own else ():
-            for line in _read(f"{place}/{file}").splitlines() if file.endswith(".json") else ():
+            for line in read(f"{place}/{file}").splitlines() if file.endswith(".json") else ():
                 document = json.loads(line)
                 image = document["image"]["path"] if "version" in document else image
     if image.startswith("/"):
@@ -103,17 +106,23 @@ def record(
         environment = os.path.normpath(os.path.join(cwd, environment))
     if image.startswith("."):
         image = os.path.normpath(os.path.join(cwd, image))
-    made_from = {"environment": environment, "image": image, "run": env.get(_RUN, "")}
+    made_from = {"environment": environment, "image": image, "run": env.get(RUN, "")}
     text = json.dumps(made_from)
-    with suppress(OSError):
-        _forget_old(os.path.dirname(os.path.dirname(path)))
-        make_own(os.path.dirname(path))
-        if _read(path) != text:
-            write_private(os.path.dirname(path), os.path.basename(path), text.encode())
+    write(path, text)
     return (path,)
 
 
-def _read(path: str) -> str:
+def write(path: str, text: str) -> None:
+    """Write a record, unless it has this text. Failure is no error."""
+    with suppress(OSError):
+        _forget_old(os.path.dirname(os.path.dirname(path)))
+        make_own(os.path.dirname(path))
+        if read(path) != text:
+            write_private(os.path.dirname(path), os.path.basename(path), text.encode())
+
+
+def read(path: str) -> str:
+    """Return the text of a record, "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

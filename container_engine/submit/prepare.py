@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from container_engine import __version__
 from container_engine.base.answers import Variables
@@ -166,8 +166,20 @@ def _plan(load: Load, context: Context, inputs: Inputs, options: Options) -> Pre
     plan = built.plan
     if recording.env.get(AGAIN) == "1":
         plan = plan.model_copy(update={"checks_again": True})
+    if wants_copies(plan.settings.as_dict(), recording.env):
+        # each job's first step copies, so it must not find the plan of another one
+        recording.env.get(container_names.RUN)
+        inputs.files.append(container_names.record_of(container_names.COPIES, recording.env))
     parts = in_parts(f"{plan.to_json()}\n")
     return Prepared(plan, notices, _head(plan), parts, inputs, resolved.not_after)
+
+
+def wants_copies(settings: Mapping[str, Any], env: Mapping[str, str]) -> bool:
+    """Check whether the job is one whose first step copies its images into the nodes' memory."""
+    if settings["stage"] == "none":
+        return False
+    nodes = env.get("SLURM_JOB_NUM_NODES", "")
+    return nodes.isdecimal() and int(nodes) >= settings["stage_nodes"]
 
 
 def _virtual_environments(

@@ -21,18 +21,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from fcntl import LOCK_EX, LOCK_NB, flock
-from typing import IO, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from container_engine.base import slurm
 from container_engine.base.errors import CeError, SiteError, UserError
 from container_engine.base.files import own_directory, sha256
 from container_engine.base.process import CommandError, merged, reason
-from container_engine.base.text_layout import size_text
+from container_engine.base.text_layout import size_text, warning_text
 from container_engine.images.image_files import known_digest
 from container_engine.node import slurm_step
 from container_engine.node.job_containers.directory import directory_of
+from container_engine.node.start import site_rules
+from container_engine.printing import messages
+from container_engine.submit.context import Context, configuration
 
 PLACE = "/dev/shm"
+LIMIT_S = 600
 _KEY = "staged"
 _PIECE = 1 << 22
 _COMPLETE = 0o400
@@ -77,13 +81,23 @@ class Job(NamedTuple):
 def files_of(plan: str) -> list[File]:
     """Return the SquashFS files of a plan, but images that only nodes have."""
     document = json.loads(plan)
-    image = document["image"]
-    images = [] if image.get("on_nodes") else [image, *image.get("above", ())]
-    found = {one["path"]: str(one.get("content", "")) for one in images}
+    found = images_of(document)
     for mount in document.get("mounts", ()):
         if mount["kind"] == "squashfs" and isinstance(mount["source"], str):
             found.setdefault(mount["source"], "")
-    return [File(path, content or _content(path)) for path, content in found.items()]
+    return with_content(found)
+
+
+def images_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of a plan's images, with the hashes that it records; "" for none."""
+    image = document["image"]
+    images = [] if image.get("on_nodes") else [image, *image.get("above", ())]
+    return {one["path"]: str(one.get("content", "")) for one in images}
+
+
+def with_content(paths: Mapping[str, str]) -> list[File]:
+    """Return the files with their hashes, which are made where there are none. Raise UserError."""
+    return [File(path, content or _content(path)) for path, content in paths.items()]
 
 
 def _content(path: str) -> str:
@@ -295,6 +309,68 @@ def _text(pieces: Sequence[bytes]) -> str:
 def _said(pieces: Sequence[bytes]) -> _Answers:
     found = _SAID.findall(_text(pieces))
     return {(node, int(number)): (state, why) for node, number, state, why in found}
+
+
+# ---- before a step ----------------------------------------------------------------------------
+
+
+def copy_for_step(plan: str, context: Context) -> None:
+    """Copy the images of a step's plan, unless an earlier step of the job has, or the job is small.
+
+    Whatever happens, the step goes on: what was not copied is read where it is.
+    """
+    # nodes run the verb without the models, which a planner has loaded
+    from container_engine.submit import container_names
+    from container_engine.submit.prepare import wants_copies
+
+    document, env = json.loads(plan), context.env
+    images = images_of(document)
+    if not images or document["image"]["passing"] or not wants_copies(document["settings"], env):
+        return
+    record = container_names.record_of(container_names.COPIES, env)
+    run = f"run {env.get(container_names.RUN, '')}"
+    wanted = [f"{path} {content}" for path, content in images.items()]
+    before = container_names.read(record).splitlines()
+    before = before if before[:1] == [run] else [run]
+    if set(wanted) <= set(before):
+        return
+    try:
+        refuse_rules(context)
+        files = with_content(images)
+        nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
+        job = Job(nodes, env, f"{context.prefix}/bin/ce", LIMIT_S)
+        warn(alike(stage(files, job, messages.say_progress)))
+    except (CeError, KeyError, OSError) as error:
+        messages.say(warning_text(f"the images are not copied to the job's nodes: {error}"))
+    container_names.write(record, "\n".join([*before, *wanted]))
+
+
+def refuse_rules(context: Context) -> None:
+    """Raise UserError if nodes leave copies alone: rules are about the files that a plan names."""
+    config = configuration(context)
+    for file in config.files:
+        with open(file, encoding="utf-8") as text:
+            named = re.search("|".join(site_rules.RULES), text.read())
+        if named:
+            what = f"stage: the site has a rule for images or mounts, {named[0]}"
+            raise UserError(what, "containers start from the shared file", where=file)
+
+
+def alike(found: Sequence[Outcome]) -> dict[tuple[str, str], list[str]]:
+    """Return the nodes of each file and each reason why there is no copy."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        nodes.setdefault((one.path, one.why), []).append(one.node)
+    return nodes
+
+
+def warn(outcomes: dict[tuple[str, str], list[str]]) -> None:
+    """Print a warning for nodes that have no copy."""
+    for (path, why), nodes in outcomes.items():
+        if why:
+            hint = "their containers start from the shared file"
+            where = slurm_step.contract(nodes)
+            messages.say(warning_text(f"{where}: {path} is not in memory: {why}; {hint}"))
 
 
 # ---- on a node ---------------------------------------------------------------------------------

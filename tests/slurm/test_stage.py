@@ -189,6 +189,46 @@ def test_two_calls_at_the_same_time_copy_once(cluster: Cluster, here: Path) -> N
     assert done.stderr.count(" to n[1-2]\n") == 2, done.stderr
 
 
+_KEY = '[annotations]\ncom.ce.stage = "memory"\n'
+
+
+def _with_key(here: Path, site: Site, more: str = "") -> None:
+    with (here / "train.toml").open("a") as file:
+        file.write(_KEY)
+    site.configure(f"stage_nodes = 2\n{more}")
+
+
+def test_with_the_key_the_first_step_of_a_large_job_copies_the_image_for_all_steps(
+    cluster: Cluster, here: Path, site: Site
+) -> None:
+    _with_key(here, site)
+    steps = "srun -N1 -n1 --environment=./train.toml true\n" * 3
+    done, opened = _looked_at(cluster, here, steps)
+    assert {path.startswith("/dev/shm/ce-kept-") for path in opened if "data" not in path} == {True}
+    assert str(here / "data.sqsh") in opened
+    assert done.stderr.count("demo.sqsh: 24 MiB to n[1-2]\n") == 1, done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("what", ["small", "none", "refused"])
+def test_with_the_key_other_jobs_start_from_the_shared_file(
+    cluster: Cluster, here: Path, site: Site, what: str
+) -> None:
+    more = '[policy]\nmount_sources = ["/"]\n' if what == "refused" else ""
+    _with_key(here, site, more)
+    if what == "small":
+        site.configure("stage_nodes = 3\n")
+    elif what == "none":
+        text = (here / "train.toml").read_text()
+        (here / "train.toml").write_text(text.replace('"memory"', '"none"'))
+    done, opened = _looked_at(cluster, here, "")
+    assert str(here / "demo.sqsh") in opened
+    assert " to n[1-2]" not in done.stderr
+    assert done.stderr.count("ce: warning: the images are not copied to the job's nodes: ") == (
+        what == "refused"
+    )
+
+
 def test_content_that_differs_is_not_used(cluster: Cluster, here: Path) -> None:
     (here / "other.sqsh").write_bytes(b"x" * (here / "demo.sqsh").stat().st_size)
     keep = f"ce stage --here -- keep $SLURM_JOB_ID..1 {here}/demo.sqsh sha256:{'0' * 64}"

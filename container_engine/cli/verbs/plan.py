@@ -85,6 +85,10 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
     if arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(text)
     messages.say(notices)
+    if arguments.caller == "srun" and '"stage":"memory"' in text:
+        from container_engine.tools import staging
+
+        staging.copy_for_step(text, context)
     if arguments.json and arguments.caller:
         # a Slurm command gets a word before the plan, because empty output would be ambiguous
         output.exact((head + text).encode("utf-8", "surrogateescape"))

@@ -183,6 +183,8 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         root_remap=True,
         unshare=("ipc",),
         batch_script="inside",
+        stage="memory",
+        stage_nodes=64,
         secret_variables=("SITE*",),
     )
     assert plan(edf(), site=site).settings.as_dict() == {
@@ -201,6 +203,8 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "unshare": ("ipc",),
         "scope": "step",
         "start": "crun",
+        "stage": "memory",
+        "stage_nodes": 64,
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
     }
