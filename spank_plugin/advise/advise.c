@@ -70,6 +70,8 @@ static void put_warnings(FILE *out, const struct question *q, const struct ce_mp
 		put(out, "w", line);
 	if (ce_find_missing_places(CE_ADVISE_RECORDS, &variables, line))
 		put(out, "w", line);
+	if (ce_find_full_shared_memory(&variables, line))
+		put(out, "w", line);
 	put(out, "w", doubt != NULL ? doubt : "");
 }
 

@@ -74,6 +74,12 @@ int ce_find_missing_places(int records_fd, const struct ce_variables *variables,
  * cannot find; else return 0, also for a program with a search path of its own. */
 int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char line[CE_LIBRARY_LINE]);
 
+/* ---- shared_memory.c ---------------------------------------------------------------------- */
+
+/* Return 1, and a line in `line`, if the container's /dev/shm is too small for a program that may share memory,
+ * or full; else return 0. The line names the largest file or directory there. */
+int ce_find_full_shared_memory(const struct ce_variables *variables, char line[CE_LIBRARY_LINE]);
+
 /* ---- mpirun.c ----------------------------------------------------------------------------- */
 
 /* The image's mpirun within a Slurm step: it starts its processes with Slurm's srun, which images do not

@@ -117,6 +117,7 @@ static int starts_elsewhere(const struct ce_advisor *advisor)
 static int is_worth_asking(const struct ce_advisor *advisor, const struct ce_command *command,
 			   const char *found)
 {
+	unsigned long long left, all;
 	unsigned wants = command->wants;
 
 	if (ce_is_in(CE_MPIRUNS, ce_base_name(command->argv[0])))
@@ -129,6 +130,7 @@ static int is_worth_asking(const struct ce_advisor *advisor, const struct ce_com
 	       ((wants & CE_WANTS_RANKS) != 0 && may_start_ranks(command, found)) ||
 	       may_lack_script(advisor, command) ||
 	       ((wants & CE_HAS_CHDIR) != 0 && starts_elsewhere(advisor)) ||
+	       ce_lacks_shared_memory(command->variables, &left, &all) ||
 	       ce_may_lack_places(command->records, command->variables);
 }
 

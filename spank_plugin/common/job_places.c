@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "io.h"
@@ -89,4 +90,31 @@ int ce_may_lack_places(int records_fd, const struct ce_variables *variables)
 		name++;
 	return *name != NULL || ce_search_path_of_job(records_fd, variables, "LD_LIBRARY_PATH") != NULL ||
 	       ce_search_path_of_job(records_fd, variables, "PYTHONPATH") != NULL;
+}
+
+static int is_set_to_other(const struct ce_variables *variables, const char *name, const char *value)
+{
+	const char *found = variables->get(variables->context, name);
+
+	return found != NULL && strcmp(found, value) != 0;
+}
+
+static int may_share_memory(const struct ce_variables *variables)
+{
+	return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/kfd", F_OK) == 0 ||
+	       (is_set_to_other(variables, "SLURM_STEP_NUM_TASKS", "1") &&
+		is_set_to_other(variables, "SLURM_MPI_TYPE", "none"));
+}
+
+int ce_lacks_shared_memory(const struct ce_variables *variables, unsigned long long *left,
+			   unsigned long long *all)
+{
+	struct statvfs found;
+
+	/* without a limit it has no blocks */
+	if (!may_share_memory(variables) || statvfs(CE_SHARED_MEMORY, &found) < 0 || found.f_blocks == 0)
+		return 0;
+	*left = found.f_bavail * found.f_frsize >> 20;
+	*all = found.f_blocks * found.f_frsize >> 20;
+	return *left < CE_SHARED_MEMORY_NEEDED;
 }

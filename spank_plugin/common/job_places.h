@@ -20,5 +20,16 @@ const char *ce_search_path_of_job(int records_fd, const struct ce_variables *var
  * NULL. SHELL counts at a terminal only. */
 const char *ce_missing_place(int records_fd, const struct ce_variables *variables, const char *variable);
 
+#define CE_SHARED_MEMORY "/dev/shm"
+
+/* MiB. NCCL takes up to 10 for each channel between two GPUs of a node; 64, Docker's default, is what most
+ * reports of its failures there have. */
+enum { CE_SHARED_MEMORY_NEEDED = 256 };
+
+/* Return whether shared memory has less room than that, and the MiB that are left of how many: in a container
+ * with a GPU, or for a step of several tasks with --mpi. */
+int ce_lacks_shared_memory(const struct ce_variables *variables, unsigned long long *left,
+			   unsigned long long *all);
+
 /* Return whether there is anything to say of LD_LIBRARY_PATH, PYTHONPATH or a naming variable, perhaps. */
 int ce_may_lack_places(int records_fd, const struct ce_variables *variables);
