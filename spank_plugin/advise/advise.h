@@ -76,8 +76,8 @@ int ce_lacks_mpi(const char *program, const struct ce_variables *variables, char
 
 /* ---- shared_memory.c ---------------------------------------------------------------------- */
 
-/* Return 1, and a line in `line`, if the container's /dev/shm is too small for a program that may share memory,
- * or full; else return 0. The line names the largest file or directory there. */
+/* Return 1, and a line in `line`, if the container's /dev/shm is too small for a program that may share
+ * memory, or full; else return 0. The line names the largest file or directory there. */
 int ce_find_full_shared_memory(const struct ce_variables *variables, char line[CE_LIBRARY_LINE]);
 
 /* ---- mpirun.c ----------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 
 enum { MOST_OPEN = 16 };
 
-/* What is directly in the directory: the largest so far, and the one at which nftw is. */
+/* An entry of the directory: the largest so far, and the one at which nftw is. */
 static struct entry {
 	char name[128];
 	unsigned long long bytes;
@@ -44,8 +44,8 @@ int ce_find_full_shared_memory(const struct ce_variables *variables, char line[C
 		snprintf(most, sizeof most, "; the most, %llu MiB, is in '%s', %s", largest.bytes >> 20,
 			 largest.name, largest.is_own ? "of yours" : "of another user");
 	snprintf(line, CE_LIBRARY_LINE,
-		 CE_SHARED_MEMORY " has %llu MiB left of %llu: NCCL, MPI and a DataLoader's workers need more, "
-		 "and fail with 'No space left on device' or 'Bus error'%s (mounts = "
+		 CE_SHARED_MEMORY " has %llu MiB left of %llu: NCCL, MPI and a DataLoader's workers need "
+		 "more, and fail with 'No space left on device' or 'Bus error'%s (mounts = "
 		 "[\"tmpfs:" CE_SHARED_MEMORY ":size=16g\"] gives the container its own)",
 		 left, all, most);
 	return 1;

@@ -18,6 +18,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdarg.h>
@@ -385,6 +386,27 @@ struct port {
 	int attributes[ROOM / sizeof(int)];
 };
 
+/* what libibverbs printed, which says nowhere else why it leaves out a device */
+static char aside[512];
+
+/* Return the devices, with the errors that it prints put into `aside` and among what is printed. */
+static void **listed(void **(*list)(int *), int *count)
+{
+	int ends[2], errors = dup(STDERR_FILENO);
+
+	/* a pipe that is full loses the rest, and nobody waits */
+	if (errors < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+		return list(count);
+	(void)dup2(ends[1], STDERR_FILENO);
+	(void)close(ends[1]);
+	void **devices = list(count);
+	(void)dup2(errors, STDERR_FILENO);
+	ssize_t size = read(ends[0], aside, sizeof aside - 1);
+	aside[size > 0 ? size : 0] = '\0';
+	printf("%s", aside);
+	return devices;
+}
+
 /* Call a function for each active port of the devices. Return how many devices have one. */
 static int visit(void *library, void (*with)(void *library, const struct port *port), int *count, int *opens)
 {
@@ -392,7 +414,7 @@ static int visit(void *library, void (*with)(void *library, const struct port *p
 	const char *(*name)(void *) = needed(library, "ibv_get_device_name");
 	void *(*open)(void *) = needed(library, "ibv_open_device");
 	int (*ask)(void *, uint8_t, int *) = needed(library, "ibv_query_port");
-	void **devices = list(count);
+	void **devices = listed(list, count);
 	int active = 0;
 
 	for (int i = 0; devices != NULL && i < *count; i++) {
@@ -428,7 +450,8 @@ static void ask_verbs(char **argv)
 
 	(void)argv;
 	if (visit(opened("libibverbs.so.1"), pass, &count, &opens) == 0)
-		wrong("libibverbs finds %d devices: %d can be opened, none is active", count, opens);
+		wrong("libibverbs finds %d devices: %d can be opened, none is active%s%.*s", count, opens,
+		      *aside != '\0' ? "; " : "", (int)strcspn(aside, "\n"), aside);
 }
 
 /* ---- NCCL's own transport over verbs ----------------------------------------------------------------- */

@@ -90,8 +90,49 @@ _NCCL = [
 
 
 def _verbs(place: Path, *flags: str) -> None:
-    source, library = ROOT / "tests/slurm/played_verbs.c", place / "libibverbs.so.1"
-    run("gcc", "-shared", "-fPIC", "-Werror", *flags, "-o", library, source)
+    _played(place, "verbs", "libibverbs.so.1", *flags)
+
+
+def _played(place: Path, what: str, library: str, *flags: str) -> None:
+    source = ROOT / f"tests/slurm/played_{what}.c"
+    run("gcc", "-shared", "-fPIC", "-Werror", *flags, "-o", place / library, source)
+
+
+_DRIVER = "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': libmlx5.so.1: version"
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("-DCLOSED", "libibverbs finds 4 devices: 0 can be opened, none is active"),
+        (
+            f'-DWARNING="{_DRIVER}\\n..\\n"',
+            f"libibverbs finds 0 devices: 0 can be opened, none is active; {_DRIVER}",
+        ),
+    ],
+)
+def test_cards_without_a_device_or_a_driver_are_told_with_the_cause(
+    engine: Engine, tmp_path: Path, flag: str, said: str
+) -> None:
+    _verbs(tmp_path, flag)
+    code, printed = ask(engine, tmp_path, "verbs")
+    assert (code, printed.splitlines()[-1]) == (1, said)
+
+
+def test_variables_of_ucx_without_a_card_of_infiniband_are_named(
+    engine: Engine, tmp_path: Path
+) -> None:
+    _played(tmp_path, "ucx", "libucp.so.0")
+    assert ask(engine, tmp_path, "ucx")[0] == 0
+    no_card, failed = "has no transport for InfiniBand", "cannot be initialized (-14)"
+    for variable, said in (
+        ("UCX_TLS=tcp", no_card),
+        ("UCX_NET_DEVICES=mlx5_bond_0:1", no_card),
+        ("UCX_TLS=dc_x", failed),
+    ):
+        name, value = variable.split("=")
+        code, printed = ask(engine, tmp_path, "ucx", **{name: value})
+        assert (code, printed.splitlines()[-1]) == (1, f"UCX 1.17 {said}, with {variable}")
 
 
 @pytest.mark.parametrize(("setting", "said"), _NCCL)

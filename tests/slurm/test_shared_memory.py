@@ -1,4 +1,4 @@
-"""A container whose /dev/shm has no room is told of, before its tasks fail there."""
+"""Little room in the /dev/shm of a container is reported before the tasks fail there."""
 
 import pytest
 
