@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import PurePosixPath
 from typing import IO, Any, NamedTuple, TypeAlias
 
 from container_engine.base import slurm
@@ -44,6 +45,9 @@ _POLL_S = 0.05
 _ATTEMPTS = 3
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1
 _SAID = re.compile(r"(?m)^ce-stage: (\S+) (\d+) (\w+) ?(.*)$")
+# of a control group: its limit, what it uses, and in memory.stat what the kernel can give back
+_OF_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_(?:in)?active_file")
+_OF_V2 = ("memory.max", "memory.current", "(?:in)?active_file")
 _READY = re.compile(r"(?m)^ce-stage: \S+ 0 ready (\d+)$")
 # what a node says of a file
 HAVE, WANTED, READY, FAILED = "have", "wanted", "ready", "failed"
@@ -380,8 +384,11 @@ def here(words: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
     """Yield what this node says of files: of all that are wanted, or of one that comes."""
     node = env["SLURMD_NODENAME"]
     if words[0] == "look":
+        taken = 0
         for number, path in enumerate(words[1:]):
-            yield f"ce-stage: {node} {number} {' '.join(_look(path, env))}"
+            state, why = _look(path, env, taken)
+            yield f"ce-stage: {node} {number} {state} {why}"
+            taken += os.stat(path).st_size if state == WANTED else 0
         return
     _keep, arriving, path, content = words
     yield f"ce-stage: {node} 0 {READY} {env['SLURM_STEP_ID']}"
@@ -396,7 +403,8 @@ def _copy(path: str, env: Mapping[str, str]) -> tuple[str, os.stat_result]:
     return f"{directory}/{'.'.join(f'{number:x}' for number in identity)}", found
 
 
-def _look(path: str, env: Mapping[str, str]) -> tuple[str, str]:
+def _look(path: str, env: Mapping[str, str], taken: int) -> tuple[str, str]:
+    """Return whether the file is wanted, besides those that need `taken` bytes."""
     try:
         copy, found = _copy(path, env)
         if os.path.lexists(copy):
@@ -404,10 +412,42 @@ def _look(path: str, env: Mapping[str, str]) -> tuple[str, str]:
         room = os.statvfs(PLACE)
     except OSError as error:
         return FAILED, f"{error.filename or path}: {reason(error)}"
-    free = room.f_bavail * room.f_frsize
+    free = room.f_bavail * room.f_frsize - taken
     if free < found.st_size + _PIECE:
         return FAILED, f"{PLACE} has {size_text(free)} left"
+    left = memory_left("/sys/fs/cgroup", "/proc/self/cgroup") - taken
+    if left < found.st_size + _PIECE:
+        return FAILED, f"the job has {size_text(max(left, 0))} of memory left"
     return WANTED, ""
+
+
+def memory_left(root: str, groups: str) -> float:
+    """Return how much memory this process's control groups allow it, beside files' page cache.
+
+    Without this look, the kernel would kill a process of the job, of whatever step.
+    """
+    with open(groups, encoding="utf-8") as file:
+        named = [line.rstrip("\n").split(":", 2) for line in file]
+    left = math.inf
+    for _number, kind, group in named:
+        if kind not in {"", "memory"}:
+            continue
+        base, names = (f"{root}/memory", _OF_V1) if kind else (root, _OF_V2)
+        for part in (group, *map(str, PurePosixPath(group).parents)):
+            with contextlib.suppress(OSError, ValueError):  # of groups without a limit
+                left = min(left, _left_in(f"{base}{part}", names))
+    return left
+
+
+def _left_in(directory: str, names: tuple[str, str, str]) -> int:
+    """Raise OSError or ValueError where there is no limit."""
+    limit, used, cache = names
+    texts = []
+    for name in (limit, used, "memory.stat"):
+        with open(f"{directory}/{name}", encoding="utf-8") as file:
+            texts.append(file.read())
+    files = sum(int(number) for number in re.findall(rf"(?m)^{cache} (\d+)$", texts[2]))
+    return int(texts[0]) - int(texts[1]) + files
 
 
 def _keep_file(arriving: str, path: str, content: str, env: Mapping[str, str]) -> tuple[str, str]:

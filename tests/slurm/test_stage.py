@@ -136,6 +136,17 @@ def test_a_node_without_room_is_named_and_the_others_have_the_copy(
     assert done.stderr.count("/dev/shm has 1.0 MiB left") == 2
 
 
+def test_a_job_with_too_little_memory_is_told_and_none_of_its_processes_is_killed(
+    cluster: Cluster, here: Path
+) -> None:
+    job = ["salloc", "-QN2", "--mem=24M", "sh", _script(here, "ce stage ./train.toml")]
+    done = cluster.run(job)
+    assert done.returncode == 1
+    why = re.findall(r"not in memory: the job has (\d+) MiB of memory left; their", done.stderr)
+    assert why, done.stderr
+    assert "killed" not in done.stderr
+
+
 def _stop(cluster: Cluster, what: str) -> int:
     """Stop a process of n2: slurmd, or the one of a step that waits for a file. Return its ID."""
     found: list[int] = []
