@@ -142,9 +142,13 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
     """
     before = _steps(question)
     heard = _step([*_srun(nodes, question), *_TASK], question, deadline)
-    traces = _traces(question, before, heard.began)
+    new = [step for step, changed in _steps(question).items() if before.get(step) != changed]
+    traces = _traces(question, new, heard.began)
     usual = median(one.start_took for one in traces.values()) if len(traces) > 2 else math.inf
     found = [_judged(node, heard, traces.get(node), len(nodes) == 1, usual) for node in nodes]
+    if heard.slow:
+        begun = _begun(question, new)
+        found = [_with_begin(one) if one.node in begun else one for one in found]
     silent = [one for one in found if one.verdict == SILENT]
     if heard.slow or len(nodes) == 1 or not silent:
         return found
@@ -205,16 +209,27 @@ def _steps(question: Question) -> dict[str, float]:
     return {}
 
 
-def _traces(
-    question: Question, before: Mapping[str, float], began: float
-) -> dict[str, step_traces.Trace]:
-    """Return the trace of each node, of the step that was planned after it `began`.
+def _begun(question: Question, steps: Sequence[str]) -> set[str]:
+    """Return the nodes on which the start of a container has begun and has not ended."""
+    with contextlib.suppress(OSError):
+        files = [one for step in steps for one in os.scandir(f"{question.traces}/{step}")]
+        return {one.name.removesuffix(".json") for one in files if not one.stat().st_size}
+    return set()
 
-    A requeued job has the same steps again: they are there `before`.
+
+def _with_begin(one: Verdict) -> Verdict:
+    if one.verdict not in {SILENT, UNKNOWN}:
+        return one
+    return one._replace(reason=f"{one.reason}; its container had begun to start")
+
+
+def _traces(question: Question, steps: Sequence[str], began: float) -> dict[str, step_traces.Trace]:
+    """Return the trace of each node, of a step that was planned after it `began`.
+
+    A requeued job has the same steps again.
     """
-    new = [step for step, changed in _steps(question).items() if before.get(step) != changed]
     with contextlib.suppress(UserError):
-        found = [one for step in new for one in step_traces.read(question.traces, step)]
+        found = [one for step in steps for one in step_traces.read(question.traces, step)]
         return {one.node: one for one in found if one.planned >= began}
     return {}
 
