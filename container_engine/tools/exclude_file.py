@@ -10,7 +10,7 @@ from datetime import datetime
 from container_engine.base import files
 from container_engine.base.errors import UserError
 from container_engine.base.process import reason
-from container_engine.tools.vet import SILENT, Verdict
+from container_engine.tools.verdicts import SILENT, Verdict
 
 _DAY_S = 86400
 # a node that was silent may only have been slow, or out of reach for a while

@@ -1,4 +1,4 @@
-"""Ask each node of an allocation, by a step in the container, and judge it by answer and trace."""
+"""Ask each node of an allocation, by a step in the container."""
 
 from __future__ import annotations
 
@@ -6,47 +6,35 @@ import contextlib
 import json
 import math
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from container_engine.base import slurm
-from container_engine.base.errors import CeError, UserError, with_output
-from container_engine.node import slurm_step
+from container_engine.base.errors import CeError, UserError
 from container_engine.submit.prepare import AGAIN
 from container_engine.tools import step_traces
+from container_engine.tools.verdicts import (
+    ANSWER,
+    FAILED,
+    GOOD,
+    RANKS,
+    SILENT,
+    UNKNOWN,
+    Heard,
+    Verdict,
+    judged,
+    of_ranks,
+)
 
-GOOD, FAILED, SILENT, UNKNOWN = "good", "failed", "silent", "unknown"
-EXCLUDED = "excluded"
-_ANSWER = "SLURMD_NODENAME"
 # the container's first program, which is in any image
-_TASK = ("/dev/.ce-init", "--print", _ANSWER)
-# where a task finds the program that asks MPI; two on each node, which share memory
-_ASK, _RANKS = "/dev/.ce-ask", 2
+_TASK = ("/dev/.ce-init", "--print", ANSWER)
+# where a task finds the program that asks MPI
+_ASK = "/dev/.ce-ask"
 # steps of one node each, for those that did not answer the step of all
 _AT_ONCE = 16
-# a start this many times as long as the median, and this many seconds longer, gets a warning
-_SLOWER, _SLOWER_S = 3, 1.0
-_CLOCKS_APART_S = 5.0
-_MEMORY = "out of memory"
-
-
-class Verdict(NamedTuple):
-    """The verdict on a node; `reason` says why it is not good, `checks` are those of its trace."""
-
-    node: str
-    verdict: str
-    reason: str = ""
-    warnings: tuple[str, ...] = ()
-    checks: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def failed_pairs(self) -> set[str]:
-        """The nodes with which a check failed."""
-        return {one["peer"] for one in self.checks if one["verdict"] == "failed" and one["peer"]}
 
 
 class Question(NamedTuple):
@@ -63,20 +51,6 @@ class Question(NamedTuple):
     env: Mapping[str, str]
     mpi: str = ""
     ask: str = ""
-
-
-class Heard(NamedTuple):
-    """What a step has said: its output, why srun failed, and that it had no time left, "" if not.
-
-    `began` is when it began, in seconds since 1970. `is_limit_short` is whether a node that did
-    answer took more than half of the limit.
-    """
-
-    said: str
-    complaint: str
-    slow: str
-    began: float
-    is_limit_short: bool
 
 
 def longest_checks(plan: str) -> float:
@@ -131,7 +105,7 @@ def _with_mpi(found: Sequence[Verdict], question: Question) -> list[Verdict]:
         return list(found)
     deadline = time.monotonic() + question.limit_s
     heard = _step(_srun_ranks(good, question), question, deadline)
-    return [_of_ranks(one, heard) if one.node in good else one for one in found]
+    return [of_ranks(one, heard) if one.node in good else one for one in found]
 
 
 def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verdict]:
@@ -145,7 +119,7 @@ def _ask(nodes: Sequence[str], question: Question, deadline: float) -> list[Verd
     new = [step for step, changed in _steps(question).items() if before.get(step) != changed]
     traces = _traces(question, new, heard.began)
     usual = median(one.start_took for one in traces.values()) if len(traces) > 2 else math.inf
-    found = [_judged(node, heard, traces.get(node), len(nodes) == 1, usual) for node in nodes]
+    found = [judged(node, heard, traces.get(node), len(nodes) == 1, usual) for node in nodes]
     if heard.slow:
         begun = _begun(question, new)
         found = [_with_begin(one) if one.node in begun else one for one in found]
@@ -171,7 +145,7 @@ def _step(srun: list[str], question: Question, deadline: float) -> Heard:
 
     def hear(piece: bytes) -> None:
         pieces.append(piece)
-        if _ANSWER.encode() in piece:
+        if ANSWER.encode() in piece:
             answered.append(time.monotonic() - begin)
 
     failed = slurm.run_step(srun, {**question.env, AGAIN: "1"}, deadline - begin, hear)
@@ -194,7 +168,7 @@ def _srun(nodes: Sequence[str], question: Question, ranks: int = 1, mpi: str = "
 
 def _srun_ranks(nodes: Sequence[str], question: Question) -> list[str]:
     """Return the words of a step whose ranks ask MPI; a node may have one processor only."""
-    argv = [*_srun(nodes, question, _RANKS, question.mpi), "--overcommit"]
+    argv = [*_srun(nodes, question, RANKS, question.mpi), "--overcommit"]
     return [*argv, f"--container-mounts={question.ask}:{_ASK}:ro", _ASK, "mpi"]
 
 
@@ -232,101 +206,3 @@ def _traces(question: Question, steps: Sequence[str], began: float) -> dict[str,
         found = [one for step in steps for one in step_traces.read(question.traces, step)]
         return {one.node: one for one in found if one.planned >= began}
     return {}
-
-
-def _judged(
-    node: str, heard: Heard, trace: step_traces.Trace | None, is_alone: bool, usual: float
-) -> Verdict:
-    """Return the verdict by what the node and srun have printed, and by its trace if there is one.
-
-    Of equal messages of several nodes only one is printed, where all of them have traces. What a
-    step of one node prints is about it, also without its name.
-    """
-    name = re.escape(node)
-    who = f"(?:{name}: )?" if is_alone else f"{name}: "
-    errors = re.findall(rf"(?m)^ce: error: {who}(.*)$", heard.said)
-    warnings = re.findall(rf"(?m)^ce: warning: {who}(.*)$", heard.said)
-    checks: tuple[Mapping[str, Any], ...] = ()
-    if trace is not None:
-        errors = [trace.facts["error"]] if trace.facts["error"] else errors
-        warnings = trace.facts.get("warnings", warnings)
-        recorded = trace.facts.get("checks", ())
-        checks = tuple(map(_check, recorded))
-        if trace.facts["error"]:
-            # what else failed is not said beside the error
-            warnings = [line for line in map(_warning, recorded) if line]
-        warnings = [*warnings, *_oddities(trace, heard, usual)]
-    ended, about = _about(node, heard.said, is_alone)
-    is_killed = any(one.endswith("Out Of Memory") for one in ended)
-    if re.search(rf"(?m)^{_ANSWER}={name}$", heard.said):
-        warnings = [*warnings, _MEMORY] if is_killed else warnings
-        return Verdict(node, GOOD, "", tuple(warnings), checks)
-    if is_killed:
-        errors = [": ".join((_MEMORY, *errors[:1]))]
-    # what a task of many has ended with says less than what the node says alone, asked again
-    if errors or (ended and (is_alone or heard.slow)):
-        return Verdict(node, FAILED, (*errors, *ended)[0], tuple(warnings), checks)
-    why = (*ended, heard.slow, *about, heard.complaint, "no answer")
-    verdict = UNKNOWN if heard.slow and heard.is_limit_short else SILENT
-    return Verdict(node, verdict, next(filter(None, why)), tuple(warnings), checks)
-
-
-def _about(node: str, said: str, is_alone: bool) -> tuple[list[str], list[str]]:
-    """Return how the node's task has ended, by srun, and what else srun says about the node."""
-    ended, about = [], []
-    for line in re.findall(r"(?m)^srun: error: (.*)$", said):
-        of_task = re.fullmatch(r"(?:([\w.,\[\]-]+): )?tasks? [\d,-]+(?: launch failed)?: .*", line)
-        nodes = slurm_step.expand(of_task[1]) if of_task and of_task[1] else ()
-        if of_task and (is_alone or node in nodes):
-            ended.append(line)
-        elif is_alone or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", line):
-            about.append(line)
-    return ended, about
-
-
-def _oddities(trace: step_traces.Trace, heard: Heard, usual: float) -> Iterator[str]:
-    """Yield what is unlike the other nodes, or this host, by the trace of a node."""
-    if trace.start_took > max(_SLOWER * usual, usual + _SLOWER_S):
-        yield f"its container took {trace.start_took:.1f} s to start, the median {usual:.1f} s"
-    first = next((phase.begin for phase in trace.on_node), heard.began)
-    ahead, behind = trace.seen - time.time(), heard.began - first
-    if max(ahead, behind) > _CLOCKS_APART_S:
-        apart = f"{ahead:.0f} s ahead of" if ahead > behind else f"{behind:.0f} s behind"
-        yield f"its clock is at least {apart} that of {os.uname().nodename}"
-
-
-def _of_ranks(before: Verdict, heard: Heard) -> Verdict:
-    """Return the verdict on a good node by what its ranks have printed.
-
-    Where ranks of several nodes have ended, one of them may have ended the others.
-    """
-    said = heard.said
-    lines = re.findall(rf"(?m)^{re.escape(before.node)}: (.*)$", said)
-    wrong = [line for line in lines if not re.fullmatch(r"rank \d+ of \d+", line)]
-    if not wrong and len(lines) == _RANKS:
-        return before
-    node = _judged(before.node, heard, None, is_alone=False, usual=math.inf)
-    of_mpi = re.search(r"(?m)^(?!(?:ce|srun|[\w.-]+): )(.*[a-z].*)$", said)
-    reason = with_output(f"MPI has not started: {node.reason}", of_mpi[1] if of_mpi else "")
-    verdict = (FAILED, wrong[0]) if wrong else (SILENT, reason)
-    # of equal warnings, only one node's is printed
-    new = re.findall(r"(?m)^ce: warning: \S+: (.*)$", said)
-    warnings = (*before.warnings, *(line for line in new if line not in before.warnings))
-    return before._replace(verdict=verdict[0], reason=verdict[1], warnings=warnings)
-
-
-def _warning(recorded: Mapping[str, Any]) -> str:
-    """Return what a check that failed, but refused no start, says; else ""."""
-    if recorded["verdict"] != "failed" or recorded.get("severity") != "warn":
-        return ""
-    peer = f" ({recorded['role']} of {recorded['peer']})" if recorded.get("peer") else ""
-    return f"{recorded['of']}: check {recorded['name']}{peer}: {recorded['problem']}"
-
-
-def _check(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "check": f"{recorded['of']}: {recorded['name']}",
-        "peer": str(recorded.get("peer", "")),
-        **{key: recorded[key] for key in ("verdict", "problem")},
-        "took": (recorded["end"] - recorded["begin"]) / 1e9,
-    }

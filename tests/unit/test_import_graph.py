@@ -44,11 +44,11 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("command_line",),
     ),
     "container_engine.tools": (
-        ("replay", "exclude_file"),
-        ("report", "vet", "step_difference"),
+        ("replay",),
+        ("report", "vet", "exclude_file", "step_difference"),
         (
             *("running_steps", "variable_sources", "help_pages", "difference"),
-            *("image_details", "podman_storage", "show_hook", "staging", "store_check"),
+            *("image_details", "podman_storage", "show_hook", "staging", "store_check", "verdicts"),
         ),
         ("doctor", "lint", "prometheus_text"),
         ("start_records",),

@@ -17,7 +17,7 @@ from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
 from container_engine.tools import exclude_file, running_steps, vet
-from container_engine.tools.vet import EXCLUDED, FAILED, GOOD, SILENT, Verdict
+from container_engine.tools.verdicts import EXCLUDED, FAILED, GOOD, SILENT, Verdict
 
 _LIMIT_S = 60
 _WIDTH = len(EXCLUDED)
