@@ -3,9 +3,12 @@
 Both libfabric and NCCL's plugin are tests/slurm/played_network.c.
 """
 
+import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -155,9 +158,12 @@ memlock.subject = "1"
 def test_what_turns_infiniband_off_is_told_with_its_place(network: Network, verbs: str) -> None:
     says = "ce: warning: n1: hook infiniband: check nccl: NCCL would not use InfiniBand: ce-ask"
     cluster = network.site.cluster
+    debian = cluster.image("debian")
 
-    def said(text: str, env: dict[str, str] | None = None) -> tuple[str, str]:
-        edf = cluster.edf(verbs + text, image="debian")
+    def said(
+        text: str, env: dict[str, str] | None = None, image: Path | None = None
+    ) -> tuple[str, str]:
+        edf = cluster.edf(f'image = "{image or debian}"\n{verbs}{text}', image=None)
         done = cluster.srun("-wn1", f"--environment={edf}", "echo", "ran", env=env)
         assert (done.returncode, done.stdout) == (0, "ran\n")
         return edf, done.stderr.removeprefix(f"{says} {_FAILED} ").removesuffix("\n")
@@ -169,6 +175,12 @@ def test_what_turns_infiniband_off_is_told_with_its_place(network: Network, verb
     ports = "mlx5_0:2, mlx5_10:2, roce0:2"
     line = said("", {"NCCL_IB_DISABLE": "1"})[1]
     assert line == "NCCL_IB_DISABLE=1 chooses TCP (from srun's environment)"
+    own = network.place / "own.sqsh"
+    shutil.copy(debian, own)
+    config = {"Env": ["NCCL_SOCKET_IFNAME=ib9", "PATH=/usr/bin:/bin"]}
+    own.with_name("own.sqsh.json").write_text(json.dumps({"config": config}))
+    no_interface = "NCCL_SOCKET_IFNAME=ib9 names no interface that is up, and NCCL would end"
+    assert said("", image=own)[1] == f"{no_interface} (from the image)"
     hook = network.site.catalog / "infiniband/hook.toml"
     hook.write_text(hook.read_text().replace("mlx5_0,mlx5_1", "mlx4_0"))
     has_none = f"NCCL_IB_HCA=mlx4_0 leaves TCP: it has none of the active ports {ports}"
