@@ -543,11 +543,15 @@ static void ask_ucx(char **argv)
 	uint64_t wanted[ROOM / sizeof(uint64_t)] = { 1, 1 };
 	unsigned major = 0, minor = 0, release = 0;
 	void *context = NULL;
+	const char *layer = said("OMPI_MCA_pml");
 	char *text = NULL;
 	size_t size = 0;
 	int count = 0;
 
 	(void)argv;
+	/* of Open MPI, whose layer "cm" has a network, too: libfabric's */
+	if (layer != NULL && !is_listed(layer, "ucx", 0) && (*layer == '^' || !is_listed(layer, "cm", 0)))
+		wrong("OMPI_MCA_pml=%s leaves out UCX", layer);
 	version(&major, &minor, &release);
 	int result = init(major, minor, wanted, NULL, &context);
 	if (result != 0)

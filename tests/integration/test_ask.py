@@ -135,6 +135,19 @@ def test_variables_of_ucx_without_a_card_of_infiniband_are_named(
         assert (code, printed.splitlines()[-1]) == (1, f"UCX 1.17 {said}, with {variable}")
 
 
+@pytest.mark.parametrize(
+    ("layer", "is_left_out"),
+    [("ucx", False), ("ob1,ucx", False), ("cm", False), ("", False), ("ob1", True), ("^ucx", True)],
+)
+def test_an_open_mpi_that_leaves_out_ucx_is_told(
+    engine: Engine, tmp_path: Path, layer: str, is_left_out: bool
+) -> None:
+    _played(tmp_path, "ucx", "libucp.so.0")
+    code, printed = ask(engine, tmp_path, "ucx", OMPI_MCA_pml=layer)
+    said = f"OMPI_MCA_pml={layer} leaves out UCX\n"
+    assert (code, printed == said) == (int(is_left_out), is_left_out)
+
+
 @pytest.mark.parametrize(("setting", "said"), _NCCL)
 def test_variables_of_nccl_choose_ports_or_leave_none(
     engine: Engine, tmp_path: Path, setting: str, said: str

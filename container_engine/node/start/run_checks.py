@@ -56,7 +56,7 @@ _MOST_VERDICTS = 64
 _APART = 100
 # the verdict on a pair in a step of one node
 ALONE = "alone"
-_NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
+_NAME = re.compile(r"\b[A-Z][A-Za-z0-9_]+\b")
 _FOR_SLURMSTEPD = ("SLURM_RLIMIT_", "SLURM_CE_")
 
 
