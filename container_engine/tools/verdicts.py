@@ -93,10 +93,12 @@ def _about(node: str, said: str, is_alone: bool) -> tuple[list[str], list[str]]:
     """Return how the node's task has ended, by srun, and what else srun says about the node."""
     ended, about = [], []
     for line in re.findall(r"(?m)^srun: error: (.*)$", said):
-        of_task = re.fullmatch(r"(?:([\w.,\[\]-]+): )?tasks? [\d,-]+(?: launch failed)?: .*", line)
+        of_task = re.fullmatch(
+            r"(?:([\w.,\[\]-]+): )?(tasks? [\d,-]+(?: launch failed)?: .*)", line
+        )
         nodes = slurm_step.expand(of_task[1]) if of_task and of_task[1] else ()
         if of_task and (is_alone or node in nodes):
-            ended.append(line)
+            ended.append(of_task[2])
         elif is_alone or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", line):
             about.append(line)
     return ended, about

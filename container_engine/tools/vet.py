@@ -55,7 +55,7 @@ class Question(NamedTuple):
 
 def longest_checks(plan: str) -> float:
     """Return for how long checks may run: those on the node first, then those in the container."""
-    document = json.loads(plan or "{}")
+    document = json.loads(plan)
     runs = [run for hook in document.get("hooks", ()) for run in hook.get("runs", ())]
     limits: dict[bool, list[float]] = {True: [0], False: [0]}
     for run in (*document.get("runs", ()), *runs):

@@ -158,6 +158,12 @@ def test_a_node_that_hangs_costs_its_limit_and_hides_no_other(
     assert done.returncode == 0, done.stderr
 
 
+def test_an_environment_without_a_container_judges_no_node(cluster: Cluster) -> None:
+    done = cluster.run(["salloc", "-Q", "-N2", "ce", "vet", cluster.edf('image = ""\n', None)])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ce: error: vet: the environment has no container\n" in done.stderr
+
+
 _SLOW = """\
 image = "{image}"
 startup = ["case $$SLURMD_NODENAME in n1) sleep {n1} ;; n2) sleep {n2} ;; esac"]
@@ -293,7 +299,7 @@ int MPI_Finalize(void) {{ return 0; }}
     ("on_n2", "verdict"),
     [
         ("pause()", "silent    n2: MPI has not started: no answer within 6 s"),
-        ("abort()", "silent    n2: MPI has not started: n2: tasks 2-3: Aborted"),
+        ("abort()", "silent    n2: MPI has not started: tasks 2-3: Aborted"),
         ("return 1", "failed    n2: MPI cannot be initialized"),
         ("exit(0)", "silent    n2: MPI has not started: no answer"),
     ],

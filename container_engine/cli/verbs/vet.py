@@ -72,6 +72,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         _write(arguments.json, "")  # no node is asked for what cannot be written
     notices, _head, plan = plan_output.plan_of(arguments.name, context, None)
     messages.say(notices)
+    if not plan:
+        raise UserError("vet: the environment has no container", "name one with an image")
     excluded = exclude_file.remembered(file, time.time()) if file else {}
     nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
     question = vet.Question(
