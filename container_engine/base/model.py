@@ -261,7 +261,11 @@ def _part(kind: object, part: int | str) -> object:
 
 
 def _fields(kind: object) -> Mapping[str, FieldInfo]:
-    """Return the fields of a model by their keys; none for another type."""
+    """Return the fields of a model, or of the models of a union, by their keys."""
+    if get_origin(kind) is Annotated:
+        return _fields(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return {name: one for part in get_args(kind) for name, one in _fields(part).items()}
     fields: Mapping[str, FieldInfo] = getattr(kind, "model_fields", {})
     return {field.alias or name: field for name, field in fields.items()}
 

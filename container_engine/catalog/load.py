@@ -131,7 +131,9 @@ class _Loader:
             try:
                 found[name] = Hook(name, files, HookFile.of(content))
             except MisfitError as error:
-                self.faults += [Fault(files[-1], str(one), one.example) for one in error.misfits]
+                self.faults += [
+                    Fault(files[-1], one.message, one.example, one.key) for one in error.misfits
+                ]
         return found
 
 

@@ -352,9 +352,11 @@ def _in_its_file(key: str, origins: Mapping[str, str]) -> str:
 
 
 def _path(key: str) -> tuple[str | int, ...]:
-    index = _INDEX.match(key)
-    if index is not None:
-        return (*_path(index[1]), int(index[2]))
-    # the name of a variable may have dots, the names of keys have none
-    head, dot, rest = key.partition(".")
-    return (head, rest) if dot else (head,)
+    path: list[str | int] = []
+    while key:
+        part, _dot, key = key.partition(".")
+        path += [part.partition("[")[0], *map(int, re.findall(r"\[(\d+)\]", part))]
+        if part == "env" and key:
+            # the name of a variable may have dots, the names of keys have none
+            return (*path, key)
+    return tuple(path)

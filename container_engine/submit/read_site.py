@@ -17,7 +17,7 @@ from container_engine.plan import catalog_faults
 from container_engine.plan.hooks import Added
 from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import SiteContext, sitewide
-from container_engine.site.load import Configuration
+from container_engine.site.load import Configuration, located
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.stores import node_rules
@@ -36,7 +36,7 @@ def read_site(context: Context, config: Configuration, probed: list[str]) -> Sit
     found = catalog((hook_code.directory(context.prefix), *settings.hook_catalog))
     probed += found.probed
     if found.faults:
-        first = found.faults[0]
+        first = located(found.faults[0], {})
         more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
         hint = "no container is started with a bad hook catalog; 'ce hooks check' shows all"
         raise SiteError(f"hook catalog: {first}{more}", hint, "hook-catalog")

@@ -28,6 +28,7 @@ from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import SiteContext
 from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
+from container_engine.site.load import located
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import site_here
 from container_engine.submit.prepare import prepare
@@ -186,7 +187,7 @@ def _check(directories: Sequence[str], context: Context, *, as_json: bool) -> in
         output.document({"valid": not faults, "faults": listed})
     else:
         for fault in faults:
-            messages.say(messages.of_error(CeError(str(fault), fault.hint)))
+            messages.say(messages.of_error(CeError(located(fault, {}), fault.hint)))
         if not faults:
             there = [hook for hook in found.hooks.values() if hook.file.startswith(_below(chosen))]
             where = ", ".join(chosen) or "no directory of the site"

@@ -51,13 +51,17 @@ def test_a_valid_configuration_is_reported_as_such(installed: Installed, site: P
 
 def test_every_fault_of_every_file_is_named(installed: Installed, site: Path) -> None:
     (site / "config.toml").write_text("entrypiont = 1\nstart_timeout_s = 0\n")
-    (site / "conf.d/1.toml").write_text('edf_dir = "/nowhere"\nimage_stores = ["x"]\n')
+    (site / "conf.d/1.toml").write_text(
+        'edf_dir = "/nowhere"\nimage_stores = ["x"]\n'
+        '[[checks]]\nname = "n"\ncommand = ["/a"]\nlimit_s = 0\n'
+    )
     done = installed.ce("config", "check")
     assert done.returncode == 1
     assert done.stdout.replace(f"{site}/", "").splitlines() == [
         "config.toml:1: unknown key 'entrypiont', did you mean 'entrypoint'?",
         "config.toml:2: start_timeout_s: must be greater than 0",
         "    for example start_timeout_s = 60",
+        "conf.d/1.toml:6: checks[0].limit_s: must be greater than 0",
         "conf.d/1.toml:1: edf_dir: '/nowhere': no such file or directory",
         "conf.d/1.toml:2: image_stores: 'x' is not an absolute path",
     ]

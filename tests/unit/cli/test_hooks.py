@@ -169,6 +169,25 @@ def test_a_program_that_does_not_exist_is_a_fault(
     assert run(site, "check") == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('comand = ["a"]', ":5: unknown key 'checks.c.comand', did you mean 'command'?"),
+        ('command = ["a"]\ntimeout = 1', ":6: unknown key 'checks.c.timeout'"),
+        ('command = ["a"]\nlimit_s = 0', ":6: checks.c.limit_s: must be greater than 0"),
+        ('command = ["a"]\nexit_code = 300', ":6: checks.c.exit_code: must be at most 255"),
+        ('command = ["a", 4]', ":5: checks.c.command[1]: must be a string"),
+        ("", ":3: checks.c.command: is missing"),
+    ],
+)
+def test_a_mistake_in_a_check_has_its_line(
+    site: Path, catalog: Path, capsys: Capture, text: str, said: str
+) -> None:
+    file = write(catalog, "a", f'{SMALLEST}[checks.c]\nkind = "run"\n{text}\n')
+    assert run(site, "check") == 1
+    assert f"ce: error: {file}{said}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["list", "validate", "plan"])
 def test_nothing_goes_on_with_a_bad_catalog(
     site: Path, catalog: Path, tmp_path: Path, capsys: Capture, verb: str
