@@ -69,16 +69,18 @@ class Hook:
     def __str__(self) -> str:
         return f"OCI hook '{self.path}' ({self.name}, {self.stage})"
 
-    def definition(self, number: int, stderr: str) -> HookFile:
+    def definition(self, number: int, stderr: str, umask: int) -> HookFile:
         """Return the definition of the hook in its shell, where args[0] is the path of the program.
 
-        `stderr` is the file into which crun writes the stderr of hooks.
+        `stderr` is the file into which crun writes the stderr of hooks, `umask` the user's: crun
+        1.14 and later has none when it runs them, and Podman 022.
         """
         hook = self.content["hook"].copy()
         if self.stage != _UNWRAPPED:
-            words = ["sh", "-c", _WRAPPER, "sh", str(number), self.path]
+            script = f"umask {umask:03o}; {_WRAPPER}"
+            words = ["sh", "-c", script, "sh", str(number), self.path]
             if self.stage == "precreate":
-                words[2:4] = [_TO_FILE + _WRAPPER, "sh", stderr]
+                words[2:4] = [_TO_FILE + script, "sh", stderr]
             hook |= {"path": "/bin/sh", "args": [*words, *hook.get("args", [])[1:]]}
         return _definition(hook, self.stage)
 
@@ -112,7 +114,7 @@ class OciHooks:
             return []
         command = [*container.entrypoint, INIT_PATH][0]
         found = [
-            hook.definition(number, paths.at(HOOKS_STDERR))
+            hook.definition(number, paths.at(HOOKS_STDERR), container.umask)
             for number, hook in enumerate(self.hooks)
             if hook.stage != _AFTER
             and applies(hook.content.get("when", {}), container.annotations, command)
