@@ -122,7 +122,9 @@ def test_another_manifest_than_the_digest_says_is_refused_and_nothing_is_stored(
     name = ":index" if named == "listed" else f"@{asked}"
     wanted = registry.image(f"{between.address}/liar{name}")
     between.faults.append(Fault(f"/manifests/{asked}", instead=f"/v2/liar/manifests/{other}"))
-    refusal = pytest.raises(CeError, match=f"answers with {other} where {asked} was asked for")
+    # a newer skopeo compares it first, and does not say what it got
+    said = f"answers with ({other}|another manifest) where {asked} was asked for"
+    refusal = pytest.raises(CeError, match=said)
     with refusal as caught:
         person.get(wanted)
     assert caught.value.see == "image-damaged"

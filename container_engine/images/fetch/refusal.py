@@ -98,6 +98,9 @@ UNCOMPARED = (
     r"does not match (?:expected|provided manifest digest) sha512:|blob sha512:\w+, blob with"
 )
 _UNCOMPARED = re.compile(UNCOMPARED)
+# skopeo (1.20) compares the manifest itself
+_OTHER_MANIFEST = re.compile(r"does not match provided manifest digest (sha256:\w+)")
+TELL_REGISTRY = "nothing of it was kept; tell those who run the registry, or its mirror"
 # the words of a registry about its limit, less the steps that led to them
 _LIMIT_WORDS = re.compile(r"toomanyrequests: (.*)")
 _REJECTED = re.compile(r"source image rejected|rejected by policy", re.IGNORECASE)
@@ -149,6 +152,9 @@ def explained(
         message = "a part of it is named by SHA-512, where skopeo knows only SHA-256"
         return message, "image-format", "have it pushed by a tool that names them by SHA-256"
     asked = image if isinstance(image, RegistryImage) else None
+    if asked and (other := _OTHER_MANIFEST.search(text)):
+        message = f"the registry answers with another manifest where {other[1]} was asked for"
+        return message, "image-damaged", TELL_REGISTRY
     if (found := unreached(text, asked.registry if asked else "", env)) is not None:
         message, see, hint = found
         return message, see, hint or (_hint(asked, message, see) if asked else None)

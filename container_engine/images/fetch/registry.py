@@ -23,6 +23,7 @@ from container_engine.images.fetch import short_names
 from container_engine.images.fetch.refusal import (
     LIMIT,
     LIMITED,
+    TELL_REGISTRY,
     UNCOMPARED,
     limited,
     proxy_of,
@@ -203,7 +204,7 @@ class Skopeo(NamedTuple):
                 raise unlike("manifest", digest, image)
             raise UserError(
                 f"the registry answers with {_digest(text)} where {digest} was asked for",
-                "nothing of it was kept; tell those who run the registry, or its mirror",
+                TELL_REGISTRY,
                 "image-damaged",
                 name=image.name,
             )
