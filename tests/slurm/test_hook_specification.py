@@ -294,7 +294,9 @@ def test_without_the_hook_fi_info_finds_no_cxi(
     assert done.returncode != 0
     assert "fi_getinfo: -61" in done.stderr
     shown = next(line for line in after.splitlines() if line.startswith("ce: warning: nid001:"))
-    assert shown.replace("nid001", "n1") in done.stderr.splitlines()
+    # a newer libfabric says in words what -61 means
+    lines = done.stderr.replace("-61 (No data available)", "-61").splitlines()
+    assert shown.replace("nid001", "n1") in lines
     assert (proven.returncode, proven.stderr) == (0, "")
 
 
