@@ -134,7 +134,7 @@ def link_out(site: Site) -> str:
 
 
 def bad_schema(site: Site) -> str:
-    return f"{site.hook('bad', 'devices = []')}: unknown key 'devices'"
+    return f"{site.hook('bad', 'devices = []')}:3: unknown key 'devices'"
 
 
 def bad_toml(site: Site) -> str:
