@@ -1,6 +1,7 @@
 """The trees of images, as Podman unpacks them and as the engine mounts its own files."""
 
 import hashlib
+import json
 import math
 import os
 import stat
@@ -113,11 +114,8 @@ class Podman(NamedTuple):
 
     def places(self, images: Sequence[str]) -> dict[str, Path]:
         """Return the directories with the files of images, by their numbers."""
-        self.run("untag", images[-1])  # the name of all would be shown in place of its number
-        lines = self.run("image", "mount", *images).splitlines()
-        if len(set(images)) == 1:
-            return {images[0]: Path(lines[0])}
-        return {name: Path(place) for name, place in map(str.split, lines)}
+        mounted = json.loads(self.run("image", "mount", "--format=json", *images))
+        return {one["id"]: Path(one["mountpoint"]) for one in mounted}
 
     @contextmanager
     def mounted(self, name: str) -> Iterator[Path]:
