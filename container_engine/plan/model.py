@@ -169,7 +169,7 @@ class Settings(Model):
         Literal["none", "memory"],
         about("whether the first step of a large job copies its images into the nodes' memory"),
     ] = "none"
-    stage_nodes: Annotated[int, about("the nodes from which on a job is large for that")] = 16
+    stage_nodes: Annotated[int, about("the nodes from which on a job is large for that")] = 64
     batch_script: Annotated[Literal["host", "inside"], about("where the script of sbatch runs")] = (
         "host"
     )

@@ -386,8 +386,8 @@ class SiteConfig(Written):
         ),
     ] = "none"
     stage_nodes: Annotated[
-        int, about("the nodes from which on a job is large for that", ge=2, examples=[64])
-    ] = 16
+        int, about("the nodes from which on a job is large for that", ge=2, examples=[200])
+    ] = 64
     kept_dir: Annotated[
         str,
         about(

@@ -211,21 +211,23 @@ def _size(file: File) -> str:
 
 
 def _broadcast(file: File, nodes: Sequence[str], job: Job, deadline: float) -> dict[str, str]:
-    """Return why nodes have not got the file. One that fails ends Slurm's broadcast for all."""
+    """Return why nodes have not got the file, "" for those that have.
+
+    One that fails ends Slurm's broadcast for all, so the others are sent the file again.
+    """
     why: dict[str, str] = {}
     for _attempt in range(_ATTEMPTS):
-        left = [node for node in nodes if node not in why]
-        if not left:
-            break
-        failed = _send(file, left, job, deadline)
-        why.update(failed)
-        if len(failed) in {0, len(left)}:
-            break
-    return why
+        if left := [node for node in nodes if node not in why]:
+            why.update(_send(file, left, job, deadline))
+    return dict.fromkeys(nodes, _SILENT) | why
 
 
 def _send(file: File, nodes: Sequence[str], job: Job, deadline: float) -> dict[str, str]:
-    """Let a step wait on the nodes, and send it the file. Return why nodes have not got it."""
+    """Let a step wait on the nodes, and send it the file.
+
+    Return why nodes have not got it, "" for those that have; those left out have to be sent it
+    again.
+    """
     arriving = f"{job.env['SLURM_JOB_ID']}..{os.urandom(4).hex()}"
     pieces: list[bytes] = []
     complaint = ""
@@ -256,9 +258,10 @@ def _send(file: File, nodes: Sequence[str], job: Job, deadline: float) -> dict[s
         return {node: named[node] for node in nodes if node in named} or dict.fromkeys(
             nodes, complaint.strip().rpartition("\n")[2]
         )
-    why = {node: said[node, 0] for node in nodes if said[node, 0][0] != HAVE}
     lost = _SILENT if is_left else _LOST
-    return {node: text if state == FAILED else lost for node, (state, text) in why.items()}
+    states = {node: said[node, 0] for node in nodes}
+    known = (HAVE, FAILED)
+    return {node: why if state in known else lost for node, (state, why) in states.items()}
 
 
 def _cancel(step: str, job: Job) -> None:

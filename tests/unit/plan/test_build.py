@@ -184,7 +184,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         unshare=("ipc",),
         batch_script="inside",
         stage="memory",
-        stage_nodes=64,
+        stage_nodes=200,
         secret_variables=("SITE*",),
     )
     assert plan(edf(), site=site).settings.as_dict() == {
@@ -204,7 +204,7 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "scope": "step",
         "start": "crun",
         "stage": "memory",
-        "stage_nodes": 64,
+        "stage_nodes": 200,
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
     }
