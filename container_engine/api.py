@@ -153,8 +153,13 @@ class Environment(Document):
         return self._origins
 
     def to_toml(self) -> str:
-        """Return the text of an EDF with these values. Raise UserError for annotations."""
-        return show.document_to_toml(self)
+        """Return the text of an EDF with these values. Raise UserError if none can have them."""
+        text = show.document_to_toml(self)
+        try:
+            tomllib.loads(text)
+        except ValueError:  # bytes of a file's name that are not UTF-8, as Python has them
+            raise UserError("a value is not valid Unicode, so no EDF can have it") from None
+        return text
 
     def write(self, path: str | os.PathLike[str]) -> str:
         """Write the EDF, and return its absolute path. Raise OSError and UserError."""

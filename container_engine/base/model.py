@@ -7,9 +7,8 @@ Validators are built when they are first used: most commands need few of them.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace, UnionType
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from pydantic.json_schema import CoreSchemaOrField  # type: ignore[attr-defined]
     from pydantic_core import ErrorDetails
     from pydantic_core.core_schema import DictSchema, WithDefaultSchema
-
-# to ask all packages for plugins takes pydantic a tenth of its import, and none has a say here
-sys.modules["pydantic.plugin._loader"] = SimpleNamespace(get_plugins=tuple)  # type: ignore[assignment]
 
 T = TypeVar("T")
 # the list of a document is one as well; what is inside stays strict

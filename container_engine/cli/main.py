@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import TypeAlias
 
 from container_engine.base.errors import CeError, InternalError, SiteError
@@ -18,6 +19,10 @@ from container_engine.cli.command_line.verb_table import overview, verb_in
 from container_engine.images.listener import Listener
 from container_engine.printing import messages, output
 from container_engine.submit import context
+
+# to ask all packages for plugins takes pydantic a tenth of its import, and none has a say here;
+# a program that imports the API may have some for its own models
+sys.modules["pydantic.plugin._loader"] = SimpleNamespace(get_plugins=tuple)  # type: ignore[assignment]
 
 Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 

@@ -18,3 +18,7 @@ class RefusedError(UserError):
         first = next(problem for problem in problems if problem.severity == "error")
         super().__init__(str(first), first.hint, details=details)
         self.problems = tuple(problems)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let the error return from another process, as launchers of Python functions do it."""
+        return type(self), (self.problems, self.details), self.__dict__

@@ -1,6 +1,10 @@
 """container_engine.api: one truth with `ce`, and text that means what its types say."""
 
 import json
+import os
+import pickle
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -226,3 +230,40 @@ def test_what_pyxis_cannot_express_is_refused(values: dict[str, object], said: s
     with pytest.raises(api.UserError) as refused:
         api.pyxis_args(api.Environment.of(values))
     assert str(refused.value).startswith(said)
+
+
+def test_plugins_of_pydantic_see_the_models_of_a_program_that_imports_the_api(here: Path) -> None:
+    about = here / "other-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[pydantic]\nother = other:Plugin\n")
+    (here / "other.py").write_text(
+        "class Plugin:\n"
+        "    def new_schema_validator(schema, kind, *more):\n"
+        "        print(kind.__name__)\n"
+        "        return None, None, None\n"
+    )
+    program = (
+        "import pydantic\nfrom container_engine import api\nclass Mine(pydantic.BaseModel): ...\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])}
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
+    assert "Mine" in ended.stdout.split()
+
+
+def test_a_refusal_returns_from_another_process() -> None:
+    with pytest.raises(api.RefusedError) as refused:
+        api.Environment.from_file("none.toml")
+    returned = pickle.loads(pickle.dumps(refused.value))
+    assert str(returned) == str(refused.value)
+    assert returned.problems == refused.value.problems
+    assert returned.hint == refused.value.hint
+
+
+def test_text_that_no_file_can_have_is_not_written(here: Path) -> None:
+    with pytest.raises(api.UserError, match="not valid Unicode"):
+        api.Environment(env={"A": "\udcff"}).write("env.toml")
+    assert not (here / "env.toml").exists()
+    written = api.Environment(env={"A\n😀": "\x1b\x7f😀"})
+    assert tomllib.loads(written.to_toml()) == {"env": written.env}
