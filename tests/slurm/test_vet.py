@@ -173,12 +173,12 @@ startup = ["case $$SLURMD_NODENAME in n1) sleep {n1} ;; n2) sleep {n2} ;; esac"]
 def test_a_node_is_not_judged_by_a_limit_that_is_short_for_others_too(
     cluster: Cluster, here: Path, held: dict[str, str]
 ) -> None:
-    (here / "slow.toml").write_text(_SLOW.format(image=cluster.image("demo"), n1=5, n2=60))
-    vet = ["ce", "vet", "./slow.toml", "--limit", "9", "--exclude-file", "bad"]
+    (here / "slow.toml").write_text(_SLOW.format(image=cluster.image("demo"), n1=9, n2=60))
+    vet = ["ce", "vet", "./slow.toml", "--limit", "17", "--exclude-file", "bad"]
     done = cluster.run(vet, env=held, cwd=here)
     assert (done.returncode, done.stderr) == (1, "")
     assert re.fullmatch(
-        r"good      n1\nunknown   n2: no answer within 9 s; other nodes took up to [\d.]+ s"
+        r"good      n1\nunknown   n2: no answer within 17 s; other nodes took up to [\d.]+ s"
         r"; its container had begun to start\n1 of 2 nodes are good\n",
         done.stdout,
     )
