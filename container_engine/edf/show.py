@@ -71,7 +71,7 @@ def _toml(values: Mapping[str, Rendered], checks: Sequence[Mapping[str, Any]]) -
     lines = [
         f"{key} = {_toml_value(value)}"
         for key, value in rendered
-        if not isinstance(value, dict) and value != []
+        if not isinstance(value, dict) and (value != [] or key == "image")  # which is refused
     ]
     for key, value in rendered:
         if isinstance(value, dict) and value:

@@ -267,3 +267,8 @@ def test_text_that_no_file_can_have_is_not_written(here: Path) -> None:
     assert not (here / "env.toml").exists()
     written = api.Environment(env={"A\n😀": "\x1b\x7f😀"})
     assert tomllib.loads(written.to_toml()) == {"env": written.env}
+
+
+def test_an_image_that_is_refused_is_not_left_out_of_the_file() -> None:
+    verdict = api.validate(api.Environment(image=[]).write("env.toml"))
+    assert [problem.message for problem in verdict.problems] == ["an empty array has no image"]
