@@ -120,7 +120,8 @@ def test_the_guides_tracking_program_writes_the_image_into_the_jobs_record(
     cluster: Cluster, demo: str, programs: Programs
 ) -> None:
     guide = (ROOT / "docs/admin/monitoring.md").read_text()
-    script = guide.partition("```sh\n#!/bin/sh\n")[2].partition("```")[0]
+    scripts = re.findall(r"^```sh\n#!/bin/sh\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    [script] = [one for one in scripts if "comment=" in one]
     programs.say(f'tracking_tool = ["{programs.make("track", script)}"]\n')
     with started(cluster, "srun", f"--environment={demo}", "sh", "-c", "echo up; read line") as job:
         job.wait_for_lines(1)
