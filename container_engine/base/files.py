@@ -385,9 +385,13 @@ def owner_fault_above(path: str, owners: Collection[int]) -> Distrust | None:
     return None
 
 
+# once: a process that becomes another user may not reach the code any more
+_OF_ENGINE = frozenset((0, os.stat(__file__).st_uid))
+
+
 def of_engine() -> frozenset[int]:
     """Return the uids that decide what is run anyway: root and the owner of the engine's code."""
-    return frozenset((0, os.stat(__file__).st_uid))
+    return _OF_ENGINE
 
 
 def code_in_use() -> list[str]:
