@@ -19,7 +19,9 @@ def apart(cluster: Cluster) -> str:
 
 def test_tasks_see_the_processes_of_their_container_only(cluster: Cluster, apart: str) -> None:
     with started(cluster, "srun", "-wn1", "sleep", "61", user=BOB):
-        script = f"sleep 62 & {_LIST}; kill $!"
+        # a task that has joined, but not yet begun, still has the command line of its slurmstepd
+        both = "touch /tmp/$SLURM_PROCID; until [ -e /tmp/0 -a -e /tmp/1 ]; do sleep 0.1; done"
+        script = f"{both}; sleep 62 & {_LIST}; kill $!"
         done = cluster.run(["srun", "-wn1", "-n2", apart, "bash", "-c", script])
     assert done.returncode == 0, done.stderr
     shown = [line.strip() for line in done.stdout.splitlines()]

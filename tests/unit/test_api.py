@@ -37,7 +37,14 @@ def test_every_public_name_is_there_and_has_a_description() -> None:
         assert getattr(api, name).__doc__, name
 
 
-@pytest.mark.parametrize("number", OUTCOMES)
+# of the others, which are alike for this, every fourth
+_TELLING = [
+    *(number for number, outcome in OUTCOMES.items() if outcome != "launches"),
+    *[number for number, outcome in OUTCOMES.items() if outcome == "launches"][::4],
+]
+
+
+@pytest.mark.parametrize("number", _TELLING)
 def test_the_verdict_on_a_published_file_is_that_of_ce(number: str, capsys: Capture) -> None:
     [path] = PUBLISHED.glob(f"{number}*.toml")
     main(["validate", "--json", str(path)])
