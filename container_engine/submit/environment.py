@@ -13,12 +13,12 @@ from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, a
 from container_engine.edf.load import EdfFile, Setting, load
 from container_engine.edf.locate import search_path
 from container_engine.edf.model import Edf, Loaded, Origin, Problem
-from container_engine.edf.names import looks_like_file
+from container_engine.edf.names import VENV_MARKS, looks_like_file
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.plan import overrides
 from container_engine.plan.hooks import rules, use
-from container_engine.plan.model import HookUse
+from container_engine.plan.model import HookUse, LaunchPlan
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
@@ -101,6 +101,24 @@ def load_with_origins(name: str, context: Context) -> WithOrigins:
 def on_host(edf: Edf) -> Problem:
     """Return the warning of an EDF whose image is empty on purpose."""
     return edf.image_place.warning("image", "empty: no container, this runs on the host")
+
+
+def unfit_environments(
+    edf: Edf, plan: LaunchPlan, context: Context
+) -> tuple[Sequence[Problem], Sequence[str]]:
+    """Return what is wrong with virtual environments of `edf`, and the paths it depends on."""
+    candidates = [
+        one
+        for one in edf.mounts
+        if one.kind == "squashfs"
+        or any(os.path.exists(f"{one.source}/{mark}") for mark in VENV_MARKS.values())
+    ]
+    may_bring_one = edf.startup or candidates
+    if not may_bring_one or plan.image.on_nodes or not os.path.isfile(plan.image.path):
+        return (), ()
+    from container_engine.submit import virtual_environments
+
+    return virtual_environments.problems(edf, candidates, plan, context)
 
 
 def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:

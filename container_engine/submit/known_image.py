@@ -24,7 +24,7 @@ from container_engine.plan.model import Image
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
-from container_engine.submit.environment import on_host
+from container_engine.submit.environment import on_host, unfit_environments
 from container_engine.submit.image_names import stored
 from container_engine.submit.stores import admit_names, rules, stores
 
@@ -39,11 +39,13 @@ def judged(edf: Edf, context: Context, site_context: SiteContext) -> list[Proble
     if edf.image == "":
         return [on_host(edf)]
     image = known_image(edf, context, site_context.site)
-    found = check(edf, image, site_context, __version__).problems
+    built = check(edf, image, site_context, __version__)
     refusals = refused_image(edf, context, site_context.site)
     if image is None and not refusals:
         refusals = unusable_image(edf, context)
-    return [*refusals, *undecided_entrypoint(edf, image), *found]
+    # a launch asks only for what else is right
+    fitting = unfit_environments(edf, built.plan, context)[0] if built.plan else ()
+    return [*refusals, *undecided_entrypoint(edf, image), *built.problems, *fitting]
 
 
 def known_image(edf: Edf, context: Context, site: SiteConfig) -> Image | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from container_engine import __version__
@@ -11,13 +10,17 @@ from container_engine.base.answers import Variables
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import warning_text
 from container_engine.edf.model import Edf, Loaded, Problem
-from container_engine.edf.names import VENV_MARKS
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
 from container_engine.submit import container_names
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
-from container_engine.submit.environment import image_alone, load_to_launch, on_host
+from container_engine.submit.environment import (
+    image_alone,
+    load_to_launch,
+    on_host,
+    unfit_environments,
+)
 from container_engine.submit.image import launch_image
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
@@ -157,7 +160,7 @@ def _plan(load: Load, context: Context, inputs: Inputs, options: Options) -> Pre
     built = check(edf, resolved.image, site_context, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
-    fitting, looked_at = _virtual_environments(edf, built.plan, recording)
+    fitting, looked_at = unfit_environments(edf, built.plan, recording)
     inputs.files.extend(looked_at)
     if any(problem.severity == "error" for problem in fitting):
         raise RefusedError((*loaded.problems, *built.problems, *fitting))
@@ -180,21 +183,3 @@ def wants_copies(settings: Mapping[str, Any], env: Mapping[str, str]) -> bool:
         return False
     nodes = env.get("SLURM_JOB_NUM_NODES", "")
     return nodes.isdecimal() and int(nodes) >= settings["stage_nodes"]
-
-
-def _virtual_environments(
-    edf: Edf, plan: LaunchPlan, context: Context
-) -> tuple[Sequence[Problem], Sequence[str]]:
-    """Return what is wrong with those that `edf` brings, and the paths that this depends on."""
-    candidates = [
-        one
-        for one in edf.mounts
-        if one.kind == "squashfs"
-        or any(os.path.exists(f"{one.source}/{mark}") for mark in VENV_MARKS.values())
-    ]
-    may_bring_one = edf.startup or candidates
-    if not may_bring_one or plan.image.on_nodes or not os.path.isfile(plan.image.path):
-        return (), ()
-    from container_engine.submit import virtual_environments
-
-    return virtual_environments.problems(edf, candidates, plan, context)

@@ -62,6 +62,10 @@ def test_one_of_another_python_is_refused(engine: Engine, venv: Path) -> None:
     edf = engine.edf(text, "demo")
     fault = f"the virtual environment {venv} does not fit: {why}"
     assert engine.refusal(edf) == f"{edf}:2: mounts: {fault}"
+    argv = [str(engine.prefix / "bin/ce"), "validate", str(edf)]
+    done = subprocess.run(argv, env=engine.environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, f"{edf}: not valid\n")
+    assert f"ce: error: {edf}:2: mounts: {fault}\n" in done.stderr
     edf = engine.edf(f'mounts = ["{engine.scratch}:/s", "{venv}"]', "demo")
     done = engine.run(edf, "true")
     assert f"{edf}:2: mounts: {fault}" in done.stderr
