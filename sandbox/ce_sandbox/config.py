@@ -92,7 +92,7 @@ PropagateResourceLimits=ALL
 ReturnToService=2
 KillWait=2
 # Many nodes share the processors, though.
-MessageTimeout={min(max(30, nodes // 10), 100)}
+MessageTimeout={min(max(30, nodes // 3), 300)}
 SlurmctldTimeout=30
 SlurmdTimeout={max(60, nodes // 2)}
 UnkillableStepTimeout=20
