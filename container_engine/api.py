@@ -21,6 +21,7 @@ from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf import entries, model, show
 from container_engine.edf.annotations import judge_value
 from container_engine.edf.document import Document
+from container_engine.edf.locate import is_path
 from container_engine.edf.model import Edf, Origin, Problem, escape
 from container_engine.plan.hooks import rules
 from container_engine.plan.model import LaunchPlan
@@ -170,7 +171,7 @@ class Environment(Document):
 
 
 class Verdict(NamedTuple):
-    """What `ce validate` says of an environment. `edf` is None if it is refused.
+    """The verdict of `ce validate` on an environment. `edf` is None if it is refused.
 
     `missing` are files that this host does not have, which may be fine on the nodes.
     """
@@ -219,11 +220,12 @@ def plan(name: str | os.PathLike[str], *, pull: str | None = None) -> LaunchPlan
 def srun_args(name: str | os.PathLike[str]) -> list[str]:
     """Return the options of srun, sbatch or salloc that start tasks in the environment.
 
-    A path becomes absolute, since a step may start in another directory.
+    A path becomes absolute, since a step may start in another directory. One that begins with `~/`
+    or a variable is expanded by srun.
     """
     text = os.fspath(name)
-    is_path = not isinstance(name, str) or "/" in text
-    return [f"--environment={os.path.abspath(text) if is_path else text}"]
+    is_relative = (is_path(text) or text is not name) and not text.startswith(("~/", "$"))
+    return [f"--environment={os.path.abspath(text) if is_relative else text}"]
 
 
 def pyxis_args(environment: Environment) -> list[str]:

@@ -161,7 +161,9 @@ def test_what_is_inherited_keeps_its_place(here: Path) -> None:
     assert found.origins["env.B"].file == path
     assert api.srun_args(path) == [f"--environment={path}"]
     assert api.srun_args(Path("x.toml")) == [f"--environment={path}"]
-    assert api.srun_args("pytorch") == ["--environment=pytorch"]
+    assert api.srun_args("x.toml") == [f"--environment={path}"]
+    for name in ("pytorch", "group/pytorch", "~/x.toml", "${SCRATCH}/x.toml"):
+        assert api.srun_args(name) == [f"--environment={name}"]
 
 
 def test_a_hook_is_enabled_by_its_annotations() -> None:
