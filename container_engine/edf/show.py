@@ -47,7 +47,8 @@ def to_json(edf: Edf) -> str:
 
 def to_toml(edf: Edf) -> str:
     """Return a valid EDF with the same meaning; rendering that again gives the same text."""
-    return _toml(_rendered(edf, escape), _checks(edf, escape))
+    found = {key: value for key, value in _rendered(edf, escape).items() if value != []}
+    return _toml(found, _checks(edf, escape))
 
 
 def document_to_toml(document: Document) -> str:
@@ -69,9 +70,7 @@ def flat_annotations(document: Document) -> dict[str, str]:
 def _toml(values: Mapping[str, Rendered], checks: Sequence[Mapping[str, Any]]) -> str:
     rendered = sorted(values.items())
     lines = [
-        f"{key} = {_toml_value(value)}"
-        for key, value in rendered
-        if not isinstance(value, dict) and (value != [] or key == "image")  # which is refused
+        f"{key} = {_toml_value(value)}" for key, value in rendered if not isinstance(value, dict)
     ]
     for key, value in rendered:
         if isinstance(value, dict) and value:

@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What a step has said: its output, why srun failed, and that it had no time left, "" if not.
+    """The output of a step, why srun failed, and that it had no time left, "" if not.
 
     `began` is when it began, in seconds since 1970. `is_limit_short` is whether a node that did
     answer took more than half of the limit.
