@@ -1,4 +1,4 @@
-"""Write the OCI layout that a build begins with, and clean the one that it makes.
+"""Write an image of this host as an OCI layout, and clean the layout that a build makes.
 
 A build may begin with an image of this host: its SquashFS file becomes a layout. Podman copies that
 into the build's storage once, under a name made from the file's digest.
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.images.confine.cage import Cage
+from container_engine.images.pack.layers import gzipped, hashed
 from container_engine.images.store.store import architecture
 
 _PIECE = 1 << 20
@@ -53,15 +54,26 @@ class Base(NamedTuple):
         return f"localhost/ce-base:{content.hexdigest()[:32]}"
 
 
-def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: float) -> None:
-    """Write the image to the new directory `layout`. Raise CeError and OSError."""
+def write_layout(
+    base: Base,
+    layout: str,
+    env: Mapping[str, str],
+    timeout_s: float,
+    *,
+    packed: bool = False,
+) -> str:
+    """Write the image to the new directory `layout`, and return the digest of its manifest.
+
+    With `packed`, the layer is compressed. The same file and configuration give the same digest on
+    hosts that compress alike. Raise CeError and OSError.
+    """
     os.makedirs(f"{layout}/blobs/sha256")
-    layer = _layer(base.path, layout, env, timeout_s)
+    layer, content = _layer(base, layout, env, timeout_s, packed=packed)
     config = {
         "architecture": architecture(),
         "os": "linux",
         **json.loads(base.configuration),
-        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
+        "rootfs": {"type": "layers", "diff_ids": [content]},
         # one entry per layer; Podman reuses no step upon an entry without a time
         "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "container-engine"}],
     }
@@ -71,38 +83,49 @@ def write_layout(base: Base, layout: str, env: Mapping[str, str], timeout_s: flo
         "config": _document(layout, config, "config.v1+json"),
         "layers": [layer],
     }
-    index = {
-        "schemaVersion": 2,
-        "manifests": [_document(layout, manifest, "manifest.v1+json")],
-    }
+    described = _document(layout, manifest, "manifest.v1+json")
+    index = {"schemaVersion": 2, "manifests": [described]}
     _write(f"{layout}/index.json", json.dumps(index).encode())
     _write(f"{layout}/oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+    return str(described["digest"])
 
 
-def _layer(path: str, layout: str, env: Mapping[str, str], timeout_s: float) -> dict[str, object]:
-    """Write the files of a SquashFS image as a layer, and return its descriptor.
+def _layer(
+    base: Base, layout: str, env: Mapping[str, str], timeout_s: float, *, packed: bool
+) -> tuple[dict[str, object], str]:
+    """Write the files of a SquashFS image as a layer; return its descriptor, and its diff_id.
 
     The image may be anybody's, so the program that reads it is confined.
     """
-    draft, size, whole = f"{layout}/layer", 0, hashlib.sha256()
-    argv = ["sqfs2tar", path]
+    draft, size = f"{layout}/layer", 0
+    content = blob = hashlib.sha256()
+    argv = ["sqfs2tar", base.path]
     nothing = subprocess.DEVNULL
     try:
         with (
             open(draft, "wb") as file,
             process.reading(argv, env, timeout_s, nothing, Cage().close) as made,
         ):
-            while piece := made.read(_PIECE):
-                whole.update(piece)
+            pieces = hashed(iter(lambda: made.read(_PIECE), b""), content)
+            if packed:
+                blob = hashlib.sha256()
+                pieces = hashed(gzipped(pieces), blob)
+            for piece in pieces:
                 size += file.write(piece)
     except process.CommandError as error:
-        why = f"its files cannot be read: {error.complaint.removeprefix(f'{path}: ')}"
+        why = f"its files cannot be read: {error.complaint.removeprefix(f'{base.path}: ')}"
         raise UserError(
-            why, see="image-damaged", details=error.details, where="FROM", name=path
+            why,
+            see="image-damaged",
+            details=error.details,
+            where="" if packed else "FROM",
+            name=base.path,
         ) from None
-    digest = whole.hexdigest()
+    digest = blob.hexdigest()
     os.rename(draft, f"{layout}/blobs/sha256/{digest}")
-    return {"mediaType": f"{_OCI}.layer.v1.tar", "digest": f"sha256:{digest}", "size": size}
+    kind = f"{_OCI}.layer.v1.tar{'+gzip' if packed else ''}"
+    described = {"mediaType": kind, "digest": f"sha256:{digest}", "size": size}
+    return described, f"sha256:{content.hexdigest()}"
 
 
 def _document(layout: str, document: object, kind: str) -> dict[str, object]:

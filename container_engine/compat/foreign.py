@@ -108,7 +108,6 @@ FOREIGN_VERBS: dict[str, str] = {
     "pause": "scontrol suspend JOB suspends a job",
     "port": "the container has the host's network: every port is open as it is",
     "prune": "ce gc removes unused images",
-    "push": "ce only gets images; skopeo copy, or a build service, pushes one to a registry",
     "quota": _ROOM,
     "remote": "ce login REGISTRY logs in to a registry, ce logout logs out",
     "remove": _REMOVE,
@@ -124,7 +123,8 @@ FOREIGN_VERBS: dict[str, str] = {
     "status": "ce ps lists your running steps, ce doctor checks this host",
     "stop": _STOP,
     "system": "ce doctor checks this host, ce gc removes unused images",
-    "tag": "images have the names with which they are imported or built: ce build -t NAME",
+    "tag": "images have the names with which they are imported or built: ce build -t NAME; in a"
+    " registry, that of ce push IMAGE REFERENCE",
     "top": "ce exec JOB -- top, or sstat JOB.STEP",
     "uninstall": _UPGRADE,
     "up": _SERVICES,
@@ -194,7 +194,7 @@ _BUILD_WITH_VALUE = {
 }
 _BUILD_SWITCHES: Mapping[tuple[str, ...], str] = {
     ("--pull",): "--no-cache asks the registry for newer images of FROM, and rebuilds everything",
-    ("--push",): "the image goes into your store; skopeo copy pushes one to a registry",
+    ("--push",): "the image goes into your store; ce push sends it to a registry",
     ("--squash",): "every image is one SquashFS file",
 }
 

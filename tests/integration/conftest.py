@@ -91,6 +91,18 @@ def person(registry: Registry, tmp_path: Path) -> Importing:
     return Importing(registry, tmp_path / "store")
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """Yield a file system of three MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    (tmp_path / "small").mkdir()
+    options = ["-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path / "small")]
+    subprocess.run(["mount", *options], check=True)
+    yield tmp_path / "small"
+    subprocess.run(["umount", str(tmp_path / "small")], check=True)
+
+
 @pytest.fixture(scope="module")
 def place(prepared: Path) -> Iterator[Place]:
     with place_in(prepared) as made:

@@ -219,18 +219,6 @@ def test_an_import_that_is_ended_tidies_up(
     assert not list(person.root.glob("locks/*"))
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """Yield a file system of three MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount")
-    (tmp_path / "small").mkdir()
-    options = ["-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path / "small")]
-    subprocess.run(["mount", *options], check=True)
-    yield tmp_path / "small"
-    subprocess.run(["umount", str(tmp_path / "small")], check=True)
-
-
 def test_an_image_that_is_too_large_is_refused_before_it_is_fetched(
     registry: Registry, between: Front, small: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from container_engine.base.errors import UserError
 from tests.integration.registry import Person, Registry, listing, serving, start
+from tests.unit import squashfs
 from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
@@ -215,3 +216,24 @@ def test_a_lock_and_an_inspection_use_enroots_credentials(
     assert digest.startswith("sha256:")
     assert digest in said["inspect"]
     assert not (tmp_path / "store").exists()
+
+
+def test_a_push_without_the_right_to_it_is_refused_and_a_login_of_enroots_suffices(
+    guarded: Registry, home: Path, tmp_path: Path
+) -> None:
+    image = squashfs.make(tmp_path / "x.sqsh", {"a": "b"})
+    name = f"{guarded.address}/pushed:1"
+    with start(guarded, tmp_path / "store", "push", str(image), name) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (1, "")
+    error, hint = [line for line in err.splitlines() if ": error: " in line or ": hint: " in line]
+    assert error.startswith(f"ce: error: '{name}': ")
+    assert "unauthorized" in error or "authentication required" in error
+    assert hint == f"ce: hint: ce login {guarded.address}, as a user who may push there"
+    keep_for_enroot(home, f"machine {guarded.address} login {USER} password {PASSWORD}\n")
+    for source in (str(image), f"{USER}@{guarded.address}#pushed:1"):
+        words = ("push", source, name) if source == str(image) else ("pull", source)
+        with start(guarded, tmp_path / "store", *words) as process:
+            out, err = process.communicate()
+        assert process.returncode == 0, err
+        assert PASSWORD not in out + err

@@ -31,6 +31,7 @@ _LISTED = {
     ("import", "name"): "image",
     ("inspect", "name"): "named",
     ("pull", "image"): "image",
+    ("push", "image"): "source",
     ("report", "job"): "trace",
     ("rmi", "images"): "image",
     ("run", "environment"): "environment",

@@ -120,7 +120,11 @@ _CODES = tuple(
 # is from Podman, whose builds use the libraries of skopeo.
 _PREAMBLE = re.compile(
     r"^(?:Error |creating build container: |unable to copy from source \S+: )*"
-    r'(?:parsing image name|initializing source) "?[^" ]*"?: '
+    r'(?:parsing image name|initializing source|initializing destination) "?[^" ]*"?: '
+    # where a push has come to
+    r"|^(?:(?:writing blob|uploading manifest \S+ to \S+|trying to reuse blob \S+ at destination"
+    r"|checking whether a blob \S+ exists in \S+"
+    r"|initiating layer upload to \S+ in \S+): )+"
 )
 # an error of Go's HTTP client, which names its steps before the cause
 _ASKED = re.compile(r'(?:Get|Head|Post) "?(https?)://([^/" ]+)[^ "]*"?: (.*)')

@@ -1,4 +1,4 @@
-"""Look up images in registries and fetch their blobs, with skopeo, which knows the logins.
+"""Look up images in registries, fetch their blobs, and push, with skopeo, which knows the logins.
 
 skopeo verifies the digests of blobs and of what it copies, but not of a manifest that it only
 shows: those are compared here.
@@ -182,16 +182,44 @@ class Skopeo(NamedTuple):
             _check_sizes(image, remote, fetched)
         return fetched
 
+    def refuse_unreachable(self, image: RegistryImage) -> None:
+        """Raise CeError if the registry cannot be reached. It need not have the image."""
+        try:
+            self._ask(image, [*self._skopeo(image), "inspect", "--raw", image.source])
+        except CeError as error:
+            if error.see == "registry-unreachable":
+                raise
+
+    def push(self, layout: str, image: RegistryImage, on_read: Callable[[int], None]) -> None:
+        """Send the image of an OCI layout to its registry, with the digests that it has.
+
+        `on_read` is called with the number of bytes that skopeo has read. Raise CeError.
+        """
+        # no policy is about a layout that was just written
+        argv = ["skopeo", *self._registries, "--insecure-policy", "copy", "--quiet"]
+        argv += ["--preserve-digests", f"oci:{layout}", image.source]
+        ends = time.monotonic() + self.copy_s  # the limit of all tries together
+
+        def attempt() -> None:
+            process.measured(argv, self.env, max(ends - time.monotonic(), 1), on_read)
+
+        try:
+            self._run(image, attempt)
+        except UserError as error:
+            if error.see == "registry-login":
+                error.hint = f"ce login {image.registry}, as a user who may push there"
+            raise
+
     def _skopeo(self, image: Imported) -> list[str]:
         if image.is_ours:
             return ["skopeo", "--insecure-policy"]  # just built; its base has been checked
+        return ["skopeo", *self._registries, *(["--policy", self.policy] if self.policy else [])]
+
+    @property
+    def _registries(self) -> list[str]:
+        # unlike Podman, skopeo ignores the variable
         chosen = self.env.get(short_names.CHOSEN)
-        return [
-            "skopeo",
-            # unlike Podman, skopeo ignores the variable
-            *(["--registries-conf", chosen] if chosen else []),
-            *(["--policy", self.policy] if self.policy else []),
-        ]
+        return ["--registries-conf", chosen] if chosen else []
 
     def _shown(self, image: Imported, source: str, digest: str | None, *options: str) -> bytes:
         """Return what skopeo shows of `source`: by default its manifest or index.

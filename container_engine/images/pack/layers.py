@@ -83,11 +83,12 @@ class _Ahead:
 _InflateError: type[Exception]
 try:
     # twice as fast as zlib, but not available for every architecture
-    from isal.isal_zlib import IsalError, decompressobj
+    from isal.isal_zlib import IsalError, compressobj, decompressobj
 
     _InflateError = IsalError  # type: ignore[assignment]  # its stub takes the class for an object
 except ImportError:
-    _InflateError, decompressobj = zlib.error, zlib.decompressobj  # type: ignore[assignment]
+    _InflateError = zlib.error
+    compressobj, decompressobj = zlib.compressobj, zlib.decompressobj  # type: ignore[assignment]
 
 
 # zstd begins with a frame of data, or with one to be skipped, as pzstd writes it
@@ -98,7 +99,7 @@ _COMPRESSED = {
     "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
 }
 READ_HERE = ("gzip", "zstd")
-_ANY_GZIP = 31  # zlib's number for a gzip header and the largest window
+_GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
 _MOST = 1 << 20  # bytes decompressed at once: compressed zeros become a thousand times as long
 _BUFFER = 1 << 20
@@ -231,11 +232,20 @@ def _check_content(layer: Layer, digest: hashlib._Hash | None) -> None:
         )
 
 
-def _hashed(made: Iterator[bytes], digest: hashlib._Hash | None) -> Iterator[bytes]:
+def hashed(made: Iterator[bytes], digest: hashlib._Hash | None) -> Iterator[bytes]:
+    """Yield what is made, and add it to the digest."""
     for piece in made:
         if digest is not None:
             digest.update(piece)
         yield piece
+
+
+def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Compress pieces; equal ones give equal bytes, since the header has neither name nor time."""
+    packer = compressobj(wbits=_GZIP)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
 
 
 def _counted(made: Iterator[bytes], on_made: Callable[[int], None]) -> Iterator[bytes]:
@@ -262,10 +272,10 @@ def _decompressed(
 ) -> Iterator[Iterator[bytes]]:
     if kind == "zstd":
         with _by_zstd(pieces, env, wake) as made:
-            yield _hashed(made, digest)
+            yield hashed(made, digest)
         return
     made = _inflated(pieces) if kind else pieces
-    ahead = _Ahead(_hashed(made, digest), wake)
+    ahead = _Ahead(hashed(made, digest), wake)
     try:
         yield iter(ahead)
     finally:
@@ -274,14 +284,14 @@ def _decompressed(
 
 def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress gzip data, which may have several members, as parallel compressors write them."""
-    inflater = decompressobj(_ANY_GZIP)
+    inflater = decompressobj(_GZIP)
     for piece in pieces:
         data, has_more = piece, False
         while data or has_more:
             if inflater.eof:
                 if not data.strip(b"\0"):
                     break  # padding
-                inflater = decompressobj(_ANY_GZIP)
+                inflater = decompressobj(_GZIP)
             made = inflater.decompress(data, _MOST)
             yield made
             data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail

@@ -171,7 +171,6 @@ def test_a_missing_name_is_answered_with_a_command(
     [
         ("uname", "ce run NAME -- uname runs the command"),
         ("commit", "ce build"),
-        ("push", "skopeo copy"),
         ("logs", "slurm-JOB.out"),
         ("stop", "scancel JOB.STEP"),
         ("rm", "ce rmi"),

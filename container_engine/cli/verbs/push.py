@@ -1,0 +1,158 @@
+"""`ce push IMAGE REFERENCE`: send an image of this host to a registry."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import time
+
+from container_engine.base.errors import UserError
+from container_engine.base.process import reason
+from container_engine.base.text_layout import size_text
+from container_engine.build.container_archive import draft_directory
+from container_engine.build.layout import Base, write_layout
+from container_engine.images import image_files, squashfs
+from container_engine.images.fetch.registry import check_platform
+from container_engine.images.free_space import FULL
+from container_engine.images.reference import (
+    LOCAL_REGISTRY,
+    FileImage,
+    LocalImage,
+    RegistryImage,
+    parse,
+)
+from container_engine.images.resolve import configuration, refuse_bare_file
+from container_engine.images.store.store import architecture
+from container_engine.printing import messages, output
+from container_engine.printing.messages import listener
+from container_engine.site.model import SiteConfig
+from container_engine.submit.context import Context, site_config
+from container_engine.submit.image_names import image_named, stored, with_environment_hint
+from container_engine.submit.stores import asking, stores
+
+_LIST_TIMEOUT_S = 300
+# entries of an image that mean something else in a layer: the device by which overlayfs marks what
+# was removed, and names by which layers do
+_MARK = re.compile(
+    rb"(?:c\S{9} \d+/\d+ +0, +0 \S+ \S+ |[^l]\S{9} \d+/\d+ +[\d, ]+ \S+ \S+ (?=(?:.*/)?\.wh\.))(.*)"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", metavar="IMAGE", help="an image of a store, or ./FILE.sqsh")
+    parser.add_argument(
+        "reference", metavar="REFERENCE", help="where to: registry.example.org/me/tools:1.0"
+    )
+    parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def execute(arguments: argparse.Namespace, context: Context) -> int:
+    settings = site_config(context)
+    target = _target(arguments.reference, context.cwd)
+    path = _file(arguments, context, settings)
+    document = _document(path, arguments.arch, context, settings)
+    _refuse_marks(path, context)
+    name = f"{target.tagged}@{_pushed(path, document, target, arguments, context)}"
+    output.line(name)
+    if not arguments.quiet:
+        messages.say_use(name)
+    return 0
+
+
+def _target(text: str, cwd: str) -> RegistryImage:
+    """Return the reference to push to. Raise UserError for one that is not whole."""
+    image = parse(text, cwd)
+    example = "for example registry.example.org/me/tools:1.0"
+    if isinstance(image, FileImage):
+        raise UserError("a path, not a reference to a registry", example, name=text)
+    if image.digest is not None:
+        why = "a digest follows from the content, it cannot be chosen"
+        raise UserError(why, f"name a tag: {image.registry}/{image.repository}:TAG", name=text)
+    if image.short or image.registry == LOCAL_REGISTRY:
+        # what was meant for a site's registry must not become public
+        hint = f"{example}; Docker Hub is docker.io/USER/{image.repository.rpartition('/')[2]}"
+        raise UserError("names no registry", hint, "image-reference", name=text)
+    return image
+
+
+def _file(arguments: argparse.Namespace, context: Context, settings: SiteConfig) -> str:
+    """Return the path of the image to push. Raise UserError."""
+    text = arguments.image
+    image = parse(text, context.cwd)
+    refuse_bare_file(text, context.cwd)
+    if isinstance(image, FileImage):
+        squashfs.check(image.path)
+        return image.path
+    named = parse(image_named(text, context, settings) or text, context.cwd)
+    assert isinstance(named, RegistryImage)
+    named = stored(named, context, settings)
+    found = stores(context, settings, arguments.arch).find(named)
+    if found is None:
+        hint = "ce images lists the images of your stores; a file: ./FILE.sqsh"
+        error = UserError("in no store of this host", hint, "image-unknown", name=text)
+        instead = "ce push takes an image; ce list shows that of each environment"
+        raise with_environment_hint(error, text, context, settings, instead)
+    return found.path
+
+
+def _document(path: str, arch: str | None, context: Context, settings: SiteConfig) -> bytes:
+    """Return the OCI configuration, as it was imported if it was. Raise CeError."""
+    described = configuration([path], context.env)  # refuses what is not an image
+    beside = image_files.read_beside(image_files.config_path(path), path)
+    if beside is not None and arch is not None:
+        check_platform(LocalImage(path, "file", path), beside, architecture(arch))
+    usual = {"architecture": architecture(arch or settings.image_architecture), "os": "linux"}
+    return json.dumps({**usual, **json.loads(beside or described)}).encode()
+
+
+def _refuse_marks(path: str, context: Context) -> None:
+    """Raise UserError for an image of which a layer would lose files, or remove some."""
+    listed = squashfs.unsquashfs(["-lln", "-d", "", path], context.env, _LIST_TIMEOUT_S)
+    for line in listed.split(b"\n"):
+        mark = _MARK.match(line)
+        if mark is not None:
+            why = f"'{os.fsdecode(mark[1])}' is what marks a removed file in the layers of images"
+            hint = "a difference (ce save --difference) goes above an image, and is none itself"
+            raise UserError(why, hint, "image-format", name=path)
+
+
+def _pushed(
+    path: str,
+    document: bytes,
+    target: RegistryImage,
+    arguments: argparse.Namespace,
+    context: Context,
+) -> str:
+    """Send the image and return the digest of its manifest. Raise CeError."""
+    settings, began = site_config(context), time.monotonic()
+    limit, progress = settings.import_timeout_s, listener(quiet=arguments.quiet)
+    place = os.path.abspath(context.env.get("TMPDIR") or "/var/tmp")
+    try:
+        with (
+            asking(target, context, settings) as asked,
+            draft_directory(place, limit) as work,
+        ):
+            registry = asked._replace(copy_s=limit, say=progress.say)
+            registry.refuse_unreachable(target)
+            progress.say(f"{arguments.image}: packing its files as a layer")
+            layout = os.path.join(work, "oci")
+            base = Base(arguments.image, path, "", document, os.geteuid())
+            digest = write_layout(base, layout, context.env, limit, packed=True)
+            blobs = f"{layout}/blobs/sha256"
+            total = sum(os.path.getsize(f"{blobs}/{name}") for name in os.listdir(blobs))
+
+            def on_read(done: int) -> None:
+                progress.far(target.tagged, "pushing", min(done, total), total)
+
+            registry.push(layout, target, on_read)
+    except OSError as error:
+        is_full = error.errno in FULL
+        hint = "TMPDIR=DIR names a directory with more room" if is_full else None
+        see = "store-full" if is_full else "store-unusable"
+        raise UserError(reason(error), hint, see, name=place) from None
+    took = time.monotonic() - began
+    progress.say(f"{target.tagged}: pushed, {size_text(total)} in {took:.1f} s")
+    return digest
