@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
+from container_engine.images import squashfs
 from container_engine.images.confine.cage import Cage
 from container_engine.images.pack.layers import gzipped, hashed
 from container_engine.images.store.store import architecture
@@ -97,6 +98,9 @@ def _layer(
 
     The image may be anybody's, so the program that reads it is confined.
     """
+    if squashfs.place(base.path).start > 0:
+        hint = "ce import ./FILE.sif NAME copies its file system into the store: use NAME"
+        raise UserError("a SIF file, not read here", hint, "image-format", name=base.path)
     draft, size = f"{layout}/layer", 0
     content = blob = hashlib.sha256()
     argv = ["sqfs2tar", base.path]

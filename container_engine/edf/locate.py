@@ -173,7 +173,7 @@ def _entries(directory: str) -> list[str]:
 
 
 MAX_BYTES = 1 << 20
-_SQUASHFS = b"hsqs"
+_SQUASHFS, _SIF = b"hsqs", b"SIF_MAGIC"
 _NAMED = os.O_PATH | os.O_CLOEXEC
 
 
@@ -234,7 +234,7 @@ def _read_bytes(path: str, directory: str | None) -> bytes:
         raise SourceError(f"cannot be read: {reason(error)}", remedy(error, path)) from error
     finally:
         os.close(descriptor)
-    if data.startswith(_SQUASHFS):
+    if data.startswith(_SQUASHFS) or data[32:].startswith(_SIF):
         hint = "'ce init NAME --image FILE' writes an environment for it"
         raise SourceError("is an image, not an EDF", hint)
     if len(data) > MAX_BYTES:

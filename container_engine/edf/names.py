@@ -15,7 +15,7 @@ def is_step(name: str) -> bool:
     return job.isdigit() and step.isdigit()
 
 
-SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs")
+SQUASHFS_SUFFIXES = (".sqsh", ".squashfs", ".sqfs", ".sif")
 
 
 def lock_of(file: str) -> str:

@@ -150,7 +150,7 @@ FAULTS = {
     "image-not-squashfs": Fault(
         "the image file is not a SquashFS file",
         YOU,
-        "use a .sqsh file; ce import FILE -o IMAGE.sqsh creates one from an archive or directory",
+        "use a .sqsh or .sif file; ce import FILE -o IMAGE.sqsh makes one of an archive",
     ),
     "image-damaged": Fault(
         "the image is incomplete or its content cannot be read",

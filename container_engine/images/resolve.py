@@ -78,7 +78,10 @@ def refuse_bare_file(text: str, cwd: str) -> None:
 def from_file(
     name: str, path: str, tools_env: Mapping[str, str], digest: str | None = None
 ) -> Resolved:
-    """Return the image in the SquashFS file `path`, which the user calls `name`. Raise CeError."""
+    """Return the image in the SquashFS or SIF file `path`, which the user calls `name`.
+
+    Raise CeError.
+    """
     squashfs.check(path)
     beside = image_files.config_path(path)
     notices: tuple[str, ...] = ()
@@ -99,7 +102,8 @@ def from_file(
         left_out=facts.left_out,
     )
     consulted = (path, beside, path + image_files.SUMS_SUFFIX)
-    return Resolved(image, notices, consulted, _LONG_PAST if notices else 0)
+    is_unknown = bool(notices) and not facts.other
+    return Resolved(image, notices, consulted, _LONG_PAST if is_unknown else 0)
 
 
 def stacked(parts: Sequence[Resolved]) -> Resolved:
@@ -160,7 +164,8 @@ def _from_inside(
     try:
         if version not in _INSIDE:
             _INSIDE[version] = squashfs.config_from_files(path, tools_env)
-        return _INSIDE[version], ()
+        found = _INSIDE[version]
+        return found, (squashfs.left_to_a_shell(found.other),) if found.other else ()
     except SiteError as error:
         nothing = squashfs.ImageConfig({"PATH": squashfs.DEFAULT_PATH})
         return nothing, (f"the image's own environment is unknown: {error}",)

@@ -4,7 +4,9 @@ The sources of the configuration, that is of environment, entrypoint and working
 
 1. IMAGE.json, an OCI image configuration beside the file; imports write it.
 2. `etc/environment` and `etc/rc` in the image, where enroot's import leaves the same facts.
-3. Neither: the default PATH of container engines.
+3. `.singularity.d` in an Apptainer image (SIF): what its shell files assign. A
+   runscript is no entrypoint, as it need not execute its arguments.
+4. None of them: the default PATH of container engines.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.base import process
+from container_engine.base import process, sif
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.model import MisfitError
 from container_engine.base.text_layout import nearest
 from container_engine.base.variables import is_read_outside
+from container_engine.images.sif_environment import assigned
 
 if TYPE_CHECKING:
     from container_engine.oci.image import Execution
@@ -47,7 +50,6 @@ _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
     (0, b"\x28\xb5\x2f\xfd", "a zstd file", _CONVERTED),
     (0, b"\xfd7zXZ", "an xz file", None),
     (0, b"PK\x03\x04", "a zip archive", None),
-    (32, b"SIF_MAGIC", "an Apptainer or Singularity image (SIF)", "import it from its registry"),
     (0, b"QFI\xfb", "a disk image of a virtual machine (qcow)", None),
     (0, b"\x7fELF", "a program (ELF)", None),
     (0, b"#!", "a script", None),
@@ -72,11 +74,20 @@ _NOT_SQUASHFS = "image-not-squashfs"
 
 
 def check(path: str) -> Superblock:
-    """Return the superblock of the complete SquashFS file `path`.
+    """Return the superblock of the complete SquashFS file `path`, or of the one in a SIF file.
 
     Raise UserError with one line that names the problem: no such file, not permitted, a directory,
     another kind of file, cut short.
     """
+    return _looked_at(path)[0]
+
+
+def place(path: str) -> sif.Place:
+    """Return the place of the complete SquashFS file in `path`. Raise as `check` does."""
+    return _looked_at(path)[1]
+
+
+def _looked_at(path: str) -> tuple[Superblock, sif.Place]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -89,13 +100,13 @@ def check(path: str) -> Superblock:
             raise UserError("a directory, not a SquashFS file", see=_NOT_SQUASHFS, name=path)
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
             raise UserError("not a regular file", see=_NOT_SQUASHFS, name=path)
-        head = os.read(fd, _HEAD)
-        size = os.lseek(fd, 0, os.SEEK_END)
+        within = sif.place(fd, path)
+        head = os.pread(fd, _HEAD, within.start)
     except OSError as error:
         raise UserError(process.reason(error), see=_see(error), name=path) from None
     finally:
         os.close(fd)
-    return parse(path, head, size)
+    return parse(path, head, within.size), within
 
 
 def parse(path: str, head: bytes, size: int) -> Superblock:
@@ -130,16 +141,23 @@ def similar(path: str) -> str | None:
 
 
 def unsquashfs(
-    words: Sequence[str], env: Mapping[str, str], timeout_s: float, most: int | None = None
+    words: Sequence[str],
+    path: str,
+    members: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    most: int | None = None,
 ) -> bytes:
-    """Run `unsquashfs WORDS…` and return its stdout. Raise the errors of process.output.
+    """Run `unsquashfs WORDS… path MEMBERS…` and return its stdout.
 
-    It is confined, because the file may be anybody's. It runs with one thread: with one for each
-    processor of a large host, it would exceed the limit on its memory.
+    Raise the errors of process.output and `check`. It is confined, because the file may be
+    anybody's. It runs with one thread: with one for each processor of a large host, it would exceed
+    the limit on its memory.
     """
     from container_engine.images.confine.cage import Cage  # only for images without a description
 
-    argv = ["unsquashfs", "-processors", "1", *words]
+    offset = str(place(path).start)
+    argv = ["unsquashfs", "-processors", "1", "-offset", offset, *words, path, *members]
     return process.output(argv, env, timeout_s, most, Cage().close)
 
 
@@ -178,13 +196,17 @@ _PATH_MAX, _NAME_MAX, _WORD_MAX = 4096, 255, 1 << 17
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)=(.*)")
 # lines of etc/rc, which enroot's import writes for WorkingDir, and for Entrypoint and Cmd
 _RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
+# where Apptainer keeps what an image says of itself; 10- is that of an image from a registry, and
+# 91- that of a definition file whose base is an image of Apptainer's
+_APPTAINER, _AROUND = ".singularity.d", ("10-docker2singularity.sh", "91-environment.sh")
 _RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
 
 
 class ImageConfig(NamedTuple):
     """The configuration of an image. `env` has a PATH. `source` names its files, "" if none.
 
-    `left_out` are the variables that an image must not set (`is_read_outside`).
+    `left_out` are the variables that an image must not set (`is_read_outside`). `other` is the
+    first line of its shell files that only a shell can run, "" if there is none.
     """
 
     env: Mapping[str, str]
@@ -192,6 +214,7 @@ class ImageConfig(NamedTuple):
     workdir: str | None = None
     source: str = ""
     left_out: tuple[str, ...] = ()
+    other: str = ""
 
 
 def judge_config(text: bytes, name: str) -> None:
@@ -255,11 +278,34 @@ def config_from_document(text: bytes, source: str, hint: str = _BESIDE) -> Image
 
 
 def config_from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
-    """Read the configuration that enroot's import may have left inside an image.
+    """Read the configuration that enroot's import or Apptainer may have left inside an image.
 
     `env` is the environment for unsquashfs. Raise SiteError if that program is missing, is killed
     or does not end, and UserError for files that are too large or hold a NUL character.
     """
+    is_sif = place(image_path).start > 0
+    found = None if is_sif else _of_enroot(image_path, env)
+    return found if found and found.source else _of_apptainer(image_path, env)
+
+
+def _of_apptainer(image_path: str, env: Mapping[str, str]) -> ImageConfig:
+    if (custom := _cat(image_path, f"{_APPTAINER}/env/90-environment.sh", env)) is None:
+        return _config({}, (), None, "")
+    texts = [_cat(image_path, f"{_APPTAINER}/env/{name}", env) for name in _AROUND]
+    text = "\n".join((texts[0] or "", custom, texts[1] or ""))
+    _refuse_nul(image_path, text)
+    variables, other = assigned(text, DEFAULT_PATH)
+    source = f"{image_path} (/{_APPTAINER})"
+    return _config(variables, (), None, source)._replace(other=other)
+
+
+def left_to_a_shell(line: str) -> str:
+    """Return a warning for `ImageConfig.other`."""
+    remedy = f"startup = ['. /{_APPTAINER}/env/90-environment.sh'] runs all of it"
+    return f"variables of the image's %environment are missing, no shell ran '{line}'; {remedy}"
+
+
+def _of_enroot(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     environment = _cat(image_path, "etc/environment", env)
     script = _cat(image_path, "etc/rc", env)
     _refuse_nul(image_path, environment or "", script or "")
@@ -303,7 +349,7 @@ def _refuse_nul(source: str, *texts: str) -> None:
 def _cat(image_path: str, member: str, env: Mapping[str, str]) -> str | None:
     try:
         # a file of a few compressed bytes may expand to any number of zeros
-        said = unsquashfs(["-cat", image_path, member], env, _READ_TIMEOUT_S, _MOST_BYTES)
+        said = unsquashfs(["-cat"], image_path, [member], env, _READ_TIMEOUT_S, _MOST_BYTES)
         return said.decode("utf-8", "replace")
     except process.TooMuchError:
         raise UserError(

@@ -114,8 +114,9 @@ def _is_packed(path: str, context: Context) -> bool:
     try:
         if squashfs.check(path).files > _MOST_FILES:
             return False
-        words = ["-ls", "-max-depth", "1", "-d", "", path, *VENV_MARKS.values()]
-        listed = squashfs.unsquashfs(words, context.tools_env, _TIMEOUT_S, 1 << 16)
+        marks = tuple(VENV_MARKS.values())
+        words = ["-ls", "-max-depth", "1", "-d", ""]
+        listed = squashfs.unsquashfs(words, path, marks, context.tools_env, _TIMEOUT_S, 1 << 16)
     except CeError:
         return False
     return any(f"/{mark}".encode() in listed.splitlines() for mark in VENV_MARKS.values())

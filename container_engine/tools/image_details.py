@@ -80,7 +80,7 @@ def tree(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
 
     A file with several names counts under each. Raise CeError.
     """
-    listed = squashfs.unsquashfs(["-lln", "-d", "", path], env, _LIST_TIMEOUT_S)
+    listed = squashfs.unsquashfs(["-lln", "-d", ""], path, (), env, _LIST_TIMEOUT_S)
     found: dict[str, Content] = {}
     for line in listed.decode("utf-8", "replace").split("\n"):
         match = _LISTED.fullmatch(line)

@@ -11,6 +11,7 @@
 
 #include "common/image_figures.h"
 #include "common/io.h"
+#include "sif.h"
 #include "squash_inner.h"
 
 static struct ce_figures own_figures;
@@ -78,10 +79,20 @@ static int create_lzo(sqfs_compressor_t **compressor)
 /* libsquashfs's function */
 static int (*read_uncounted)(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size);
 
+/* the SIF file of this process, if it has one, and the part that is read as SquashFS */
+static struct {
+	const sqfs_file_t *file;
+	uint64_t start, size;
+} part;
+
 static int read_counted(sqfs_file_t *file, sqfs_u64 offset, void *buffer, size_t size)
 {
 	int64_t begin = ce_clock_ns(CLOCK_MONOTONIC);
-	int rc = read_uncounted(file, offset, buffer, size);
+	bool is_part = file == part.file;
+
+	if (is_part && (offset > part.size || size > part.size - offset))
+		return SQFS_ERROR_OUT_OF_BOUNDS;
+	int rc = read_uncounted(file, offset + (is_part ? part.start : 0), buffer, size);
 
 	ce_figure_add(&squash_figures->waited_ns, (uint64_t)(ce_clock_ns(CLOCK_MONOTONIC) - begin));
 	ce_figure_add(&squash_figures->reads, 1);
@@ -99,6 +110,25 @@ static sqfs_file_t *open_counted(const char *path)
 	file->read_at = read_counted;
 	atomic_store(&squash_figures->size, file->get_size(file));
 	return file;
+}
+
+/* Read the superblock, of a SIF file that of the file system in it. Return NULL, or why that cannot be. */
+static const char *read_super(struct squash *squash)
+{
+	uint64_t start, size = squash->file->get_size(squash->file);
+
+	if (sqfs_super_read(&squash->super, squash->file) != 0) {
+		const char *why = sif_find(squash->file, &start, &size);
+		if (why)
+			return why;
+		part.start = start;
+		part.size = size;
+		part.file = squash->file;
+		atomic_store(&squash_figures->size, size);
+		if (sqfs_super_read(&squash->super, squash->file) != 0)
+			return "a SIF file with a damaged file system";
+	}
+	return size < squash->super.bytes_used ? "the file is shorter than its file system" : NULL;
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------- */
@@ -144,11 +174,10 @@ static int open_tables(struct squash *squash)
 const char *squash_load(struct squash *squash)
 {
 	struct stat root;
+	const char *why = read_super(squash);
 
-	if (sqfs_super_read(&squash->super, squash->file) != 0)
-		return "not a SquashFS 4.0 file system";
-	if (squash->file->get_size(squash->file) < squash->super.bytes_used)
-		return "the file is shorter than its file system";
+	if (why)
+		return why;
 	if (open_compressor(squash) != 0)
 		return "compressed in a way that is not known here";
 	if (open_tables(squash) != 0)
@@ -207,6 +236,8 @@ void squash_close(struct squash *squash)
 	sqfs_destroy(squash->xattrs);
 	sqfs_destroy(squash->fragments);
 	sqfs_destroy(squash->cmp);
+	if (part.file == squash->file)
+		part.file = NULL;
 	sqfs_destroy(squash->file);
 	if (squash->place >= 0)
 		close(squash->place);

@@ -34,7 +34,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     "container_engine.base": (
         ("slurm", "run_check"),
         ("process", "records", "model", "toml_positions", "hook_code"),
-        ("shortage", "answers", "reaper"),
+        ("shortage", "answers", "reaper", "sif"),
         ("errors", "variables", "secrecy", "text_layout", "files", "mounts"),
     ),
     "container_engine.cli": (
@@ -75,7 +75,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("image_files", "squashfs", "policy"),
         ("digests",),
         ("confine",),
-        ("reference", "free_space", "listener", "site_program"),
+        ("reference", "free_space", "listener", "site_program", "sif_environment"),
     ),
 }
 LEVELS = {

@@ -110,7 +110,7 @@ def _document(path: str, arch: str | None, context: Context, settings: SiteConfi
 
 def _refuse_marks(path: str, context: Context) -> None:
     """Raise UserError for an image of which a layer would lose files, or remove some."""
-    listed = squashfs.unsquashfs(["-lln", "-d", "", path], context.env, _LIST_TIMEOUT_S)
+    listed = squashfs.unsquashfs(["-lln", "-d", ""], path, (), context.env, _LIST_TIMEOUT_S)
     for line in listed.split(b"\n"):
         mark = _MARK.match(line)
         if mark is not None:

@@ -98,13 +98,19 @@ class Adopter(NamedTuple):
             self._pack_archive(path, made)
             self._doubt_top(path, made)
             return _document(squashfs.config_from_files(made, self.env), arch)
-        squashfs.check(path)
+        made_for = squashfs.place(path).architecture
+        if made_for not in {"", arch}:
+            message = f"made for {made_for}, {arch} is needed"
+            raise UserError(message, see="image-architecture", name=path)
         _check_tables(path, self.env)
         self._copy(path, made)
         beside = config_path(path)
         text = read_beside(beside, path)
         if text is None:
-            return _document(squashfs.config_from_files(made, self.env), arch)
+            facts = squashfs.config_from_files(path, self.env)
+            if facts.other:
+                self.listener.say(f"{path}: {squashfs.left_to_a_shell(facts.other)}")
+            return _document(facts, arch)
         squashfs.config_from_document(text, beside)
         image = LocalImage(path, "file", path)
         unsaid = doubt(image, text, arch)
@@ -116,7 +122,7 @@ class Adopter(NamedTuple):
 
     def _doubt_top(self, path: str, made: str) -> None:
         """Warn if a root file system has been packed with the directory that it was in."""
-        listed = squashfs.unsquashfs(["-ls", "-max-depth", "2", "-d", "", made], self.env, 60)
+        listed = squashfs.unsquashfs(["-ls", "-max-depth", "2", "-d", ""], made, (), self.env, 60)
         names = [name.lstrip("/") for name in os.fsdecode(listed).splitlines() if name]
         top = [name for name in names if "/" not in name]
         if len(top) == 1 and {f"{top[0]}/bin", f"{top[0]}/usr"} & set(names):
@@ -137,12 +143,16 @@ class Adopter(NamedTuple):
         self._packer.pack_files(LayerFile(path), total, made, on_read)
 
     def _copy(self, path: str, made: str) -> None:
-        total, done = os.path.getsize(path), 0
-        free_space.check(os.path.dirname(made), total)
+        within, done = squashfs.place(path), 0
+        free_space.check(os.path.dirname(made), within.size)
         with open(path, "rb") as source, self._packer.started(made) as target:
-            while sent := os.sendfile(target.fileno(), source.fileno(), None, _PIECE):
+            while done < within.size:
+                piece = min(_PIECE, within.size - done)
+                sent = os.sendfile(target.fileno(), source.fileno(), within.start + done, piece)
+                if sent == 0:
+                    raise UserError("cut short", see="image-damaged", name=path)
                 done += sent
-                self.listener.far(path, "copying", done, total)
+                self.listener.far(path, "copying", done, within.size)
 
 
 def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
@@ -150,8 +160,8 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
 
     Raise CeError.
     """
-    if not os.path.isdir(source) and not is_tar(source):
-        squashfs.check(source)
+    is_other = os.path.isdir(source) or is_tar(source)
+    if not is_other and squashfs.place(source).start == 0:
         raise UserError(
             "a SquashFS file already",
             "environments can use its path",
@@ -170,7 +180,7 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
 def _check_tables(path: str, env: Mapping[str, str]) -> None:
     """Raise UserError unless all names and attributes can be read. Contents are not read."""
     try:
-        squashfs.unsquashfs(["-ll", path], env, _LIST_TIMEOUT_S)
+        squashfs.unsquashfs(["-ll"], path, (), env, _LIST_TIMEOUT_S)
     except process.CommandError as error:
         raise UserError(
             f"damaged: {error.message}", "copy or download it again", "image-damaged", name=path

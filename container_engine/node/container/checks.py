@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from container_engine.base.errors import LaunchError
+from container_engine.base.errors import LaunchError, UserError
 from container_engine.base.mounts import excess, is_reserved
 from container_engine.base.variables import (
     MISSING,
@@ -200,7 +200,7 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
 
 
 def check_image(path: str) -> None:
-    """Raise LaunchError unless the file is a complete SquashFS image.
+    """Raise LaunchError unless the file is a complete SquashFS image, or a SIF file with one.
 
     With a damaged one, tasks would only get ENOTCONN.
     """
@@ -210,6 +210,9 @@ def check_image(path: str) -> None:
         with open(path, "rb", buffering=0) as file:
             superblock = file.read(_SUPERBLOCK_SIZE) or b""
             found = os.fstat(file.fileno())
+            size = found.st_size
+            if not superblock.startswith(_SQUASHFS_MAGIC):
+                superblock, size = _within(file.fileno(), path)
     except OSError as error:
         raise LaunchError(
             f"{error.strerror}", see="image-not-on-node", kind="image", name=path
@@ -219,14 +222,37 @@ def check_image(path: str) -> None:
             "is not a SquashFS file", see="image-not-squashfs", kind="image", name=path
         )
     used = int.from_bytes(superblock[40:48], "little")
-    if used > found.st_size:
+    if used > size:
         raise LaunchError(
-            f"is cut short: it has {found.st_size} bytes and should have {used}",
+            f"is cut short: it has {size} bytes and should have {used}",
             see="image-damaged",
             kind="image",
             name=path,
         )
     _whole[path] = _state(found)
+
+
+def _within(file: int, path: str) -> tuple[bytes, int]:
+    """Return the superblock in a SIF file, and the size of its part. Raise OSError, LaunchError."""
+    # only where an image is not a SquashFS file
+    from container_engine.base import sif
+    from container_engine.oci.architecture import ARCHITECTURES
+
+    try:
+        place = sif.place(file, path)
+    except UserError as error:
+        raise LaunchError(
+            error.reason, error.hint, see=error.see, kind="image", name=path
+        ) from None
+    here = ARCHITECTURES.get(machine := os.uname().machine, machine)
+    if place.architecture not in {"", here}:
+        raise LaunchError(
+            f"made for {place.architecture}, this node is {here}",
+            see="image-architecture",
+            kind="image",
+            name=path,
+        )
+    return os.pread(file, _SUPERBLOCK_SIZE, place.start), place.size
 
 
 def check_site_programs(podman: str, runtime: str) -> None:

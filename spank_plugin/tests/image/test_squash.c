@@ -396,6 +396,64 @@ TEST("an image that is not read for a while frees its memory, and can be read ag
 	squash_close(squash);
 }
 
+/* ---- Apptainer's files -------------------------------------------------------------------------- */
+
+/* Put `image` into a SIF file at an odd offset, in a descriptor with these numbers as Python text. */
+static void make_sif(const char *start, const char *size, const char *count, const char *kind)
+{
+	char command[1024];
+
+	CHECK(snprintf(command, sizeof command,
+		       "python3 -c \"import struct; image = open('image', 'rb').read(); whole = len(image); "
+		       "head = bytes(32) + b'SIF_MAGIC\\0' + b'01\\0' * 2 + bytes(40); "
+		       "head += struct.pack('<4Q', %s, 4096, 0, 0) + bytes(8); "
+		       "one = struct.pack('<IB12xQQ168xII', 0x4004, 1, %s, %s, %s, 2).ljust(585, bytes(1)); "
+		       "data = head.ljust(4096, bytes(1)) + bytes(585) + one; "
+		       "open('sif', 'wb').write(data.ljust(7001, bytes(1)) + image)\"",
+		       count, start, size, kind) < (int)sizeof command);
+	run(command);
+}
+
+TEST("a SIF file is served from where its root file system begins")
+{
+	const char *why;
+
+	make_image("-comp zstd");
+	make_sif("7001", "whole", "2", "1");
+	struct squash *squash = squash_open(below("sif"), &why);
+	if (!squash)
+		CHECK_TEXT(why, "nothing");
+	read_large(squash, at(squash, "large"));
+	squash_close(squash);
+	squash_close(opened());
+}
+
+TEST("a SIF file whose descriptors lie is refused")
+{
+	static const struct {
+		const char *start, *size, *count, *kind, *why;
+	} lies[] = {
+		{ "2**64 - 1", "whole", "2", "1", "a SIF file that was cut short" },
+		{ "7001", "2**64 - 7001", "2", "1", "a SIF file that was cut short" },
+		{ "7001", "whole + 1", "2", "1", "a SIF file that was cut short" },
+		{ "7001", "whole - 4096", "2", "1", "the file is shorter than its file system" },
+		{ "7001", "90", "2", "1", "a SIF file with a damaged file system" },
+		{ "7000", "whole", "2", "1", "a SIF file with a damaged file system" },
+		{ "7001", "whole", "2", "2", "a SIF file without a SquashFS file system" },
+		{ "7001", "whole", "1", "1", "a SIF file without a root file system" },
+		{ "7001", "whole", "2**62", "1", "a SIF file with damaged descriptors" },
+		{ "7001", "whole", "1000", "1", "a SIF file with damaged descriptors" },
+	};
+	const char *why;
+
+	make_image("-comp zstd -nopad");
+	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+		make_sif(lies[i].start, lies[i].size, lies[i].count, lies[i].kind);
+		CHECK(squash_open(below("sif"), &why) == NULL);
+		CHECK_TEXT(why, lies[i].why);
+	}
+}
+
 /* ---- damaged files ----------------------------------------------------------------------------- */
 
 TEST("a damaged file does no harm, wherever it is damaged")

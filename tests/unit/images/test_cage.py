@@ -88,14 +88,14 @@ def test_images_are_read_in_the_cage(
 ) -> None:
     need_tool("unsquashfs")
     image = squashfs.make(tmp_path / "i.sqsh", {"etc/rc": "content"})
-    assert unsquashfs(["-cat", str(image), "etc/rc"], os.environ, 60) == b"content"
-    assert b"/etc/rc" in unsquashfs(["-ll", str(image)], os.environ, 60)
+    assert unsquashfs(["-cat"], str(image), ["etc/rc"], os.environ, 60) == b"content"
+    assert b"/etc/rc" in unsquashfs(["-ll"], str(image), (), os.environ, 60)
     with pytest.raises(CommandError):
-        unsquashfs(["-d", str(tmp_path / "unpacked"), str(image)], os.environ, 60)
+        unsquashfs(["-d", str(tmp_path / "unpacked")], str(image), (), os.environ, 60)
     assert not (tmp_path / "unpacked").exists()
     program = tmp_path / "bin/unsquashfs"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\ngrep NoNewPrivs /proc/self/status\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    assert unsquashfs([], os.environ, 60).split() == [b"NoNewPrivs:", b"1"]
+    assert unsquashfs([], str(image), (), os.environ, 60).split() == [b"NoNewPrivs:", b"1"]

@@ -1,0 +1,86 @@
+"""Find the file system in an Apptainer image (SIF): a header, descriptors, and what they describe.
+
+A node's ce-image finds it again by itself (spank_plugin/image/sif.c). Signatures are not verified.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from container_engine.base.errors import UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_MAGIC = b"SIF_MAGIC\0"
+# launch script, magic, version, architecture, UUID, times, then the table of descriptors
+_HEADER = struct.Struct("<32x 10s 3s 3x 16x 16x 8x Q Q")
+# type, is it used, the object's place; of a partition its file system, kind and architecture
+_DESCRIPTOR = struct.Struct("<I B 12x Q Q 40x 128x I I 3s 373x")
+_MOST_DESCRIPTORS = 1024  # Apptainer makes room for 48
+_PARTITION, _OCI_INDEX = 0x4004, 0x400A
+_SQUASHFS, _PRIMARY_SYSTEM = 1, 2
+_FROM_REGISTRY = "take the image from its registry: image = 'docker://…'"
+# the kinds of file systems that are not read, each with what makes a usable image
+_WITH_KEY = "with Apptainer and its key: apptainer build --sandbox DIR FILE; then ce import ./DIR"
+_OTHERS = {
+    2: ("an ext3 file system, which only root can mount", "apptainer build NEW.sif FILE"),
+    5: ("an encrypted file system", _WITH_KEY),
+    6: ("an encrypted file system", _WITH_KEY),
+}
+_ARCHITECTURES = (
+    *("", "386", "amd64", "arm", "arm64", "ppc64", "ppc64le", "mips", "mipsle", "mips64"),
+    *("mips64le", "s390x", "riscv64", "loong64"),
+)
+
+
+class Place:
+    """The bytes of a file that are a SquashFS file, and its architecture, "" if it says none."""
+
+    def __init__(self, start: int, size: int, architecture: str = "") -> None:
+        self.start, self.size, self.architecture = start, size, architecture
+
+
+def place(file: int, name: str) -> Place:
+    """Return the place of the file system in the open file, which is all of it unless it is a SIF.
+
+    Nothing is read there. Raise UserError about the image `name`, or OSError.
+    """
+    end = os.lseek(file, 0, os.SEEK_END)
+    head = os.pread(file, _HEADER.size, 0)
+    if len(head) < _HEADER.size or _HEADER.unpack(head)[0] != _MAGIC:
+        return Place(0, end)
+    _magic, version, count, table = _HEADER.unpack(head)
+    if version != b"01\0":
+        _refuse(f"a SIF file of version {version!r}, only 01 is known", _FROM_REGISTRY, name)
+    if count > _MOST_DESCRIPTORS:
+        _damaged(f"{count} descriptors, more than {_MOST_DESCRIPTORS}", name)
+    found = os.pread(file, count * _DESCRIPTOR.size, table) if table <= end else b""
+    if len(found) < count * _DESCRIPTOR.size:
+        _damaged(f"its descriptors are not within its {end} bytes", name)
+    used = [one for one in _DESCRIPTOR.iter_unpack(found) if one[1]]
+    primary = [one for one in used if one[0] == _PARTITION and one[5] == _PRIMARY_SYSTEM]
+    if not primary and any(one[0] == _OCI_INDEX for one in used):
+        hint = f"{_FROM_REGISTRY}; or singularity pull without --oci"
+        _refuse("an OCI-SIF, which keeps an image's layers", hint, name)
+    if len(primary) != 1:
+        count_text = "no root file system" if not primary else "more than one root file system"
+        _refuse(f"a SIF file with {count_text}", _FROM_REGISTRY, name)
+    _type, _used, start, size, kind, _part, code = primary[0]
+    if kind != _SQUASHFS:
+        what, hint = _OTHERS.get(kind, (f"a file system of kind {kind}", _FROM_REGISTRY))
+        _refuse(f"a SIF file with {what}", hint, name)
+    if start + size > end:
+        _damaged(f"cut short, it has {end} bytes of {start + size}", name)
+    number = int(code[:2]) if code[:2].isdigit() else 0
+    return Place(start, size, _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else "")
+
+
+def _refuse(what: str, hint: str, name: str) -> NoReturn:
+    raise UserError(f"not a SquashFS file but {what}", hint, "image-not-squashfs", name=name)
+
+
+def _damaged(why: str, name: str) -> NoReturn:
+    raise UserError(why, "copy or download it again", "image-damaged", name=name)
