@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from pydantic import PrivateAttr
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.catalog.model import HookFile
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf import entries, model, show
@@ -244,12 +243,7 @@ def hooks() -> Mapping[str, HookFile]:
 def hook(name: str, **parameters: str | bool | int) -> dict[str, str]:
     """Return the annotations that enable a hook with these parameters. Raise UserError."""
     catalog = environments.site_here(of_this_process(None)).hooks
-    if name not in catalog:
-        known = ", ".join(sorted(catalog))
-        raise UserError(
-            f"unknown hook '{name}'{did_you_mean(nearest(name, catalog))}", f"known: {known}"
-        )
-    [rule] = rules({name: catalog[name]})
+    [rule] = rules({name: environments.hook_named(name, catalog)})
     found = {rule.switch: "true"}
     for key, value in parameters.items():
         if key not in rule.parameters:

@@ -176,7 +176,7 @@ def test_a_hook_is_enabled_by_its_annotations() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "said"),
     [
-        ("aws_ofi", {}, "unknown hook 'aws_ofi', did you mean 'aws_ofi_nccl'?"),
+        ("aws_ofi", {}, "there is no hook 'aws_ofi', did you mean 'aws_ofi_nccl'?"),
         ("cxi", {"speed": 1}, "hook 'cxi': unknown parameter 'speed'"),
         ("ssh", {"port": 0}, "hook 'ssh': port: "),
     ],

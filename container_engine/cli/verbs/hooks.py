@@ -13,7 +13,7 @@ from typing import NamedTuple
 from container_engine.base import hook_code, slurm
 from container_engine.base.errors import CeError, LaunchError, UserError
 from container_engine.base.run_check import RunCheck
-from container_engine.base.text_layout import nearest, warning_text
+from container_engine.base.text_layout import warning_text
 from container_engine.base.toml_positions import Fault
 from container_engine.base.variables import PATH
 from container_engine.catalog.load import Catalog, Hook
@@ -30,7 +30,7 @@ from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.site.load import located
 from container_engine.submit.context import Context, site_config
-from container_engine.submit.environment import site_here
+from container_engine.submit.environment import hook_named, site_here
 from container_engine.submit.prepare import prepare
 from container_engine.submit.read_site import catalog, machine, owners
 from container_engine.tools.doctor.site import site_files
@@ -77,7 +77,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.action == "explain":
         return _explain(name, context, as_json=arguments.json)
     site_context = site_here(context)
-    hook = _named(name, site_context)
+    hook = hook_named(name, site_context.hooks)
     if arguments.action == "show":
         output.text(show_hook(hook, output.columns()))
         return 0
@@ -94,15 +94,6 @@ def _only(arguments: argparse.Namespace) -> list[str]:
         hint = f"ce hooks {arguments.action} NAME; {lists}"
         raise UserError(f"hooks {arguments.action}: {found}", hint)
     return names
-
-
-def _named(name: str, site_context: SiteContext) -> Hook:
-    hook = site_context.hooks.get(name)
-    if hook is None:
-        meant = nearest(name, site_context.hooks)
-        hint = f"did you mean '{meant}'?" if meant else f"there are {', '.join(site_context.hooks)}"
-        raise UserError(f"hooks: there is no hook '{name}'", hint)
-    return hook
 
 
 def _list(context: Context, *, as_json: bool) -> int:
