@@ -21,7 +21,7 @@ from container_engine.edf import entries, model, show
 from container_engine.edf.annotations import judge_value
 from container_engine.edf.document import Document
 from container_engine.edf.locate import is_path
-from container_engine.edf.model import Edf, Origin, Problem, escape
+from container_engine.edf.model import Origin, Problem, escape
 from container_engine.plan.hooks import rules
 from container_engine.plan.model import LaunchPlan
 from container_engine.submit import environment as environments
@@ -170,14 +170,16 @@ class Environment(Document):
 
 
 class Verdict(NamedTuple):
-    """The verdict of `ce validate` on an environment. `edf` is None if it is refused.
+    """The verdict of `ce validate` on an environment.
 
-    `missing` are files that this host does not have, which may be fine on the nodes.
+    `image` is None for one that only others inherit from, or that is refused; `files` are what it
+    was read from. `missing` are files that this host does not have, which may be fine on the nodes.
     """
 
     name: str
-    edf: Edf | None
     problems: Sequence[Problem]
+    image: str | None = None
+    files: Sequence[str] = ()
     missing: Sequence[Problem] = ()
 
     @property
@@ -199,10 +201,10 @@ def validate_in(context: Context, name: str | None, options: PyxisOptions) -> Ve
     site_context = environments.site_here(context)
     loaded = environments.load_effective(name, context, site_context, options)
     if loaded.edf is None:
-        return Verdict(name or "", None, loaded.problems)
+        return Verdict(name or "", loaded.problems)
     edf = loaded.edf
     problems = (*loaded.problems, *judged(edf, context, site_context), *packed_files(edf))
-    return Verdict(name or "", edf, problems, missing_files(edf, context))
+    return Verdict(name or "", problems, edf.image_text, edf.files, missing_files(edf, context))
 
 
 def plan(name: str | os.PathLike[str], *, pull: str | None = None) -> LaunchPlan:

@@ -17,6 +17,9 @@ from container_engine import api
 from container_engine.cli.main import main
 from container_engine.compat.pyxis_overlay import read
 from container_engine.edf.document import Document
+from container_engine.edf.model import Edf
+from container_engine.submit.context import of_this_process
+from container_engine.submit.environment import load_effective
 from tests.unit.edf.published import OUTCOMES
 from tests.unit.edf.test_fuzz import COUNT
 from tests.unit.edf.test_published import PUBLISHED
@@ -51,6 +54,7 @@ def test_the_verdict_on_a_published_file_is_that_of_ce(number: str, capsys: Capt
     [said] = json.loads(capsys.readouterr().out)["environments"]
     verdict = api.validate(path)
     assert verdict.valid == said["valid"]
+    assert (verdict.image, [*verdict.files]) == (said["image"], said["files"])
     found = [(p.severity, p.file, p.line, p.key, p.message, p.hint) for p in verdict.problems]
     keys = ("severity", "file", "line", "key", "message", "hint")
     assert found == [tuple(problem[key] for key in keys) for problem in said["problems"]]
@@ -124,6 +128,12 @@ def test_callers_have_types_that_mypy_knows() -> None:
     assert found == ["/scratch:/scratch"]
 
 
+def _loaded(path: str) -> Edf:
+    edf = load_effective(path, of_this_process(None)).edf
+    assert edf is not None
+    return edf
+
+
 _PATHS = st.text(st.sampled_from("ab:$\\{}` ,'\"+é"), min_size=1, max_size=8).map("/d/{}x".format)
 
 
@@ -140,8 +150,7 @@ def test_paths_of_mounts_are_meant_to_the_letter(
     image = api.Image.file(f"{source}.sqsh")
     variable = api.literal(source)
     path = api.Environment(image=image, mounts=mounts, env={"A": variable}).write("x.toml")
-    edf = api.validate(path).edf
-    assert edf is not None
+    edf = _loaded(path)
     assert (edf.image, edf.env[0].value) == (f"{source}.sqsh", source)
     found = [(m.kind, m.source, m.target, m.options) for m in edf.mounts]
     assert found == [
@@ -202,8 +211,7 @@ def test_pyxis_gets_what_the_environment_says(here: Path) -> None:
     words = api.pyxis_args(environment)
     layer = read(words, {"A": "1"}, str(here))
     assert layer.problems == ()
-    edf = api.validate(environment.write("x.toml")).edf
-    assert edf is not None
+    edf = _loaded(environment.write("x.toml"))
     found = layer.layer
     assert found.image is not None
     assert found.workdir is not None

@@ -70,19 +70,17 @@ def _line(verdict: api.Verdict) -> str:
     name = one_line(verdict.name)
     if not verdict.valid:
         return f"{name}: not valid"
-    is_base = verdict.edf is not None and verdict.edf.image is None
-    remark = ", but only as a base for others (no image)" if is_base else ""
+    remark = ", but only as a base for others (no image)" if verdict.image is None else ""
     absent = _absent(len(verdict.missing))
     return f"{name}: valid{remark}{_warnings(len(verdict.problems))}{absent}"
 
 
 def _as_json(verdict: api.Verdict) -> dict[str, object]:
-    edf = verdict.edf
     return {
         "name": verdict.name,
         "valid": verdict.valid,
-        "image": None if edf is None else edf.image_text,
-        "files": [] if edf is None else list(edf.files),
+        "image": verdict.image,
+        "files": list(verdict.files),
         "problems": [
             {**asdict(problem), "see": code_for(problem.see, problem.key)}
             for problem in verdict.problems
