@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX
 from pathlib import PurePosixPath
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from container_engine.base import slurm
 from container_engine.base.errors import CeError, SiteError, UserError
@@ -31,7 +31,7 @@ from container_engine.base.process import CommandError, merged, reason
 from container_engine.base.text_layout import size_text, warning_text
 from container_engine.images.image_files import known_digest
 from container_engine.node import slurm_step
-from container_engine.node.job_containers.directory import directory_of
+from container_engine.node.job_containers.directory import directory_of, locked
 from container_engine.node.start import site_rules
 from container_engine.printing import messages
 from container_engine.submit.context import Context, configuration
@@ -133,19 +133,11 @@ def _alone(job: Job, deadline: float) -> Iterator[None]:
         with contextlib.suppress(OSError):  # as on different hosts
             os.close(own_directory(directory))
             file = stack.enter_context(open(lock, "ab"))
-            while not _is_locked(file) and time.monotonic() < deadline:
+            while not locked(file.fileno(), LOCK_EX) and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
         yield
         with contextlib.suppress(OSError):
             os.unlink(lock)
-
-
-def _is_locked(file: IO[bytes]) -> bool:
-    try:
-        flock(file, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _staged(
@@ -321,7 +313,7 @@ def _said(pieces: Sequence[bytes]) -> _Answers:
 # ---- before a step ----------------------------------------------------------------------------
 
 
-def copy_for_step(plan: str, context: Context) -> None:
+def copy_for_step(document: Mapping[str, Any], context: Context) -> None:
     """Copy the images of a step's plan, unless an earlier step of the job has, or the job is small.
 
     Whatever happens, the step goes on: what was not copied is read where it is.
@@ -330,8 +322,7 @@ def copy_for_step(plan: str, context: Context) -> None:
     from container_engine.submit import container_names
     from container_engine.submit.prepare import wants_copies
 
-    document, env = json.loads(plan), context.env
-    images = images_of(document)
+    env, images = context.env, images_of(document)
     if not images or document["image"]["passing"] or not wants_copies(document["settings"], env):
         return
     record = container_names.record_of(container_names.COPIES, env)

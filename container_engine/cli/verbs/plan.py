@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.options import (
@@ -63,12 +65,9 @@ def _print_for_step(arguments: argparse.Namespace, context: Context) -> None:
         raise
 
 
-def _refuse_inside(text: str) -> None:
+def _refuse_inside(plan: Mapping[str, Any]) -> None:
     """Raise UserError if a batch script would need an image imported only for steps of srun."""
-    import json
-
-    plan = json.loads(text) if text else None
-    if plan and plan["image"]["passing"] and plan["settings"]["batch_script"] == "inside":
+    if plan["image"]["passing"] and plan["settings"]["batch_script"] == "inside":
         raise UserError(
             "EDF_IMAGESTORE=void: the site runs batch scripts in the container, and no image is "
             "kept for that",
@@ -82,24 +81,26 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
     notices, head, text = make(
         arguments.name, context, arguments.pull, PyxisOptions(arguments.container_options)
     )
-    if arguments.caller == "sbatch" and context.only_asks:
-        _refuse_inside(text)
+    plan: dict[str, Any] | None = None
+    if text and (arguments.caller or not arguments.json):
+        import json  # a cached plan that is printed as it is needs none
+
+        plan = json.loads(text)
+    if plan and arguments.caller == "sbatch" and context.only_asks:
+        _refuse_inside(plan)
     messages.say(notices)
-    if arguments.caller == "srun" and '"stage":"memory"' in text:
+    if plan and arguments.caller == "srun" and plan["settings"]["stage"] == "memory":
         from container_engine.tools import staging
 
-        staging.copy_for_step(text, context)
+        staging.copy_for_step(plan, context)
     if arguments.json and arguments.caller:
         # a Slurm command gets a word before the plan, because empty output would be ambiguous
         output.exact((head + text).encode("utf-8", "surrogateescape"))
     elif arguments.json:
         output.json_text(text)
-    elif text:
-        import json
-
+    elif plan:
         from container_engine.printing.plan import show
 
-        plan = json.loads(text)
         hidden = secrecy(arguments, context, plan["settings"]["secret_variables"])
         output.text(show(plan, hidden, output.columns()))
     sys.stdout.flush()
