@@ -111,6 +111,14 @@ def sum_of(
     return True
 
 
+def names_in(directory: str) -> list[str]:
+    """Return the sorted names in a directory; [] if it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
 def files_of(directory: str) -> list[str]:
     """Return the sorted paths of the regular files in a directory, which may be missing."""
     try:

@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn
 
 from container_engine import __version__
 from container_engine.base.errors import UserError
+from container_engine.base.files import names_in
 from container_engine.base.process import reason
 from container_engine.base.text_layout import block
 from container_engine.build import save_named
@@ -120,12 +121,6 @@ class Names(NamedTuple):
 
     directory: str
 
-    def listed(self) -> list[str]:
-        try:
-            return sorted(os.listdir(self.directory))
-        except OSError:
-            return []
-
     def path(self, name: str) -> str:
         """Return the image file that `name` stands for. Raise UserError."""
         link = self._link(name)
@@ -199,7 +194,7 @@ def _manage_named(found: argparse.Namespace, known: Names) -> None:
         known.create(name, found.image, replace=found.force)
     elif found.verb == "list":
         of_job = here().lines(fancy=found.fancy)
-        for line in [*([_HEADER] if found.fancy else []), *known.listed(), *of_job]:
+        for line in [*([_HEADER] if found.fancy else []), *names_in(known.directory), *of_job]:
             output.line(line)
     elif found.verb == "remove":
         for name in found.names:

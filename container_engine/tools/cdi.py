@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.base.files import names_in
 from container_engine.node.devices.cdi import OF_DAEMONS, read_file
 from container_engine.node.libraries.trees import ImageTree
 from container_engine.tools.nvidia_driver import Driver
@@ -68,16 +69,8 @@ def node(root: str, path: str) -> DeviceNode:
 
 def numbered(directory: str, pattern: str) -> list[int]:
     """Return the numbers in matching names of a directory, sorted; [] if it cannot be read."""
-    names = listed(directory)
+    names = names_in(directory)
     return sorted(int(found[1]) for name in names if (found := re.fullmatch(pattern, name)))
-
-
-def listed(directory: str) -> list[str]:
-    """Return the sorted names in a directory; [] if it cannot be read."""
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def text(path: str) -> str:
@@ -149,7 +142,7 @@ def _gpus(root: str) -> Sequence[tuple[int, str, str]]:
     """
     numbers = numbered(f"{root}/dev", r"nvidia([0-9]+)")
     said = {}
-    for bus in listed(f"{root}{_GPUS}"):
+    for bus in names_in(f"{root}{_GPUS}"):
         has = fields(f"{root}{_GPUS}/{bus}/information")
         if has.get("Device Minor", "").isdigit():
             said[int(has["Device Minor"])] = has.get("GPU UUID", ""), bus
@@ -161,7 +154,7 @@ def _gpus(root: str) -> Sequence[tuple[int, str, str]]:
 
 def _drawing(root: str, bus: str) -> list[DeviceNode]:
     """Return the nodes with which a GPU draws, which EGL and Vulkan open."""
-    names = listed(f"{root}/sys/bus/pci/devices/{bus}/drm") if bus else []
+    names = names_in(f"{root}/sys/bus/pci/devices/{bus}/drm") if bus else []
     paths = [f"/dev/dri/{name}" for name in names if re.fullmatch("(card|renderD)[0-9]+", name)]
     return [node(root, path) for path in paths if os.path.exists(f"{root}{path}")]
 
@@ -240,7 +233,7 @@ def _pci_places(root: str) -> dict[int, tuple[int, int]]:
     """Return the PCI domain and device of each render node that AMD's driver computes on."""
     nodes = f"{root}/sys/class/kfd/kfd/topology/nodes"
     places = {}
-    for name in listed(nodes):
+    for name in names_in(nodes):
         has = dict(_PROPERTY.findall(text(f"{nodes}/{name}/properties")))
         if "drm_render_minor" in has and "location_id" in has:
             place = int(has.get("domain", 0)), int(has["location_id"]) >> _FUNCTION_BITS

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from container_engine.base.errors import UserError
+from container_engine.base.files import names_in
 from container_engine.base.model import Array, Excerpt, MisfitError
 from container_engine.base.process import reason
 from container_engine.images.reference import RegistryImage, parse
@@ -117,7 +118,7 @@ def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[s
     for directory in (own,) if is_own else (_SYSTEM, own):
         drop_ins = f"{directory}/{_NAME}.d"
         consulted.append(drop_ins)
-        for name in _listed(drop_ins):
+        for name in names_in(drop_ins):
             if name.endswith(".conf"):
                 consulted.append(f"{drop_ins}/{name}")
                 yield consulted[-1]
@@ -125,13 +126,6 @@ def _files(env: Mapping[str, str], uid: int, consulted: list[str]) -> Iterator[s
     # the choices that users made when Podman asked
     consulted.append(f"{cache}/containers/short-name-aliases.conf")
     yield consulted[-1]
-
-
-def _listed(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def _read(path: str, *, is_chosen: bool) -> _File:

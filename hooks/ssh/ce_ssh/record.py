@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import os
 
-from container_engine.base.files import user_directory
+from container_engine.base.files import (
+    OTHERS_WRITE,
+    is_own_directory,
+    names_in,
+    user_directory,
+)
 from container_engine.node.report.trace import open_own
 
 TYPE_CHECKING = False
@@ -60,14 +65,6 @@ def prepare(directory: str, node: str) -> bool:
     return False
 
 
-def _is_own(directory: str) -> bool:
-    try:
-        os.close(open_own(directory))
-    except OSError:
-        return False
-    return True
-
-
 def leftovers(directory: str, node: str) -> list[str]:
     """Return the files to remove with this node's container, and the directories if empty then."""
     names = (PORT_ENDING, PORT_ENDING + _DRAFT, KEY_ENDING, KEY_ENDING + _DRAFT)
@@ -102,15 +99,16 @@ def servers(records: str, job: str) -> list[Server]:
     """
     job, _dot, wanted = job.partition(".")
     found = []
-    steps = _entries(f"{records}/{job}") if _is_own(f"{records}/{job}") else []
+    place = f"{records}/{job}"
+    steps = names_in(place) if is_own_directory(place, OTHERS_WRITE) else []
     newest = max(map(_run_of, steps), default=0)
     for step in sorted(steps, key=_in_order):
         if _run_of(step) != newest or wanted not in ("", step.partition(_RUN)[0]):
             continue
-        directory = f"{records}/{job}/{step}"
-        if not _is_own(directory):
+        directory = f"{place}/{step}"
+        if not is_own_directory(directory, OTHERS_WRITE):
             continue
-        nodes = [name for name in sorted(_entries(directory)) if name.endswith(PORT_ENDING)]
+        nodes = [name for name in names_in(directory) if name.endswith(PORT_ENDING)]
         for name in nodes:
             try:
                 found.append(Server(directory, name.removesuffix(PORT_ENDING)))
@@ -127,13 +125,6 @@ def _run_of(step: str) -> int:
 def _in_order(step: str) -> tuple[int, str]:
     step = step.partition(_RUN)[0]
     return (int(step), "") if step.isdigit() else (1 << 62, step)
-
-
-def _entries(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
 
 
 def _create(path: str, content: bytes) -> None:
