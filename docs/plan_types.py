@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from collections.abc import Mapping
@@ -35,7 +36,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
+_From = TypedDict("_From", {"from": str}, total=False)
+
 '''
+_FROM = "_From"
 
 
 def render() -> str:
@@ -51,17 +55,23 @@ def render() -> str:
 def _add(kind: type, done: dict[str, str]) -> None:
     if kind.__name__ in done:
         return
+    above = [one for one in kind.__bases__ if _described(one)]
+    for one in above:
+        _add(one, done)
+    keys = {_key(name, hint): _text(hint, done) for name, hint in _described(kind).items()}
+    bases = [one.__name__ for one in above]
+    if keys.pop("from", ""):  # a keyword of Python
+        bases.append(_FROM)
+    lines = "".join(f"    {key}: {text}\n" for key, text in keys.items()) or "    pass\n"
+    head = f"class {kind.__name__}({', '.join(bases) or 'TypedDict'}, total=False):\n"
+    done[kind.__name__] = f"{head}{lines}\n"
+
+
+def _described(kind: type) -> dict[str, object]:
+    """Return the types of the fields that the class itself has."""
     hints = get_type_hints(kind, None, {**vars(model), "Text": Text}, include_extras=True)
-    described = {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
-    keys = {_key(name, hint): _text(hint, done) for name, hint in described.items()}
-    # `from` is a keyword of Python
-    if all(key.isidentifier() and key != "from" for key in keys):
-        lines = "".join(f"    {key}: {text}\n" for key, text in keys.items())
-        done[kind.__name__] = f"class {kind.__name__}(TypedDict, total=False):\n{lines}\n"
-        return
-    lines = "".join(f'        "{key}": {text},\n' for key, text in keys.items())
-    arguments = f'    "{kind.__name__}",\n    {{\n{lines}    }},\n    total=False,\n'
-    done[kind.__name__] = f"{kind.__name__} = TypedDict(\n{arguments})\n"
+    own = inspect.get_annotations(kind)
+    return {name: hints[name] for name in own if get_origin(hints.get(name)) is Annotated}
 
 
 def _key(name: str, hint: object) -> str:

@@ -118,15 +118,13 @@ class OciHook(Model):
     ] = None
 
 
-class Edit(Model):
-    """The changes that the hook makes to the container."""
+class Additions(Model):
+    """What a hook adds to a container, besides variables."""
 
-    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
-    devices: Annotated[Array[DeviceEdit], about("device nodes")] = ()
+    devices: Annotated[Array[DeviceEdit], about("device nodes, looked up on the node")] = ()
     cdi: Annotated[Array[str], about("CDI devices, vendor.com/class=name")] = ()
     cdi_if_there: Annotated[Array[str], about("CDI devices that a node may lack")] = ()
     mounts: Annotated[Array[MountEdit], about("files and directories of the node")] = ()
-    env: Annotated[dict[VariableName, str], about("variables")] = Field(default_factory=dict)
     prepend: Annotated[
         dict[VariableName, Array[str]],
         about("put before what the image has, for paths"),
@@ -135,6 +133,13 @@ class Edit(Model):
     search: Annotated[Array[str], about("directories for the loader, in the container")] = ()
     refresh: Annotated[bool, about("whether the loader's cache must be rebuilt")] = False
     hooks: Annotated[Array[OciHook], about("programs that the OCI runtime runs")] = ()
+
+
+class Edit(Additions):
+    """The changes that the hook makes to the container."""
+
+    when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
+    env: Annotated[dict[VariableName, str], about("variables")] = Field(default_factory=dict)
 
 
 class HookService(Service, Mergeable):

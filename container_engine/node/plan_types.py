@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
+_From = TypedDict("_From", {"from": str}, total=False)
+
 
 class Variable(TypedDict, total=False):
     var: str
@@ -20,78 +22,44 @@ class Variable(TypedDict, total=False):
 
 Text = str | Sequence[str | Variable]
 
-Part = TypedDict(
-    "Part",
-    {
-        "path": str,
-        "name": str,
-        "digest": str | None,
-        "content": str,
-        "from": str,
-    },
-    total=False,
-)
+class Part(_From, total=False):
+    path: str
+    name: str
+    digest: str | None
+    content: str
 
-Image = TypedDict(
-    "Image",
-    {
-        "path": str,
-        "name": str,
-        "env": Mapping[str, str],
-        "entrypoint": Sequence[str],
-        "workdir": str | None,
-        "digest": str | None,
-        "content": str,
-        "source": str,
-        "left_out": Sequence[str],
-        "passing": str,
-        "on_nodes": bool,
-        "above": Sequence[Part],
-        "from": str,
-    },
-    total=False,
-)
 
-Mount = TypedDict(
-    "Mount",
-    {
-        "kind": Literal['bind', 'squashfs', 'tmpfs'],
-        "source": Text,
-        "target": Text,
-        "options": Sequence[str],
-        "from": str,
-    },
-    total=False,
-)
+class Image(Part, total=False):
+    env: Mapping[str, str]
+    entrypoint: Sequence[str]
+    workdir: str | None
+    source: str
+    left_out: Sequence[str]
+    passing: str
+    on_nodes: bool
+    above: Sequence[Part]
 
-Device = TypedDict(
-    "Device",
-    {
-        "name": Text,
-        "cdi": bool,
-        "from": str,
-    },
-    total=False,
-)
 
-EnvEntry = TypedDict(
-    "EnvEntry",
-    {
-        "name": str,
-        "value": str | Sequence[str | Variable] | None,
-        "from": str,
-    },
-    total=False,
-)
+class Mount(_From, total=False):
+    kind: Literal['bind', 'squashfs', 'tmpfs']
+    source: Text
+    target: Text
+    options: Sequence[str]
 
-StartupLine = TypedDict(
-    "StartupLine",
-    {
-        "line": Text,
-        "from": str,
-    },
-    total=False,
-)
+
+class Device(_From, total=False):
+    name: Text
+    cdi: bool
+
+
+class EnvEntry(_From, total=False):
+    name: str
+    value: str | Sequence[str | Variable] | None
+
+
+class StartupLine(_From, total=False):
+    line: Text
+
 
 class DeviceEdit(TypedDict, total=False):
     path: str
@@ -112,6 +80,26 @@ class LibraryEdit(TypedDict, total=False):
     closure: bool
     stay: bool
     optional: bool
+
+
+class OciHook(TypedDict, total=False):
+    hookName: Literal['precreate', 'prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop']
+    path: str
+    args: Sequence[str]
+    env: Sequence[str]
+    timeout: int | None
+
+
+class Additions(TypedDict, total=False):
+    devices: Sequence[DeviceEdit]
+    cdi: Sequence[str]
+    cdi_if_there: Sequence[str]
+    mounts: Sequence[MountEdit]
+    prepend: Mapping[str, Sequence[str]]
+    libraries: Sequence[LibraryEdit]
+    search: Sequence[str]
+    refresh: bool
+    hooks: Sequence[OciHook]
 
 
 class Service(TypedDict, total=False):
@@ -149,68 +137,26 @@ class RunCheck(TypedDict, total=False):
     variables: Sequence[str]
 
 
-class OciHook(TypedDict, total=False):
-    hookName: Literal['precreate', 'prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop']
-    path: str
-    args: Sequence[str]
-    env: Sequence[str]
-    timeout: int | None
+class HookUse(Additions, _From, total=False):
+    name: str
+    switch: str
+    release: str
+    file: str
+    reason: str
+    parameters: Mapping[str, str]
+    settings: Mapping[str, str]
+    automatic_when: Sequence[str] | None
+    profile: str
+    env: Mapping[str, str | None]
+    services: Sequence[Service]
+    code: str
+    checks: Sequence[Check]
+    runs: Sequence[RunCheck]
 
 
-HookUse = TypedDict(
-    "HookUse",
-    {
-        "name": str,
-        "switch": str,
-        "release": str,
-        "file": str,
-        "reason": str,
-        "from": str,
-        "parameters": Mapping[str, str],
-        "settings": Mapping[str, str],
-        "automatic_when": Sequence[str] | None,
-        "profile": str,
-        "devices": Sequence[DeviceEdit],
-        "cdi": Sequence[str],
-        "cdi_if_there": Sequence[str],
-        "mounts": Sequence[MountEdit],
-        "env": Mapping[str, str | None],
-        "prepend": Mapping[str, Sequence[str]],
-        "libraries": Sequence[LibraryEdit],
-        "search": Sequence[str],
-        "refresh": bool,
-        "services": Sequence[Service],
-        "code": str,
-        "checks": Sequence[Check],
-        "runs": Sequence[RunCheck],
-        "hooks": Sequence[OciHook],
-    },
-    total=False,
-)
+class Run(RunCheck, _From, total=False):
+    pass
 
-Run = TypedDict(
-    "Run",
-    {
-        "kind": Literal['run'],
-        "name": str,
-        "command": Sequence[str],
-        "program": Literal['image', 'host', 'hook', 'engine'],
-        "inside": bool,
-        "per": Literal['node', 'pair'],
-        "limit_s": float,
-        "exit_code": int,
-        "words": Sequence[str],
-        "forbid": Sequence[str],
-        "severity": Literal['warn', 'fail'],
-        "message": str,
-        "hint": str,
-        "valid_s": float,
-        "unchanged": Sequence[str],
-        "variables": Sequence[str],
-        "from": str,
-    },
-    total=False,
-)
 
 class KeptContainer(TypedDict, total=False):
     name: str

@@ -12,14 +12,7 @@ from pydantic import Field
 from container_engine.base.model import Array, Model, about
 from container_engine.base.run_check import RunCheck
 from container_engine.base.secrecy import WORDS
-from container_engine.catalog.model import (
-    Check,
-    DeviceEdit,
-    LibraryEdit,
-    MountEdit,
-    OciHook,
-    Service,
-)
+from container_engine.catalog.model import Additions, Check, Service
 from container_engine.edf.model import Device, Mount, Text
 from container_engine.site.model import Namespace
 
@@ -31,7 +24,7 @@ _FROM = "file:line that asks for it, or words where no file does"
 
 
 class Part(Model):
-    """An image above another one: its files replace, hide or remove those of the images below."""
+    """An image file. The files of one above others replace, hide or remove theirs."""
 
     path: Annotated[str, about("absolute path of a SquashFS file")]
     name: Annotated[str, about("the image as the user wrote it, variables expanded")]
@@ -40,19 +33,15 @@ class Part(Model):
     origin: Annotated[str, about(_FROM, alias="from")] = ""
 
 
-class Image(Model):
+class Image(Part):
     """The file system that a container starts from: a SquashFS file with its maker's settings.
 
     `env` always has a PATH. `entrypoint` is the image's, whether or not a launch runs it.
     """
 
-    path: Annotated[str, about("absolute path of a SquashFS file")]
-    name: Annotated[str, about("the image as the user wrote it, variables expanded")]
     env: Annotated[dict[str, str], about("variables of the image")]
     entrypoint: Annotated[Array[str], about("what the image wants run first")] = ()
     workdir: Annotated[str | None, about("where the image wants commands to start")] = None
-    digest: Annotated[str | None, about("of the registry's manifest, sha256:…")] = None
-    content: Annotated[str, about("of the SquashFS file, sha256:…; empty: not recorded")] = ""
     source: Annotated[str, about("where env, entrypoint and workdir were read")] = ""
     left_out: Annotated[
         Array[str],
@@ -64,7 +53,6 @@ class Image(Model):
         about("the submit host lacks the file: nodes read env and workdir themselves"),
     ] = False
     above: Annotated[Array[Part], about("images above it, the highest last")] = ()
-    origin: Annotated[str, about(_FROM, alias="from")] = ""
 
 
 class EnvEntry(Model):
@@ -86,7 +74,7 @@ class Run(RunCheck):
     origin: Annotated[str, about(_FROM, alias="from")] = ""
 
 
-class HookUse(Model):
+class HookUse(Additions):
     """A hook that is applied, with its data for the given parameters.
 
     Strings may contain `{node.NAME}`, which only the node fills in.
@@ -110,25 +98,14 @@ class HookUse(Model):
         ),
     ] = None
     profile: Annotated[str, about("of the variables, where the hook has profiles")] = ""
-    devices: Annotated[Array[DeviceEdit], about("looked up on the node")] = ()
-    cdi: Annotated[Array[str], about("CDI devices")] = ()
-    cdi_if_there: Annotated[Array[str], about("CDI devices that a node may lack")] = ()
-    mounts: Annotated[Array[MountEdit], about("looked up on the node")] = ()
     env: Annotated[
         dict[str, str | None],
         about("above the image's, below the EDF's; null removes a variable"),
     ] = Field(default_factory=dict)
-    prepend: Annotated[dict[str, Array[str]], about("put before what the image has, for paths")] = (
-        Field(default_factory=dict)
-    )
-    libraries: Annotated[Array[LibraryEdit], about("libraries of the node")] = ()
-    search: Annotated[Array[str], about("directories for the loader, in the container")] = ()
-    refresh: Annotated[bool, about("whether the loader's cache must be rebuilt")] = False
     services: Annotated[Array[Service], about("programs in the container")] = ()
     code: Annotated[str, about("module of the engine for what data cannot say")] = ""
     checks: Annotated[Array[Check], about("looked at before the tasks start")] = ()
     runs: Annotated[Array[RunCheck], about("programs that must pass before the tasks start")] = ()
-    hooks: Annotated[Array[OciHook], about("programs that the OCI runtime runs")] = ()
 
 
 class Settings(Model):

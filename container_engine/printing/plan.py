@@ -75,7 +75,7 @@ def only_in_some(hooks: Iterable[str]) -> list[str]:
     return [f"{names} (ce hooks show NAME says which)"] if names else []
 
 
-def _name(image: Image | Part) -> list[tuple[str, str, str]]:
+def _name(image: Part) -> list[tuple[str, str, str]]:
     """Return a row with the image's name if its file in a store is named after the digest."""
     return [("image name", image["name"], image["from"])] if image["digest"] else []
 

@@ -29,7 +29,7 @@ from container_engine.tools.step_difference import of_plans
 
 if TYPE_CHECKING:
     from container_engine.base.secrecy import Secrecy
-    from container_engine.plan.model import Image, LaunchPlan, Part
+    from container_engine.plan.model import LaunchPlan, Part
     from container_engine.submit.context import Context
 
 _OF_SITE = "site: "  # begins the origins of its entries
@@ -77,11 +77,11 @@ def _is_written(origin: str) -> bool:
     return not origin.startswith(_OF_SITE) and origin not in ("default", "the image")
 
 
-def _images(plan: LaunchPlan) -> tuple[Image | Part, ...]:
+def _images(plan: LaunchPlan) -> tuple[Part, ...]:
     return (plan.image, *plan.image.above)
 
 
-def _pinned(part: Image | Part) -> str:
+def _pinned(part: Part) -> str:
     if not part.digest:
         return part.path
     return part.name if "@sha256:" in part.name else f"{part.name}@{part.digest}"
@@ -143,7 +143,7 @@ def _times(plan: LaunchPlan) -> Iterator[tuple[str, float]]:
             yield path, os.stat(path).st_ctime
 
 
-def _is_other(part: Image | Part) -> bool:
+def _is_other(part: Part) -> bool:
     return not part.content or known_digest(part.path) != part.content
 
 
