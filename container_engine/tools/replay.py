@@ -19,6 +19,7 @@ from container_engine.edf.model import Annotation, Edf, EnvEntry, Origin
 from container_engine.images.image_files import known_digest
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.plan.checks import check
+from container_engine.submit.context import site_config
 from container_engine.submit.environment import site_here
 from container_engine.submit.image_names import stored
 from container_engine.submit.known_image import missing_files
@@ -118,7 +119,7 @@ def changes(
 
 def moved(plan: LaunchPlan, context: Context) -> Iterator[str]:
     """Yield a sentence for each image whose name now stands for another one, here."""
-    site = site_here(context).site
+    site = site_config(context)
     for part in _images(plan):
         image = parse(part.name, context.cwd)
         if part.digest and isinstance(image, RegistryImage):
