@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ce_sandbox.layout import from_environment
-from container_engine.build.venv_archive import Archive
+from container_engine.build.pack_venv import Archive
 from container_engine.images.pack.pack import Packer
 
 _SOURCE = Path(__file__).with_name("file_server.c")

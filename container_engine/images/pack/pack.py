@@ -205,7 +205,7 @@ def pack_with_progress(
     directory: str, target: str, packer: Packer, listener: Listener
 ) -> Superblock:
     """Pack a directory into `target` and report the progress. Raise CeError or OSError."""
-    total = sum(_sizes(directory))
+    total = sum(sizes(directory))
 
     def on_read(done: int) -> None:
         listener.far(directory, "packing", min(done, total), total)
@@ -220,7 +220,9 @@ def pack_with_progress(
         raise UserError(text, see="image-format", details=error.details, name=directory) from None
 
 
-def _sizes(directory: str) -> Iterator[int]:
+def sizes(directory: str) -> Iterator[int]:
+    """Yield the sizes of the files below a directory, each file once. Raise OSError."""
+
     def fail(error: OSError) -> None:
         raise error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from container_engine.build.venv_archive import Archive, lacks_bytecode
+from container_engine.build.pack_venv import Archive, lacks_bytecode
 
 VERSION = Path(os.path.realpath("/usr/bin/python3")).name.removeprefix("python")
 SITE = f"lib/python{VERSION}/site-packages"
