@@ -45,7 +45,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.tools": (
         ("replay",),
-        ("report", "vet", "exclude_file", "step_difference"),
+        ("report", "vet", "step_difference"),
         (
             *("running_steps", "variable_sources", "help_pages", "difference"),
             *("image_details", "podman_storage", "show_hook", "staging", "store_check", "verdicts"),

@@ -97,14 +97,14 @@ def _toml(value: object) -> str:
 
 
 def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
-    checked = site.look_at_values(config)
-    faults = [*config.faults, *_semantic(config, context), *checked.faults]
+    more, notes = site.look_at_values(config)
+    faults = [*config.faults, *_semantic(config, context), *more]
     faults += _of_other_clusters(config, context)
     if as_json:
         document = {
             "files": config.files,
             "faults": [_document(fault, config) for fault in faults],
-            "notes": [_document(note, config) for note in checked.notes],
+            "notes": [_document(note, config) for note in notes],
         }
         output.document({"valid": not faults, **document})
     else:
@@ -114,7 +114,7 @@ def _check(config: Configuration, context: Context, *, as_json: bool) -> int:
                 output.line(f"    {fault.hint}")
         if not faults:
             _say_fine(config, context)
-        for note in checked.notes:
+        for note in notes:
             output.line(f"note: {located(note, config.origins)}")
     sys.stdout.flush()
     return int(bool(faults))

@@ -16,7 +16,7 @@ from container_engine.node import slurm_step
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
-from container_engine.tools import exclude_file, running_steps, vet
+from container_engine.tools import running_steps, vet
 from container_engine.tools.verdicts import EXCLUDED, FAILED, GOOD, SILENT, Verdict
 
 _LIMIT_S = 60
@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     messages.say(notices)
     if not plan:
         raise UserError("vet: the environment has no container", "name one with an image")
-    excluded = exclude_file.remembered(file, time.time()) if file else {}
+    excluded = vet.remembered(file, time.time()) if file else {}
     nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
     question = vet.Question(
         environment=arguments.name,
@@ -107,7 +107,7 @@ def _tell(found: Sequence[Verdict], arguments: argparse.Namespace) -> int:
     # where no node is good, it is not the nodes' fault
     if arguments.exclude_file and good:
         bad = [one for one in found if one.verdict in {FAILED, SILENT}]
-        exclude_file.remember(arguments.exclude_file, bad, time.time())
+        vet.remember(arguments.exclude_file, bad, time.time())
     if wanted and len(good) < wanted:
         raise UserError(f"vet: {len(good)} of {len(found)} nodes are good, wanted: {wanted}")
     if wanted:

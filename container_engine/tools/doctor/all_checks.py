@@ -21,7 +21,7 @@ from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
 from container_engine.submit.context import site_config, with_faults
 from container_engine.submit.stores import stores
-from container_engine.tools.doctor import host, installation, site, starts, stripes
+from container_engine.tools.doctor import host, installation, site, stripes
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 from container_engine.tools.doctor.site import site_files
 
@@ -54,7 +54,7 @@ def _node(
     yield ok("rules", site.hash_of_rules(settings))
     yield from _files(settings)
     yield from host.look_at_site_stores(settings.image_stores)
-    yield from starts.look(settings.starts_file, context.env)
+    yield from host.look_at_starts(settings.starts_file, context.env)
     yield from _trial(f"{prefix}/bin/ce", context.env, settings.image_stores)
 
 
@@ -89,8 +89,8 @@ def site_and_finding(context: Context) -> tuple[SiteConfig, Finding]:
         remedy = remedy_of_site(error.see, error.hint) or "correct it: no container starts"
         return SiteConfig(), failed("configuration", str(error), remedy)
     configuration = with_faults(context)
-    checked = site.look_at_values(configuration)
-    if wrong := [*checked.faults, *checked.notes]:
+    faults, notes = site.look_at_values(configuration)
+    if wrong := [*faults, *notes]:
         remedy = "ce config check on this host lists all errors, with their lines"
         return settings, warning("configuration", located(wrong[0], configuration.origins), remedy)
     return settings, ok("configuration", site.hash_of_settings(settings))

@@ -16,6 +16,7 @@ from container_engine.base.process import CommandError, output, reason
 from container_engine.base.variables import PATH
 from container_engine.images import free_space
 from container_engine.images.store import lease
+from container_engine.tools import start_records
 from container_engine.tools.doctor.finding import Finding, failed, ok, warning
 
 if TYPE_CHECKING:
@@ -298,3 +299,27 @@ def _purges(root: str, env: Mapping[str, str]) -> Finding:
         remedy = "where old files are purged, run `ce gc --keep-alive` now and then"
         return warning("purges", f"the image store is below SCRATCH ({scratch})", remedy)
     return ok("purges", "the image store is not below SCRATCH")
+
+
+def look_at_starts(path: str, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Compare this node's starts with those of the cluster, by the site's records.
+
+    There is a finding only if the site keeps records, and they have enough starts of this node.
+    """
+    if not path:
+        return
+    node = env.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+    try:
+        records = start_records.load(path)
+    except UserError as error:
+        yield warning("starts", str(error), error.hint or "ce metrics writes it")
+        return
+    known = start_records.usual(records, "nodes", node)
+    if known is None:
+        return
+    factor = f"{known.median:.1f} times the median of the images"
+    text = f"{node} starts in {factor} ({known.starts} starts)"
+    if node in start_records.slow_nodes(records):
+        yield warning("starts", text, "ce trace JOB on a slow start shows the phase")
+    else:
+        yield ok("starts", text)

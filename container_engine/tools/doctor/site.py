@@ -94,22 +94,18 @@ _SCHEME = "://"
 _ON_NODES = "not on this host; it must be there on the nodes"
 
 
-class Checked(NamedTuple):
-    """Faults of the configuration, and notes on what only other hosts can tell."""
+def look_at_values(config: Configuration) -> tuple[list[Fault], list[Fault]]:
+    """Return faults of the configuration, and notes on what only other hosts can tell.
 
-    faults: tuple[Fault, ...]
-    notes: tuple[Fault, ...]
-
-
-def look_at_values(config: Configuration) -> Checked:
-    """Check the values that the site's files set. Those of a wrong type are already left out."""
+    Values of a wrong type are already left out.
+    """
     looker = _Look(config)
     looker.policy(config.settings.policy)
     looker.programs()
     looker.places()
     looker.records()
     looker.words()
-    return Checked(tuple(looker.faults), tuple(looker.notes))
+    return looker.faults, looker.notes
 
 
 def _why_no_name(pattern: str) -> str:

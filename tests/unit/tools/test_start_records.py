@@ -10,7 +10,7 @@ import pytest
 
 from container_engine.cli.main import main
 from container_engine.tools import start_records, step_traces
-from container_engine.tools.doctor import starts
+from container_engine.tools.doctor.host import look_at_starts
 from tests.unit.tools.test_step_traces import ended, facts, write
 
 SECOND = 1_000_000_000
@@ -146,13 +146,13 @@ def test_the_doctor_of_a_slow_node_says_so(site: Site) -> None:
     many(site)
     records = site.count(1000)
     assert start_records.slow_nodes(records) == ["n7"]
-    [slow] = starts.look(str(site.file), {"SLURMD_NODENAME": "n7"})
+    [slow] = look_at_starts(str(site.file), {"SLURMD_NODENAME": "n7"})
     assert (slow.state, slow.message) == (
         "warning",
         "n7 starts in 6.4 times the median of the images (6 starts)",
     )
-    assert list(starts.look(str(site.file), {"SLURMD_NODENAME": "n6"})) == []
-    assert list(starts.look("", {})) == []
+    assert list(look_at_starts(str(site.file), {"SLURMD_NODENAME": "n6"})) == []
+    assert list(look_at_starts("", {})) == []
 
 
 def test_the_file_is_bounded_and_has_nothing_of_a_user(

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.tools.exclude_file import remember, remembered
 from container_engine.tools.verdicts import FAILED, SILENT, Verdict
-from container_engine.tools.vet import longest_checks
+from container_engine.tools.vet import longest_checks, remember, remembered
 
 _NOW = datetime.fromisoformat("2026-11-29T12:00:00+00:00").timestamp()
 _DAY_S = 86400
