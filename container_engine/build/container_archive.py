@@ -25,6 +25,8 @@ from container_engine.images.pack import tar_header
 from container_engine.images.pack.tar_header import Entry, Xattrs
 from container_engine.images.pack.tar_stream import Out
 from container_engine.images.store import lease
+from container_engine.node.container.description import BEGUN, STARTED
+from container_engine.node.inside.tasks import ContainerFiles
 
 _CHARACTER_DEVICE = b"3"
 _OWN, _OPAQUE = b"user.overlay.", b"user.overlay.opaque"
@@ -303,27 +305,7 @@ _LONGEST = 4096
 _NEVER = 1 << 63
 
 
-class Files(NamedTuple):
-    """A session. All paths are those in its mount namespace.
-
-    `guard` is the process id of its guard. `kept` is the directory for what is written if that
-    outlives the session, else "". `begun` is a file that is made once the engine has written its
-    own files. A `kept` directory has two files for each start, `started`.N, made before the engine
-    writes, and `begun`.N. `images` is the number of the session's images. `places` and `lines` are
-    as in `Selection`.
-    """
-
-    guard: int
-    directory: str
-    kept: str
-    started: str
-    begun: str
-    images: int
-    places: Collection[bytes]
-    lines: Mapping[bytes, bytes]
-
-
-def write_session(files: Files, out: IO[bytes], *, difference: bool) -> None:
+def write_session(files: ContainerFiles, out: IO[bytes], *, difference: bool) -> None:
     """Write the session's files to `out` as a tar archive. Raise CeError.
 
     With `difference`, write only what was written in the container.
@@ -340,7 +322,7 @@ def write_session(files: Files, out: IO[bytes], *, difference: bool) -> None:
         raise CeError(f"cannot read the container's files: {why}")
 
 
-def _in_child(files: Files, out: int, errors: int, *, difference: bool) -> int:
+def _in_child(files: ContainerFiles, out: int, errors: int, *, difference: bool) -> int:
     try:
         selection = _enter(files)
         with open(out, "wb", buffering=_BUFFER, closefd=False) as archive:
@@ -354,7 +336,7 @@ def _in_child(files: Files, out: int, errors: int, *, difference: bool) -> int:
     return 0
 
 
-def _enter(files: Files) -> Selection:
+def _enter(files: ContainerFiles) -> Selection:
     namespaces = [
         os.open(f"/proc/{files.guard}/ns/{name}", os.O_RDONLY) for name in ("user", "mnt")
     ]
@@ -368,19 +350,19 @@ def _enter(files: Files) -> Selection:
     return Selection(_starts(files), files.places, files.lines)
 
 
-def _starts(files: Files) -> list[tuple[int, int]]:
+def _starts(files: ContainerFiles) -> list[tuple[int, int]]:
     """Return the periods in which the engine itself wrote: from and to, in ns since 1970.
 
     Each start of a job container leaves two files with the same number.
     """
     if not files.kept:
-        return [(0, os.stat(files.begun).st_ctime_ns)]
+        return [(0, os.stat(BEGUN).st_ctime_ns)]
     names = (name.partition(".") for name in os.listdir(files.kept))
-    numbers = sorted(int(number) for first, dot, number in names if first == files.started and dot)
-    begins = [os.stat(f"{files.kept}/{files.started}.{number}").st_ctime_ns for number in numbers]
+    numbers = sorted(int(number) for first, dot, number in names if first == STARTED and dot)
+    begins = [os.stat(f"{files.kept}/{STARTED}.{number}").st_ctime_ns for number in numbers]
     # after a failed start, nothing was written until the next one
     ends = [
-        _ctime(f"{files.kept}/{files.begun}.{number}") or later
+        _ctime(f"{files.kept}/{BEGUN}.{number}") or later
         for number, later in zip(numbers, [*begins[1:], _NEVER], strict=True)
     ]
     return list(zip(begins, ends, strict=True))
@@ -393,10 +375,10 @@ def _ctime(path: str) -> int:
         return 0
 
 
-def _roots(files: Files) -> Roots:
+def _roots(files: ContainerFiles) -> Roots:
     libc = ctypes.CDLL(None, use_errno=True)
-    if files.images > 1:
-        names = [f"image{number or ''}" for number in reversed(range(files.images))]
+    if len(files.images) > 1:
+        names = [f"image{number or ''}" for number in reversed(range(len(files.images)))]
         options = f"lowerdir={':'.join(names)},userxattr".encode()
         flags = _READ_ONLY | _NO_SETUID | _NO_DEVICES
         _check(libc.mount(b"overlay", b"image", b"overlay", flags, options))

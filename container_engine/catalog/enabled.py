@@ -44,15 +44,13 @@ class Refusal(NamedTuple):
     asked: str = ""
 
 
-class Matched(NamedTuple):
-    """Active hooks in order of application, and all refusals."""
+def match(
+    hooks: Mapping[str, Hook], annotations: Mapping[str, str]
+) -> tuple[list[Active], list[Refusal]]:
+    """Return the hooks enabled by annotation, default or implication, and the refusals.
 
-    active: tuple[Active, ...]
-    refusals: tuple[Refusal, ...]
-
-
-def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
-    """Return the hooks enabled by annotation, default or implication, and the refusals."""
+    The hooks are in order of application.
+    """
     refusals: list[Refusal] = []
     active: dict[str, Active] = {}
     for hook in hooks.values():
@@ -70,7 +68,7 @@ def match(hooks: Mapping[str, Hook], annotations: Mapping[str, str]) -> Matched:
         refusals.extend(_conflicts(one, active))
         refusals.extend(_missing(one, active, hooks))
     names = in_order({name: one.hook for name, one in active.items()})
-    return Matched(tuple(active[name] for name in names), tuple(refusals))
+    return [active[name] for name in names], refusals
 
 
 def _enabled(hook: Hook, annotations: Mapping[str, str]) -> Active | None:

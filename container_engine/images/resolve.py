@@ -93,13 +93,9 @@ def from_file(
     image = Image(
         path=path,
         name=name,
-        env=dict(facts.env),
-        entrypoint=facts.entrypoint,
-        workdir=facts.workdir,
         digest=digest,
         content=image_files.known_digest(path),
-        source=facts.source,
-        left_out=facts.left_out,
+        **facts._asdict(),
     )
     consulted = (path, beside, path + image_files.SUMS_SUFFIX)
     is_unknown = bool(notices) and not facts.other

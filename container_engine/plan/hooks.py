@@ -47,20 +47,20 @@ def use(edf: Edf, hooks: Mapping[str, Hook], machine: str, entries: Entries) -> 
     `entries` lists a directory of the submit host.
     """
     annotations = {entry.key: entry.value for entry in edf.annotations}
-    matched = match(hooks, annotations)
+    every, refused = match(hooks, annotations)
     values = Values(hooks, annotations, machine)
-    problems = [_problem(edf, refusal) for refusal in matched.refusals]
+    problems = [_problem(edf, refusal) for refusal in refused]
     uses = []
-    for active in matched.active:
+    for active in every:
         refusals = [*_requirements(edf, active), *settle(active, values, annotations, entries)]
         problems += [_problem(edf, refusal) for refusal in refusals]
         origin = _origin(edf, active.asked) or active.hook.file
         uses.append(_use(active, values, origin, edf=edf))
-    active_names = {active.hook.name for active in matched.active}
+    active_names = {active.hook.name for active in every}
     for hook in hooks.values():
         if hook.name not in active_names and not hook.data.turned_off:
             problems += [_problem(edf, refusal) for refusal in idle(hook, annotations)]
-    clashes = _clashes(uses, matched.active)
+    clashes = _clashes(uses, every)
     problems += [_problem(edf, refusal, "hook-clash") for refusal in clashes]
     return Used(tuple(uses), tuple(problems))
 

@@ -240,13 +240,9 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     known = Image(
         path=NOT_KEPT,
         name=image.name,
-        env=dict(facts.env),
-        entrypoint=facts.entrypoint,
-        workdir=facts.workdir,
         digest=remote.digest,
-        source=facts.source,
-        left_out=facts.left_out,
         passing=NOT_KEPT,
+        **facts._asdict(),
     )
     return Resolved(known, (), ())
 

@@ -17,7 +17,6 @@ from container_engine.images.image_files import install
 from container_engine.images.listener import Listener
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
-from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.inside import tasks
 from container_engine.printing import messages, output
 from container_engine.printing.messages import listener
@@ -115,23 +114,13 @@ def _save(
     wanted = form(context, settings, progress)
     packer = Packer(context.env, settings.import_timeout_s, form=wanted)
     parent = os.path.dirname(target)
-    files = container_archive.Files(
-        found.guard,
-        found.directory,
-        found.kept,
-        STARTED,
-        BEGUN,
-        len(found.images),
-        found.places,
-        found.lines,
-    )
     try:
         with container_archive.draft_directory(parent, packer.timeout_s) as work:
             made = os.path.join(work, "image")
             block = packer.pack_archive(
                 made,
                 lambda out: container_archive.write_session(
-                    files, out, difference=arguments.difference
+                    found, out, difference=arguments.difference
                 ),
             )
             if not install(made, document, target, replaces=arguments.force):
