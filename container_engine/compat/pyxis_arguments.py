@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from container_engine.base.errors import UserError
-from container_engine.compat.pyxis_names import ENTRYPOINT_LOG
+from container_engine.compat.pyxis_names import OPTIONS
+from container_engine.compat.pyxis_overlay import SWITCHES
 from container_engine.edf.document import Document
 from container_engine.edf.expand import Scope, expand
 from container_engine.edf.model import deferred_names
-from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, ROOT_REMAP, UNSHARE
+from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE, UNSHARE
 from container_engine.edf.show import flat_annotations
 
 _LACKING = ("base_environment", "devices", "startup", "checks")
@@ -18,10 +19,7 @@ _VALUES = {
     CONTAINER_SAVE: "container-save",
     UNSHARE: "container-unshare",
 }
-_SWITCHES = {
-    ROOT_REMAP: ("container-remap-root", "no-container-remap-root"),
-    ENTRYPOINT_LOG: ("container-entrypoint-log", ""),
-}
+_SWITCHES = {key: option for option, key in SWITCHES.items()}
 
 
 def arguments(environment: Document) -> list[str]:
@@ -73,8 +71,8 @@ def _annotation(key: str, value: str) -> list[str]:
         return [f"--{_VALUES[key]}={text}"]
     if key not in _SWITCHES:
         raise _refused(f"annotations.{key}")
-    option = _SWITCHES[key][text.lower() != "true"]
-    return [f"--{option}"] if option else []
+    option = _SWITCHES[key] if text.lower() == "true" else f"no-{_SWITCHES[key]}"
+    return [f"--{option}"] if option in OPTIONS else []
 
 
 def _literal(text: str, key: str) -> str:

@@ -34,6 +34,8 @@ from container_engine.edf.names import (
     looks_like_file,
 )
 
+# the annotation with the same effect as a switch
+SWITCHES = {"container-remap-root": ROOT_REMAP, "container-entrypoint-log": ENTRYPOINT_LOG}
 _NAMESPACES = ("net", "ipc", "uts", "pid")
 _YES, _NO = ("1", "true", "yes", "y"), ("0", "false", "no", "n")
 _INSTEAD = " CE_INHERIT=no srun COMMAND runs on the host"
@@ -292,9 +294,8 @@ def _switch(one: Given | None) -> WithOrigin[bool] | None:
 
 
 def _annotations(last: Mapping[str, Given]) -> dict[str, Annotation]:
-    keys = {"container-remap-root": ROOT_REMAP, "container-entrypoint-log": ENTRYPOINT_LOG}
     found: dict[str, Annotation] = {}
-    for name, key in keys.items():
+    for name, key in SWITCHES.items():
         if name in last:
             value = "false" if last[name].name.startswith("no-") else "true"
             found[key] = Annotation(key, value, last[name].origin)
