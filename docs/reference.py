@@ -14,7 +14,7 @@ from container_engine.base.model import schema_text
 from container_engine.cli.command_line.parser import build
 from container_engine.cli.command_line.verb_table import examples_of, verbs
 from container_engine.edf.document import Document
-from container_engine.site.model import MEANT_FOR_NODES, Policy, SiteConfig
+from container_engine.site.model import Policy, SiteConfig
 from container_engine.site.places import READ_ON_NODES
 
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ Generated from the module; [a page](../howto/python-api.md) shows how it is used
 string or a `Path`. Names, arguments and fields stay as they are within a version: this is version
 1, `api.VERSION`.
 """
+# These keys name something that has to be on the nodes.
+MEANT_FOR_NODES = (
+    *("mounts", "devices", "devices_if_there", "image_store", "image_stores", "passing_dir"),
+    *("tmpfs_size", "hooks_dirs", "podman", "runtime", "hook_catalog", "trace_dir"),
+    *("tracking_tool", "cdi_dirs", "user_cdi_dir", "kept_dir"),
+)
 _BOTH, _SUBMIT = "submit host, and again each node", "submit host"
 _TABLE = """\
 Submit hosts read all keys, and what a launch needs travels with it; nodes read some

@@ -32,12 +32,6 @@ DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
-# These name something that has to be on the nodes.
-MEANT_FOR_NODES = (
-    *("mounts", "devices", "devices_if_there", "image_store", "image_stores", "passing_dir"),
-    *("tmpfs_size", "hooks_dirs", "podman", "runtime", "hook_catalog", "trace_dir"),
-    *("tracking_tool", "cdi_dirs", "user_cdi_dir", "kept_dir"),
-)
 
 _PLACES = Places()
 

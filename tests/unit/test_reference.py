@@ -7,9 +7,9 @@ from pathlib import Path
 from container_engine.cli.command_line.verb_table import verbs
 from container_engine.edf.document import KEYS
 from container_engine.node.start import site_rules
-from container_engine.site.model import MEANT_FOR_NODES, Policy, SiteConfig
+from container_engine.site.model import Policy, SiteConfig
 from container_engine.site.places import READ_ON_NODES
-from docs.reference import pages, parsers
+from docs.reference import MEANT_FOR_NODES, pages, parsers
 
 PAGES = pages()
 
