@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.launchers.tools import installed
+from tests.launchers.tools import installed, vetnode_suite
 from tests.launchers.user import PROGRAMS, SAY, tasks, two_nodes
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_reframe_passes_a_check_in_an_environment(user: User, check_file: str) -
 def test_vetnode_tells_good_nodes_from_bad_ones(user: User) -> None:
     """Its processes meet on the first node, whose name `scontrol` tells them in the container."""
     suite, hosts = user.directory / "suite.yaml", user.directory / "hosts"
-    suite.write_text(_VETNODE)
+    suite.write_text(vetnode_suite("n1"))
     hosts.write_text("127.0.0.1 localhost n1 n2\n")  # both nodes are one host here
     environment = Path(user.environment("vetnode"))
     with environment.open("a") as file:
@@ -120,16 +120,6 @@ def test_vetnode_tells_good_nodes_from_bad_ones(user: User) -> None:
     assert "-0: Vetted]" in out, out
     assert "-1: Cordon]" in out, out
     assert "srun: 1\n" in out, out
-
-
-_VETNODE = """\
-name: all but the second node
-scheduler: slurm
-evals:
-  - name: variables
-    type: vetnode.evaluations.env_var_eval.EnvVarEval
-    expected: { SLURMD_NODENAME: n1 }
-"""
 
 
 def test_a_squashfs_of_tools_serves_images_with_and_without_python(user: User) -> None:

@@ -34,6 +34,18 @@ def installed(name: str) -> Path:
     return target
 
 
+def vetnode_suite(good: str) -> str:
+    """Return a suite of vetnode that one node alone passes."""
+    return f"""\
+name: only {good}
+scheduler: slurm
+evals:
+  - name: variables
+    type: vetnode.evaluations.env_var_eval.EnvVarEval
+    expected: {{ SLURMD_NODENAME: {good} }}
+"""
+
+
 def _run(*words: str | Path) -> None:
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:

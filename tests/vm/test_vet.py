@@ -10,7 +10,7 @@ import pytest
 
 from ce_sandbox import images
 from ce_sandbox.layout import from_environment
-from tests.launchers.tools import installed
+from tests.launchers.tools import installed, vetnode_suite
 from tests.vm.cluster import STEP_S, Cluster, write
 from tests.vm.test_mpi import environment
 
@@ -66,14 +66,6 @@ def test_a_node_is_out_of_memory_also_with_cgroup_v2_and_a_wrong_clock_is_told(
     assert re.fullmatch(r" +warning: its clock is at least \d+ s behind that of vm1", clock)
 
 
-_SUITE = """\
-name: all but the second machine
-scheduler: slurm
-evals:
-  - name: variables
-    type: vetnode.evaluations.env_var_eval.EnvVarEval
-    expected: { SLURMD_NODENAME: vm1 }
-"""
 _ENVIRONMENT = """\
 image = "/apps/images/demo.sqsh"
 mounts = ["/apps/images/vetnode.sqsh:/opt/vetnode:sqsh", "/etc/suite.yaml"]
@@ -92,7 +84,7 @@ def test_vetnode_tells_the_good_machine_from_the_bad_one(cluster: Cluster, tmp_p
     for file in (tools, images.provide(from_environment(os.environ), "demo")):
         cluster.first.copy(file, f"/srv/apps/images/{file.name}")
     for machine in cluster.pair.machines:
-        write(machine, "/etc/suite.yaml", _SUITE)
+        write(machine, "/etc/suite.yaml", vetnode_suite("vm1"))
         write(machine, "/etc/edf/vetnode.toml", _ENVIRONMENT)
     vetnode = ("python3", "-m", "vetnode", "diagnose", "--verbose", "/etc/suite.yaml")
     done = cluster.srun("-N2", "--environment=vetnode", *vetnode)
