@@ -229,8 +229,6 @@ def _example(model: type[BaseModel], place: Place) -> str | None:
         if field is not None:
             if not field.examples:
                 return None
-            import json
-
             return f"for example {name} = {json.dumps(field.examples[0], ensure_ascii=False)}"
     return None
 

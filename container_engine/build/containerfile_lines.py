@@ -193,11 +193,8 @@ def entrypoint_of(containerfile: str) -> str | None:
         words = json.loads(found)
     except ValueError:
         return ""
-    return shlex.join(words) if isinstance(words, list) and all(map(_is_text, words)) else ""
-
-
-def _is_text(word: object) -> bool:
-    return isinstance(word, str)
+    is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return shlex.join(words) if is_list else ""
 
 
 def shortened(step: str) -> str:

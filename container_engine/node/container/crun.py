@@ -84,6 +84,7 @@ def _configuration(
     paths: Paths, container: Parts, environment: Mapping[str, str], person: Person
 ) -> Spec:
     uid, gid = container.uid, container.gid
+    is_shared = any(one.propagation in ("shared", "rshared") for one in container.mounts)
     return {
         "ociVersion": "1.0.2",
         "process": {
@@ -113,7 +114,7 @@ def _configuration(
                 )
             ],
             # a shared mount needs a shared root
-            "rootfsPropagation": "shared" if any(map(_is_shared, container.mounts)) else "rslave",
+            "rootfsPropagation": "shared" if is_shared else "rslave",
             "maskedPaths": ["/sys/kernel"],
         },
     }
@@ -240,10 +241,6 @@ def _device(device: str) -> Mount:
     """Return the mount of HOST[:INSIDE]: without privileges, a device is a bind mount."""
     outside, _colon, inside = device.partition(":")
     return _mount("bind", outside, inside or outside, "slave", "nosuid", "noexec", "rw", "rbind")
-
-
-def _is_shared(mount: NodeMount) -> bool:
-    return mount.propagation in ("shared", "rshared")
 
 
 def _bind(path: str, *options: str) -> Mount:

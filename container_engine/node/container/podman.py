@@ -95,7 +95,10 @@ def _isolation(container: Parts) -> list[str]:
         "--cgroups=disabled",
         "--cgroupns=host",
         f"--network={'none' if 'net' in container.unshared else 'host'}",
-        *(f"--{one}={_own(one in container.unshared)}" for one in ("ipc", "uts")),
+        *(
+            f"--{one}={'private' if one in container.unshared else 'host'}"
+            for one in ("ipc", "uts")
+        ),
         f"--uidmap={uid}:0:1",
         f"--gidmap={gid}:0:1",
         f"--user={uid}:{gid}",
@@ -114,10 +117,6 @@ def _isolation(container: Parts) -> list[str]:
         "--workdir=/",
         *([] if container.writable else ["--read-only"]),
     ]
-
-
-def _own(is_unshared: bool) -> str:
-    return "private" if is_unshared else "host"
 
 
 def _device(device: str) -> list[str]:

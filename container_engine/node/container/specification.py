@@ -53,7 +53,8 @@ def operations(  # all that a container is made of
     prepare, creation = create(paths, container, container_environment, person)
     fuses = [] if again else zip(images, roots, strict=True)
     pids = [one for one in container.unshared if one == "pid"]
-    overlay: Operation = ("overlay", [*_written(paths), paths.at("root"), *roots])
+    written = [f"{paths.written}/changes", f"{paths.written}/work"]
+    overlay: Operation = ("overlay", [*written, paths.at("root"), *roots])
     of_node, of_root = _person(paths, person)
     return [
         ("session", [container.tmpfs_size, paths.session]),
@@ -82,10 +83,6 @@ def _each(paths: Paths, container: Parts) -> list[Operation]:
     if paths.own == paths.session:
         return []
     return [("dir", [paths.own]), ("each", [container.tmpfs_size, paths.own])]
-
-
-def _written(paths: Paths) -> list[str]:
-    return [f"{paths.written}/changes", f"{paths.written}/work"]
 
 
 def _creator(container: Parts) -> Creator:

@@ -315,7 +315,8 @@ def repeatable(
     `of_image` are the questions about files on which the result of looking into the image depends.
     """
     hooks = [hook for hook in planned if may_apply(hook, node)]
-    if not _are_data(edits) or not all(map(_is_data, hooks)):
+    needs_python = edits.services, edits.oci_hooks, edits.operations, edits.warnings
+    if any(needs_python) or not all(map(_is_data, hooks)):
         return None
     asked = {**edits.asked}
     for hook in hooks:
@@ -328,10 +329,6 @@ def repeatable(
     asked |= dict.fromkeys((*of_image, *_contents(hooks)))
     names = [name for name in (*edits.env, *edits.prepend) if name not in edf]
     return Repeatable(list(asked), list(dict.fromkeys(names)), edits.port)
-
-
-def _are_data(edits: HookEdits) -> bool:
-    return not any((edits.services, edits.oci_hooks, edits.operations, edits.warnings))
 
 
 def _is_data(hook: HookUse) -> bool:

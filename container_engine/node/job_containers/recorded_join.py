@@ -44,7 +44,8 @@ def record(  # what the launcher has
     if not _is_plain(text, plan) or not _is_of_no_hook(plan, variables):
         return
     try:
-        images: Mapping[str, str] = parse_json(_recorded(directory, "files"))
+        recorded = answers.state(f"c{directory}/files").removeprefix("=")
+        images: Mapping[str, str] = parse_json(recorded)
         witnesses = {
             **variables.asked,
             **_witnesses(directory, images),
@@ -106,7 +107,3 @@ def _result(plan: NodePlan, images: list[str], block: bytes) -> bytes:
             trace.fields(plan, {}),
         )
     )
-
-
-def _recorded(directory: str, name: str) -> str:
-    return answers.state(f"c{directory}/{name}").removeprefix("=")
