@@ -46,7 +46,7 @@ def check(edf: Edf, image: Image | None, site_context: SiteContext, engine: str)
         *_without_effect(edf, site_context),
         *_devices(edf, site_context),
         *_sizes(edf, site_context, plan),
-        *_mounts(edf, site_context),
+        *_mounts(edf, site_context, plan),
         *_of_tasks(edf, site_context, plan),
         *of_hooks,
     )
@@ -91,9 +91,16 @@ def _devices(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
             yield device.origin.error("devices", message, hint, "device-not-offered")
 
 
-def _mounts(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
-    """Yield the mounts, also of the site, that its policy refuses; the node checks them again."""
+def _mounts(edf: Edf, site_context: SiteContext, plan: LaunchPlan) -> Iterator[Problem]:
+    """Yield the mounts, also of the site, that its policy refuses; the node checks them again.
+
+    Also yield those with an option that Podman does not know.
+    """
     for mount in (*site_context.wide.mounts, *edf.mounts):
+        huge = [option for option in mount.options if option.startswith("huge=")]
+        if huge and plan.settings.start == "podman":
+            hint = f'it needs crun: {PREFIX}start = "crun"'
+            yield mount.origin.warning("mounts", f"{huge[0]} has no effect with Podman", hint)
         if refusal := site_context.refused(mount):
             yield mount.origin.error("mounts", refusal, see="mount-policy")
 

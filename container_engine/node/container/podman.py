@@ -44,6 +44,7 @@ def creation(
         *(("dir", [paths.at(name)]) for name in ("home", "xdg")),
         ("file", [paths.at("containers.conf"), configuration(paths, container, environment)]),
         ("file", [paths.at("storage.conf"), STORAGE_CONFIGURATION]),
+        ("file", [paths.at("podman"), _question(paths, programs)]),
         *([("dir", [paths.at(_HOOKS)]), *hooks] if hooks else []),
     ], ("podman", arguments(paths, container))
 
@@ -175,6 +176,16 @@ def program_environment(paths: Paths, uid: int, gid: int) -> dict[str, str]:
         "GOGC": "off",
         "GOMEMLIMIT": "256MiB",
     }
+
+
+def _question(paths: Paths, programs: Mapping[str, str]) -> str:
+    """Return a script that asks Podman about the container, in the session's namespaces.
+
+    Elsewhere Podman does not know of it: the store is the session's. See docs/admin/podman.md.
+    """
+    words = [*(f"{name}={value}" for name, value in programs.items()), paths.podman, *_engine()]
+    quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+    return f'exec env -i {quoted} "$@"\n'
 
 
 def configuration(

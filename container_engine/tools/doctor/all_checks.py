@@ -48,6 +48,8 @@ def _node(
     yield from host.look_at_programs(
         context.env, site=chosen, is_crun_enough=settings.start == "crun"
     )
+    if settings.start == "podman":
+        yield from host.look_at_podmans_files(Path("/"), settings.hooks_dirs)
     yield from installation.look(prefix, context.env)
     yield from installation.look_at_slurm(prefix, context.env, settings, is_node=is_node)
     yield configuration

@@ -198,6 +198,19 @@ def look_at_programs(
             yield _check(program, own, verdict, site.get(program.name))
 
 
+def look_at_podmans_files(root: Path, hooks_dirs: Iterable[str]) -> Iterator[Finding]:
+    """Warn of an administrator's settings of Podman below `root` that have no effect here."""
+    of_site = root / "etc/containers"
+    for path in (of_site / "containers.conf", *sorted(of_site.glob("containers.conf.d/*.conf"))):
+        if path.exists():
+            remedy = "docs/admin/podman.md has the setting of the engine for each of its own"
+            yield warning("containers.conf", f"{path}: not for containers of the engine", remedy)
+    for path in (root / "usr/share/containers/oci/hooks.d", of_site / "oci/hooks.d"):
+        if any(path.glob("*.json")) and str(path) not in hooks_dirs:
+            text = f"{path}: its hooks do not run in containers of the engine"
+            yield warning("OCI hooks", text, "add it to hooks_dirs")
+
+
 def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Finding]:
     """Check the programs for imports of images; the absence of one is only a warning."""
     yield from (_check(program, {**env, "PATH": path}, warning) for program in _SUBMIT)

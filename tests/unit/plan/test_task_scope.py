@@ -67,3 +67,12 @@ def test_what_a_site_decides_is_refused_where_an_environment_needs_one_container
     assert (problem.key, problem.see) == ("startup", "scope-task")
     assert problem.hint is not None
     assert 'com.ce.scope = "step"' in problem.hint
+
+
+def test_an_option_of_a_mount_that_podman_does_not_know_is_a_warning(user: User) -> None:
+    user.write(user.first / "each.toml", 'mounts = ["tmpfs:/x:huge=always"]')
+    assert prepare("each", user.context()).notices == ""
+    _configure(user, 'start = "podman"\n')
+    said = prepare("each", user.context()).notices
+    assert said.startswith("ce: warning: ")
+    assert "each.toml:2: mounts: huge=always has no effect with Podman\n" in said

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.tools.doctor.finding import Finding, State
-from container_engine.tools.doctor.host import look_at_kernel
+from container_engine.tools.doctor.host import look_at_kernel, look_at_podmans_files
 
 GOOD = {
     "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
@@ -129,3 +129,14 @@ def test_a_terminal_multiplexer_that_gets_no_terminal_is_a_warning(host: Path) -
     finding = findings(host)["/dev/pts/ptmx"]
     assert finding.state is State.WARNING
     assert "ptmxmode=666" in str(finding.remedy)
+
+
+def test_settings_of_podman_without_effect_are_named(host: Path) -> None:
+    assert list(look_at_podmans_files(host, ())) == []
+    for name in ("containers.conf", "containers.conf.d/50-site.conf", "oci/hooks.d/a.json"):
+        put(host, f"etc/containers/{name}", "")
+    hooks = f"{host}/etc/containers/oci/hooks.d"
+    found = [finding.message.partition(": ")[0] for finding in look_at_podmans_files(host, ())]
+    files = [f"{host}/etc/containers/containers.conf{more}" for more in ("", ".d/50-site.conf")]
+    assert found == [*files, hooks]
+    assert len(list(look_at_podmans_files(host, [hooks]))) == 2
