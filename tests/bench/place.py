@@ -62,6 +62,11 @@ class Place:
         return self.dir / "levels" / "1.toml"
 
     @property
+    def by_podman(self) -> Path:
+        """The same environment, whose containers Podman creates."""
+        return self.dir / "podman.toml"
+
+    @property
     def node(self) -> Path:
         return self.prefix / "libexec" / "container-engine" / "ce-guard"
 
@@ -82,6 +87,9 @@ def place(layout: Layout) -> Iterator[Place]:
         _command("unsquashfs", "-q", "-n", "-d", str(here.root), str(here.image))
         for directory in (here.session, here.bundle, here.podman / "home", here.podman / "xdg"):
             directory.mkdir(mode=0o700, parents=True)
+        here.by_podman.write_text(
+            f'base_environment = "{ENVIRONMENT}"\nannotations.com.ce.start = "podman"\n'
+        )
         _write_levels(here.four_levels.parent)
         (here.bundle / "config.json").write_text(json.dumps(_oci_configuration(here)))
         for path in (here.dir, *here.dir.rglob("*")):

@@ -29,6 +29,7 @@ def _on(nodes: int, user: User, here: Place, rounds: int) -> list[Row]:
     ways: dict[str, Callable[[], float]] = {
         "native": lambda: user.step([*srun, "true"]),
         "--environment": lambda: user.step([*srun, f"--environment={ENVIRONMENT}", "true"]),
+        'start = "podman"': lambda: user.step([*srun, f"--environment={here.by_podman}", "true"]),
         "--container-image": lambda: user.step([*srun, f"--container-image={here.image}", "true"]),
         "podman run": lambda: user.step([*srun, *podman], podman_environment),
         "ch-run x.sqsh": lambda: user.step([*srun, *charliecloud], charliecloud_environment),
