@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
-from container_engine.base.files import owner_fault, publish, sha256
+from container_engine.base.files import owner_fault, publish, read_regular, sha256
 from container_engine.base.process import reason
-from container_engine.base.secrecy import is_secret_name
+from container_engine.base.secrecy import Secrecy, is_secret_name
 from container_engine.build.containerfile_lines import with_after_from
 from container_engine.build.failure import Output, failure
 from container_engine.build.layout import APT_LINE, Base, leave_out_apt, write_layout
@@ -54,12 +54,15 @@ _FILE_VARIABLES = (
 _LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
 _NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
+_SHORTEST = 4  # characters: what is shorter is in too many words
 
 
 class Recipe(NamedTuple):
     """The inputs of a build. `arguments` are NAME=VALUE, `bases` images of this host.
 
-    `text` is what Podman reads in place of the Containerfile, "" for the file itself.
+    `text` is what Podman reads in place of the Containerfile, "" for the file itself. `secrets` are
+    names with contents, which only a RUN line that asks for them may see. They are not in the
+    digest: an image is the same with another password.
     """
 
     context: str
@@ -68,6 +71,7 @@ class Recipe(NamedTuple):
     target: str = ""
     bases: tuple[Base, ...] = ()
     text: str = ""
+    secrets: tuple[tuple[str, str], ...] = ()
 
     @property
     def shown(self) -> str:
@@ -123,7 +127,7 @@ class Builder(NamedTuple):
             words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
             words += ["--tag", name, "--file", _file(recipe, os.path.dirname(layout))]
             arguments, secrets = self._arguments(recipe)
-            words += [f"--build-arg={argument}" for argument in arguments]
+            words += arguments
             words += [f"--target={recipe.target}"] if recipe.target else []
             words += ["--no-cache"] if fresh else []
             # Podman would ask a registry for images of this host, too
@@ -139,9 +143,12 @@ class Builder(NamedTuple):
             process.output([*podman, *save], self._environment(), self.timeout_s)
             leave_out_apt(layout)
         except process.CommandError as error:
-            raise failure(recipe.shown, recipe.whole, output, error, self.env) from None
+            refusal = failure(recipe.shown, recipe.whole, output, error, self.env)
+            raise _without(recipe.secrets, refusal) from None
         except OSError as error:
             raise UserError(reason(error), see="store-unusable", name=layout) from None
+        finally:
+            _forget(recipe.secrets, f"{cache_of(self.env, self.uid)}/tmp")
 
     @property
     def _signers(self) -> list[str]:
@@ -166,18 +173,24 @@ class Builder(NamedTuple):
             shutil.rmtree(layout)
 
     def _arguments(self, recipe: Recipe) -> tuple[list[str], dict[str, str]]:
-        """Return Podman's build arguments, and variables with the values of those that are secret.
+        """Return options for Podman, and variables with the values of those that are secret.
 
         Any user may read a command line; Podman takes the value of a bare name from its
-        environment. A variable that is set there already keeps its meaning for Podman.
+        environment. A variable that is set there already keeps its meaning for Podman. Podman 4
+        copies the content of a variable to the build's /dev/shm for a step, later ones to TMPDIR;
+        that of a file goes to its storage, and would stay there if the build is killed.
         """
-        arguments, secrets = [], {}
+        options, secrets = [], {}
         for argument in recipe.arguments:
             name, equals, value = argument.partition("=")
             if equals and is_secret_name(name) and name not in self._environment():
                 secrets[name] = value
-            arguments.append(name if name in secrets else argument)
-        return arguments, secrets
+            options.append(f"--build-arg={name if name in secrets else argument}")
+        for number, (name, content) in enumerate(recipe.secrets):
+            variable = f"CE_BUILD_SECRET_{number}"
+            secrets[variable] = content
+            options.append(f"--secret=id={name},env={variable}")
+        return options, secrets
 
     def _podman(self, recipe: Recipe, results: str) -> list[str]:
         """Return Podman's command line up to its subcommand."""
@@ -266,6 +279,26 @@ class Builder(NamedTuple):
             "_CONTAINERS_ROOTLESS_UID": str(self.uid),
             "_CONTAINERS_ROOTLESS_GID": str(self.gid),
         }
+
+
+def _without(secrets: Sequence[tuple[str, str]], error: UserError) -> UserError:
+    """Return the error, whose details go to a log, without secrets that a step has printed."""
+    if secrets:
+        lines = (line.strip() for _name, content in secrets for line in content.splitlines())
+        secrecy = Secrecy(known=frozenset(line for line in lines if len(line) >= _SHORTEST))
+        error.reason, error.details = secrecy.text(error.reason), secrecy.text(error.details)
+    return error
+
+
+def _forget(secrets: Sequence[tuple[str, str]], directory: str) -> None:
+    """Remove the copies of secrets that a killed Podman has left where it keeps temporary files."""
+    contents = {os.fsencode(content) for _name, content in secrets}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory) if contents else ():
+            path = os.path.join(directory, name)
+            with contextlib.suppress(OSError):
+                if name.startswith("buildah") and read_regular(path) in contents:
+                    os.unlink(path)
 
 
 def _file(recipe: Recipe, directory: str) -> str:

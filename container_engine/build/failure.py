@@ -77,7 +77,7 @@ _REMEDIES = tuple(
             "RUN needs a shell, which this image lacks: begin FROM one that has it, or only COPY",
         ),
         (r"unknown user", "make the user in a RUN line above, or remove the USER line"),
-        (r"no secret with id", "fetch what needs a secret before the build, and COPY it"),
+        (r"no secret with id", "ce build --secret id=NAME,src=FILE gives it, also env=VARIABLE"),
         (
             r"failure resolving|name resolution|could not resolve|network is unreachable|dial tcp",
             "build where the network can be reached, or name the proxy: --build-arg"

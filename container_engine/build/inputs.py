@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import UserError
+from container_engine.base.files import read_regular
 from container_engine.base.process import reason
 from container_engine.base.text_layout import nearest
 from container_engine.build.builder import Recipe, find_containerfile
@@ -47,6 +49,10 @@ _OTHER_RECIPES = {
     " (ce help migration)",
 }
 
+_SAME = {"source": "src"}
+_SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_MOST_SECRET = (1 << 17) - 64  # bytes: Linux's limit for a variable, less its name
+
 
 def recipe_of(
     arguments: argparse.Namespace, places: Stores, context: Context
@@ -62,7 +68,13 @@ def recipe_of(
         containerfile = find_containerfile(source)
     text = read(containerfile)
     given = _given(arguments.build_arg, context.env)
-    recipe = Recipe(source, containerfile, tuple(arguments.build_arg), arguments.target)
+    recipe = Recipe(
+        source,
+        containerfile,
+        tuple(arguments.build_arg),
+        arguments.target,
+        secrets=tuple(_secret(one, context) for one in arguments.secret),
+    )
     froms = _checked(text, recipe.shown, given)
     _check_target(arguments.target, text, recipe.shown)
     bases = _bases(froms, places, source, context)
@@ -120,6 +132,30 @@ def _given(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
     """Return the values of --build-arg; a name alone has its value in the environment."""
     parts = [argument.partition("=") for argument in arguments]
     return {name: value if equals else env.get(name, "") for name, equals, value in parts}
+
+
+def _secret(text: str, context: Context) -> tuple[str, str]:
+    """Return the name and content of a --secret. Raise UserError, which does not show `text`."""
+    pairs = (part.partition("=") for part in text.split(","))
+    fields = {_SAME.get(key, key): value for key, _equals, value in pairs}
+    kind = fields.pop("type", "")
+    if kind == "env" and "src" in fields:
+        fields["env"] = fields.pop("src")
+    name = fields.pop("id", "")
+    if not _SECRET.fullmatch(name) or list(fields) not in (["src"], ["env"]):
+        raise UserError("not id=NAME,src=FILE or id=NAME,env=VARIABLE", key="--secret")
+    content = context.env.get(fields["env"]) if "env" in fields else None
+    if "env" in fields and content is None:
+        raise UserError("this variable is not set", key="--secret", name=fields["env"])
+    if content is None:
+        path = os.path.join(context.cwd, fields["src"])
+        try:
+            content = os.fsdecode(read_regular(path, _MOST_SECRET, follow=True))
+        except OSError as error:
+            raise UserError(reason(error), key="--secret", name=path) from None
+    if "\0" in content:
+        raise UserError("Podman takes no secret with a NUL byte", key="--secret", name=name)
+    return name, content
 
 
 def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:

@@ -186,7 +186,7 @@ _BUILD_WITH_VALUE = {
     (
         "--platform",
     ): "the image has this host's architecture; build for another one on a host of that kind",
-    ("--secret", "--ssh"): "fetch what needs a secret before the build, and COPY it",
+    ("--ssh",): "--secret id=key,src=FILE shows a key to RUN --mount=type=secret,id=key",
     ("--label",): "in the Dockerfile: LABEL NAME=VALUE",
     ("--network",): "the build has the host's network",
     ("--cache-from", "--cache-to"): "steps are kept on this host, in /var/tmp or TMPDIR",

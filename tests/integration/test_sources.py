@@ -1,5 +1,6 @@
 """Images made from what this host has: files, directories, Podman's images, Containerfiles."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -438,6 +439,69 @@ def test_a_secret_argument_of_a_build_stands_in_no_command_line_of_podmans(
     forget_podman(stranger)
 
 
+def _is_asleep(process: Path) -> bool:
+    return "sleep 77" in command_line(process)
+
+
+def test_a_secret_of_a_build_is_seen_by_the_steps_that_ask_for_it_and_stays_nowhere(
+    stranger: Engine,
+) -> None:
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    finished(stranger, "true")  # creates the home directory
+    home = stranger.scratch / "home"
+    secrets = {"file": "geheim-one-4321", "variable": "geheim-two-4321"}
+    (stranger.scratch / "token").write_text(secrets["file"] + "\n")
+    mount = "RUN --mount=type=secret,id="
+    steps = f"""\
+FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "--install", "-s", "/bin"]
+{mount}file {mount[4:]}variable cat /run/secrets/file /run/secrets/variable | sha256sum > /sum
+RUN cat /proc/1/environ /run/secrets/* /dev/shm/* 2>/dev/null | grep -c gehei > /found || true
+"""
+    (where / "Containerfile").write_text(steps)
+    file, variable = f"id=file,src={stranger.scratch}/token", "id=variable,env=VARIABLE"
+    options = ("--secret", file, "--secret", variable)
+    seen: set[str] = set()
+    env = {"HOME": str(home), "TMPDIR": str(home / "t"), "VARIABLE": secrets["variable"]}
+    env["EDF_IMAGESTORE"] = str(stranger.scratch / "store")
+
+    def built(*words: str) -> tuple[int, str, str]:
+        with stranger.popen([ce, "build", *words, str(where)], env) as process:
+            while process.poll() is None:
+                seen.update(map(command_line, processes(stranger.user.uid)))
+            out, err = process.communicate(timeout=60)
+        forget_podman(stranger)
+        return process.returncode, out, err
+
+    code, out, err = built(*options)
+    assert code == 0, err
+    argv = ["unsquashfs", "-cat", out.strip(), "sum", "found"]
+    made = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    content = hashlib.sha256("\n".join(secrets.values()).encode()).hexdigest()
+    assert made == f"{content}  -\n0\n"
+    # a step that prints one shows it to its user, but the log that stays does not
+    (where / "Containerfile").write_text(f"{steps}{mount}file cat /run/secrets/file; exit 3\n")
+    code, _out, err = built("-q", *options)
+    assert code == 1
+    # nor does a build that is killed in the step
+    (where / "Containerfile").write_text(f"{steps}{mount}file cat /run/secrets/file && sleep 77\n")
+    with stranger.popen([ce, "build", "-q", *options, str(where)], env) as process:
+        assert until(lambda: any(map(_is_asleep, processes(stranger.user.uid))), 60)
+        process.kill()
+        process.communicate()
+    assert until(lambda: not list(processes(stranger.user.uid)))
+    forget_podman(stranger)
+    (stranger.scratch / "token").unlink()
+    assert any("podman" in line and "--secret=id=file,env=" in line for line in seen)
+    found = [line for line in (*seen, err) if "geheim" in line]
+    for path in (home, stranger.scratch):
+        found += [
+            str(one) for one in path.rglob("*") if one.is_file() and b"geheim" in one.read_bytes()
+        ]
+    assert found == []
+
+
 def test_a_build_ends_with_whoever_asked_for_it(stranger: Engine) -> None:
     where = context(stranger)
     step = 'RUN ["/bin/busybox", "sleep", "77"]'
@@ -445,11 +509,8 @@ def test_a_build_ends_with_whoever_asked_for_it(stranger: Engine) -> None:
     words = ("build", "-q", str(where))
     store = {"EDF_IMAGESTORE": str(stranger.scratch / "store"), "TMPDIR": str(stranger.scratch)}
 
-    def sleeps() -> bool:
-        return any("sleep 77" in command_line(path) for path in processes(stranger.user.uid))
-
     with stranger.popen([str(stranger.prefix / "bin/ce"), *words], store) as process:
-        assert until(sleeps, 60)
+        assert until(lambda: any(map(_is_asleep, processes(stranger.user.uid))), 60)
         process.kill()
         process.communicate()
     assert until(lambda: not list(processes(stranger.user.uid)))

@@ -57,6 +57,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="for ARG lines; NAME alone takes the value from the environment",
     )
+    parser.add_argument(
+        "--secret",
+        metavar="id=NAME,src=FILE",
+        action="append",
+        default=[],
+        help="a secret for the steps that ask for it; env=VARIABLE in place of src=FILE",
+    )
     parser.add_argument("--target", metavar="STAGE", default="", help="build this stage only")
     parser.add_argument(
         "--no-cache", action="store_true", help="rebuild everything, also if nothing has changed"

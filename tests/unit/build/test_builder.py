@@ -34,10 +34,10 @@ class Person:
         path.write_text(text)
         return path
 
-    def seen(self) -> list[str]:
+    def seen(self, *secrets: tuple[str, str]) -> list[str]:
         """Return what Podman sees: the variable, then the content of the files."""
         context = f"{self.home}/context"
-        recipe = Recipe(context, f"{context}/Containerfile")
+        recipe = Recipe(context, f"{context}/Containerfile", secrets=secrets)
         builder = Builder(self.env, os.getuid(), os.getgid(), 60)
         layout = self.home / "made/oci"
         layout.parent.mkdir(exist_ok=True)
@@ -58,6 +58,15 @@ def test_podmans_own_login_has_more_weight_than_that_of_ce(person: Person) -> No
     assert person.seen() == ["none", "of-ce", "of-docker"]
     person.write("run/containers/auth.json", "of-podman\n")
     assert person.seen() == ["none", "of-podman", "of-ce", "of-docker"]
+
+
+def test_a_copy_of_a_secret_that_a_killed_podman_leaves_is_removed(person: Person) -> None:
+    script = 'case "$*" in *"build "*) printf %s "$CE_BUILD_SECRET_0" > /var/tmp/buildah1;; esac'
+    person.write("bin/podman", f"#!/bin/sh\n{script}\necho mine > /var/tmp/buildah2; kill -9 $$\n")
+    (person.home / "bin/podman").chmod(0o755)
+    assert person.seen(("token", "geheim")) == []
+    tmp = person.home / f"ce-build-{os.getuid()}/tmp"
+    assert [path.name for path in tmp.glob("buildah*")] == ["buildah2"]
 
 
 def test_a_file_that_the_user_names_is_the_only_one(person: Person) -> None:

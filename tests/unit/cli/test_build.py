@@ -89,8 +89,8 @@ def test_a_build_without_its_directory_is_answered_with_the_command(
     [
         ("--pull", "--no-cache asks the registry for newer images of FROM"),
         ("--platform=linux/arm64", "the image has this host's architecture"),
-        ("--push", "skopeo copy pushes one to a registry"),
-        ("--secret=id=token", "fetch what needs a secret before the build, and COPY it"),
+        ("--push", "ce push sends it to a registry"),
+        ("--ssh=default", "--secret id=key,src=FILE shows a key to RUN --mount=type=secret,id=key"),
     ],
 )
 def test_an_option_of_another_tools_build_is_answered_with_what_is_here(
@@ -122,3 +122,27 @@ def test_a_build_names_the_program_of_an_entrypoint_as_the_command() -> None:
     unused, _program = effects(f"{text}CMD x\n", "")
     assert unused.startswith("CMD has no effect in containers of a job; ENV and WORKDIR have ")
     assert effects(text, "stage") == effects("FROM a\nENTRYPOINT exec a\n", "") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("id=a,value=geheim", "--secret: not id=NAME,src=FILE or id=NAME,env=VARIABLE"),
+        ("geheim", "--secret: not id=NAME,src=FILE or id=NAME,env=VARIABLE"),
+        ("id=../a,src=token", "--secret: not id=NAME,src=FILE or id=NAME,env=VARIABLE"),
+        ("id=a,env=NOT_SET", "--secret: 'NOT_SET': this variable is not set"),
+        ("id=a,src=/none", "--secret: '/none': no such file or directory"),
+        ("id=a,source=/dev/zero", "--secret: '/dev/zero': "),
+    ],
+)
+def test_a_secret_that_cannot_be_read_is_refused_and_not_shown(
+    installed: Installed, text: str, answer: str
+) -> None:
+    recipe = installed.home / "recipe"
+    recipe.mkdir()
+    (recipe / "Containerfile").write_text("FROM scratch\n")
+    store = {"EDF_IMAGESTORE": str(installed.home / "store")}
+    done = installed.ce("build", "--secret", text, str(recipe), env=store)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"ce: error: {answer}")
+    assert "geheim" not in done.stderr
