@@ -183,9 +183,6 @@ _HIDDEN: Mapping[str, Any] = {"dest": argparse.SUPPRESS, "help": argparse.SUPPRE
 # options of builds that ask for what is always done, with argparse's nargs: None takes a value
 _BUILD_ACCEPTED = {"--rm": 0, "--force-rm": 0, "--load": 0, "--layers": 0, "--progress": None}
 _BUILD_WITH_VALUE = {
-    (
-        "--platform",
-    ): "the image has this host's architecture; build for another one on a host of that kind",
     ("--ssh",): "--secret id=key,src=FILE shows a key to RUN --mount=type=secret,id=key",
     ("--label",): "in the Dockerfile: LABEL NAME=VALUE",
     ("--network",): "the build has the host's network",

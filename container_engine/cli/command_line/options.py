@@ -75,6 +75,30 @@ class _Collected(argparse.Action):
         namespace.container_options = (*namespace.container_options, word)
 
 
+def add_arch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--platform",
+        "--arch",
+        dest="arch",
+        metavar="ARCH",
+        type=arch_of,
+        help="amd64, arm64, linux/arm64; default: the compute nodes'",
+    )
+
+
+def arch_of(text: str) -> str:
+    """Return the architecture in an option, which may be a platform as Docker names it.
+
+    Raise argparse.ArgumentTypeError.
+    """
+    from container_engine.oci.architecture import KNOWN, architecture_named  # few verbs need it
+
+    arch = text.removeprefix("linux/")
+    if architecture_named(arch) not in KNOWN:
+        raise argparse.ArgumentTypeError(f"'{text}' is no architecture: amd64, arm64, linux/arm64")
+    return arch
+
+
 def add_pull(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     parser.add_argument(
         "--pull",

@@ -16,6 +16,7 @@ from container_engine.build.containerfile_lines import (
     without_effect,
 )
 from container_engine.build.inputs import read, recipe_of, refuse_missing
+from container_engine.cli.command_line.options import arch_of
 from container_engine.compat.foreign import add_foreign_of_builds, refuse_foreign
 from container_engine.images.free_space import unusable
 from container_engine.images.reference import (
@@ -27,7 +28,7 @@ from container_engine.images.reference import (
     local_name,
 )
 from container_engine.images.store.inventory import items
-from container_engine.images.store.store import Known, Stores
+from container_engine.images.store.store import Known, Stores, architecture
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
@@ -69,6 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-cache", action="store_true", help="rebuild everything, also if nothing has changed"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("--platform", type=arch_of, help=argparse.SUPPRESS)
     add_foreign_of_builds(parser)
 
 
@@ -78,6 +80,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.context is None:
         hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."
         return messages.refuse("build: CONTEXT is missing, the directory of the build", hint)
+    if architecture(arguments.platform or "") != architecture():
+        why = f"build: --platform: this host builds for {architecture()} only"
+        return messages.refuse(why, "build on a host of that kind, also in a job")
     settings = site_config(context)
     own_store(context, settings)  # refuses if the user has no store to build into
     places = stores(context, settings)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from container_engine.base import process
 from container_engine.base.errors import UserError
+from container_engine.cli.command_line.options import add_arch
 from container_engine.images import free_space
 from container_engine.images.importing.adopt import to_file
 from container_engine.images.importing.archives import Archives, located
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE.sqsh", help="write this file instead of into the store"
     )
     parser.add_argument("-f", "--force", action="store_true", help="replace FILE.sqsh if it exists")
-    parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
+    add_arch(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from container_engine.base.errors import UserError
-from container_engine.cli.command_line.options import add_pull
+from container_engine.cli.command_line.options import add_arch, add_pull
 from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
 from container_engine.images.resolve import Stored, refuse_bare_file
 from container_engine.printing import messages, output
@@ -17,7 +17,7 @@ from container_engine.submit.stores import importer, rules, stores, with_pull
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="as in an environment: ubuntu:24.04")
-    parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
+    add_arch(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_pull(parser, default="always")
 

@@ -13,6 +13,7 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.build.container_archive import draft_directory
 from container_engine.build.layout import Base, write_layout
+from container_engine.cli.command_line.options import add_arch
 from container_engine.images import image_files, squashfs
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.free_space import FULL
@@ -45,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference", metavar="REFERENCE", help="where to: registry.example.org/me/tools:1.0"
     )
-    parser.add_argument("--arch", metavar="ARCH", help="amd64, arm64; default: the compute nodes'")
+    add_arch(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 

@@ -142,6 +142,8 @@ def test_colours_are_for_people_who_want_them(
         (["build", "-f"], "ce: error: build: --file needs a value\n"),
         (["store", "x"], "ce: error: store: 'x' is not one of check, repair\n"),
         (["pull", "--arch"], "ce: error: pull: --arch needs a value\n"),
+        (["pull", "--platform=linux/arm46", "x"], "ce: error: pull: --arch: 'linux/arm46' is no a"),
+        (["import", "--arch=windows/arm64", "x"], "ce: error: import: --arch: 'windows/arm64' is"),
         (["run"], "ce: error: run: no environment is given"),
     ],
 )
