@@ -19,6 +19,7 @@ from ce_sandbox.layout import MAX_NODES, Layout, SandboxError
 START_TIMEOUT_S, NODE_START_S = 60.0, 0.3
 STOP_TIMEOUT_S = 10.0
 NODE_STOP_TIMEOUT_S = 2.0
+_MANY = 66  # daemons of 64 nodes
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -52,7 +53,7 @@ def munged(layout: Layout) -> Daemon:
             f"--pid-file={layout.run}/munged.pid",
             f"--log-file={layout.log}/munged.log",
             f"--seed-file={layout.state}/munged.seed",
-            "--num-threads=2",
+            "--num-threads=32",
         ],
     )
 
@@ -83,9 +84,11 @@ def pids(these: Sequence[Daemon]) -> dict[str, list[int]]:
 def start_missing(layout: Layout, these: Sequence[Daemon]) -> None:
     """Start those of the daemons that do not run."""
     running = {tuple(argv) for argv in processes.running([d.argv for d in these]).values()}
+    # real controllers have machines of their own; here a thousand nodes' tasks would starve them
+    first = ("nice", "-n", "-20") if len(these) > _MANY else ()
     for daemon in these:
         if tuple(daemon.argv) not in running:
-            start(layout, daemon)
+            start(layout, daemon, first if daemon.name in {"munged", "slurmctld"} else ())
 
 
 def start(layout: Layout, daemon: Daemon, before: Sequence[str] = ()) -> None:

@@ -63,8 +63,16 @@ class Sandbox:
         time.sleep(0.5)
 
     def slurm(self, *argv: str) -> str:
+        """Return what a command of Slurm prints; munged refuses some while all nodes end a job."""
         env = {**os.environ, "SLURM_CONF": str(self.layout.slurm_conf)}
-        return subprocess.run(argv, env=env, check=True, capture_output=True, text=True).stdout
+        deadline = time.monotonic() + _IDLE_S
+        while True:
+            done = subprocess.run(argv, env=env, check=False, capture_output=True, text=True)
+            if done.returncode == 0:
+                return done.stdout
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{argv}: {done.returncode}: {done.stderr}")
+            time.sleep(1)
 
     def user(self, *argv: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
