@@ -34,7 +34,7 @@ INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
 .PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
-	bench bench-scale bench-images bench-reading bench-tree check-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
+	bench bench-scale bench-images bench-reading bench-tree check-podman test-by-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 ##@ First steps
@@ -190,7 +190,7 @@ metrics-packages:
 	@sandbox/packages --only prometheus prometheus-node-exporter
 
 check-further: metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
-	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging"
+	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging | test-by-podman"
 
 # Apart there is no network, which making a package needs.
 PACKAGING := tests/integration/test_package.py tests/integration/test_metrics.py
@@ -244,8 +244,12 @@ check-pyxis: $(VENV)/.dev sandbox-engine ## pyxis's own tests against this engin
 check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this engine; SCRIPTS=DIR adds each run.sub and ray.sub below
 	@CE_LAUNCHER_SCRIPTS="$(SCRIPTS)" $(PYTEST) $(SLOW) $(or $(T),tests/launchers)
 
-# Those that count on crun say so themselves. The rows copy the setting with the sandbox.
+# Those that count on crun say so themselves. The rows copy the setting with the sandbox; test-by-podman has it in its copy alone.
 BY_PODMAN := $(CE_SANDBOX_DIR)/prefix/etc/container-engine/conf.d/10-podman.toml
+test-by-podman: $(VENV)/.dev
+	@tests/apart by-podman sh -c 'mkdir -p "$${0%/*}" && echo "start = \"podman\"" >"$$0" && exec "$$@"' $(BY_PODMAN) \
+		$(PYTEST) $(SLOW) $$(grep -v '^#' tests/systems/core)
+
 check-podman: $(VENV)/.dev sandbox-images ## cluster and Podman tests with Podman as what creates containers
 	@mkdir -p $(dir $(BY_PODMAN)) && echo 'start = "podman"' > $(BY_PODMAN); trap "rm -f $(BY_PODMAN)" EXIT; \
 		$(if $(T),$(PYTEST) $(SLOW) $(T),tests/check "test-slurm-1 | test-slurm-2 | test-slurm-3 | test-podman" "$(FURTHER_ROWS)")
