@@ -25,8 +25,7 @@ from container_engine.submit.image_names import stored
 from container_engine.submit.known_image import missing_files
 from container_engine.submit.refused import RefusedError
 from container_engine.submit.stores import stores
-from container_engine.tools.difference import Difference
-from container_engine.tools.step_difference import of_plans
+from container_engine.tools.difference import Difference, of_plans
 
 if TYPE_CHECKING:
     from container_engine.base.secrecy import Secrecy

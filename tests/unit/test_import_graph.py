@@ -45,10 +45,10 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
     ),
     "container_engine.tools": (
         ("replay",),
-        ("report", "vet", "step_difference"),
+        ("report", "vet"),
         (
-            *("running_steps", "variable_sources", "help_pages", "difference"),
-            *("image_details", "podman_storage", "show_hook", "staging", "store_check", "verdicts"),
+            *("running_steps", "help_pages", "difference"),
+            *("podman_storage", "show_hook", "staging", "store_check", "verdicts"),
         ),
         ("doctor", "lint", "prometheus_text"),
         ("start_records",),

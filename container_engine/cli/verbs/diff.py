@@ -14,7 +14,7 @@ from container_engine.printing import messages, output
 from container_engine.submit import plan_output
 from container_engine.submit.context import Context
 from container_engine.submit.environment import load_with_origins
-from container_engine.tools import running_steps, step_difference, step_traces
+from container_engine.tools import difference, running_steps, step_traces
 from container_engine.tools.difference import Difference, differences
 
 TROUBLE = 2
@@ -79,7 +79,7 @@ def _of_steps(
         if kept is None:
             why = "is no longer kept" if digest else "was not kept"
             messages.say(f"ce: step {step}: its plan {why}; values are not compared\n")
-        steps.append(step_difference.Step(traces, kept and json.loads(kept.plan)))
+        steps.append(difference.Step(traces, kept and json.loads(kept.plan)))
     known = [step.plan for step in steps if step.plan is not None]
     words = {word for plan in known for word in plan["settings"]["secret_variables"]}
     hidden = secrecy(arguments, context, [*words])
@@ -87,7 +87,7 @@ def _of_steps(
         entries = [(one["name"], one["value"]) for plan in known for one in plan["env"]]
         hidden = hidden.knowing([pair for pair in entries if isinstance(pair[1], str)])
     try:
-        return step_difference.differences(steps[0], steps[1], hidden)
+        return difference.of_steps(steps[0], steps[1], hidden)
     except (KeyError, TypeError, AttributeError):
         engines = " and ".join(str(step.traces[0].facts.get("engine")) for step in steps)
         raise UserError(f"plans of the engines {engines} cannot be compared") from None

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from container_engine.base.errors import UserError
+from container_engine.base.model import Excerpt, MisfitError
 from container_engine.base.text_layout import size_text
-from container_engine.images import squashfs
+from container_engine.images import image_files, squashfs
+from container_engine.images.image_files import MANIFEST_SUFFIX
 from container_engine.images.reference import FileImage, RegistryImage, parse
 from container_engine.images.resolve import refuse_bare_file
 from container_engine.images.store.store import architecture
+from container_engine.oci.image import ConfigWithHistory, Manifest
 from container_engine.printing import output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
@@ -21,12 +24,36 @@ from container_engine.submit.environment import site_here
 from container_engine.submit.image import check_single, environment_of, found_image, images_of
 from container_engine.submit.image_names import image_named, meant, with_similar_hint
 from container_engine.submit.stores import asking, rules, stores, with_pull
-from container_engine.tools import image_details
-from container_engine.tools.image_details import Content, Details
 
 _MAX_STEP = 60
 _JOB = re.compile(r"\d+(?:\.\d+)?")
 _LISTS = ("Env", "Entrypoint", "Cmd")
+_LIST_TIMEOUT_S = 300
+# mode, owner, size, date, time and path of a file
+_LISTED = re.compile(r"-\S{9} \d+/\d+ +(\d+) \S+ \S+ (/.*)")
+_Model = TypeVar("_Model", bound=Excerpt)
+
+
+class Layer(NamedTuple):
+    """A layer of an image. `size` is compressed; `made_by` is the build step that made it."""
+
+    digest: str
+    size: int
+    made_by: str
+
+
+class Content(NamedTuple):
+    """The bytes before compression, and the number of files, below a directory of an image."""
+
+    size: int
+    files: int
+
+
+class Details(NamedTuple):
+    """Details of an image. `config` is the whole OCI configuration. Unknown facts are empty."""
+
+    config: dict[str, Any]
+    layers: tuple[Layer, ...]
 
 
 class _Subject(NamedTuple):
@@ -51,7 +78,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     subject = _subject(arguments.name, context, settings)
     tree = {}
     if subject.path is not None:
-        tree = image_details.tree(subject.path, max(arguments.depth, 0), context.env)
+        tree = directories(subject.path, max(arguments.depth, 0), context.env)
     if arguments.json:
         output.document(_document(subject, tree))
     else:
@@ -84,7 +111,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     else:
         [found] = images_of(edf, content, site_here(context))
     path = found.image.path
-    return _Subject(image.name, found.image.digest or "", path, image_details.of_file(path))
+    return _Subject(image.name, found.image.digest or "", path, of_file(path))
 
 
 def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:
@@ -92,7 +119,7 @@ def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Su
     with asking(image, context, settings) as registry:
         remote = registry.look_up(image, architecture(settings.image_architecture))
         configuration = registry.configuration(image, remote)
-    known = image_details.of_documents(configuration, remote.manifest)
+    known = of_documents(configuration, remote.manifest)
     return _Subject(image.name, remote.digest, None, known)
 
 
@@ -160,3 +187,55 @@ def _layer_lines(known: Details) -> Iterator[str]:
 
 def _row(key: str, value: str) -> str:
     return f"{key:<13} {value}".rstrip()
+
+
+def of_file(path: str) -> Details:
+    """Return the details of the SquashFS file `path`, from the files beside it.
+
+    Raise UserError.
+    """
+    squashfs.check(path)
+    texts = (
+        image_files.read_beside(name, path) or b"{}"
+        for name in (image_files.config_path(path), path + MANIFEST_SUFFIX)
+    )
+    return of_documents(*texts)
+
+
+def of_documents(configuration: bytes, manifest: bytes) -> Details:
+    """Return the details in an image's configuration and manifest. Raise UserError."""
+    steps = _parsed(ConfigWithHistory, configuration, "configuration").history or ()
+    blobs = _parsed(Manifest, manifest, "manifest").layers
+    document: dict[str, Any] = json.loads(configuration)
+    made_by = [step.created_by for step in steps if not step.empty_layer]
+    made_by += [""] * (len(blobs) - len(made_by))
+    pairs = zip(blobs, made_by, strict=False)
+    return Details(document, tuple(Layer(blob.digest, blob.size, step) for blob, step in pairs))
+
+
+def _parsed(model: type[_Model], text: bytes, what: str) -> _Model:
+    try:
+        return model.of_json(text)
+    except MisfitError as error:
+        message = f"the image's {what}: {error}"
+        raise UserError(message, see="image-format") from None
+
+
+def directories(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Content]:
+    """Return the content of each directory of an image down to `depth`, the largest first.
+
+    A file with several names counts under each. Raise CeError.
+    """
+    listed = squashfs.unsquashfs(["-lln", "-d", ""], path, (), env, _LIST_TIMEOUT_S)
+    found: dict[str, Content] = {}
+    for line in listed.decode("utf-8", "replace").split("\n"):
+        match = _LISTED.fullmatch(line)
+        if match is None:
+            continue  # not a file, or the rest of a name that contains a line break
+        parts = match[2].split("/")[1:-1]
+        size = int(match[1])
+        for length in range(min(depth, len(parts)) + 1):
+            place = "/" + "/".join(parts[:length])
+            before = found.get(place, Content(0, 0))
+            found[place] = Content(before.size + size, before.files + 1)
+    return dict(sorted(found.items(), key=lambda item: -item[1].size))

@@ -7,7 +7,7 @@ from container_engine.base.secrecy import Secrecy
 from container_engine.edf.show import to_toml
 from container_engine.plan.model import LaunchPlan
 from container_engine.tools import replay
-from container_engine.tools.step_difference import of_plans
+from container_engine.tools.difference import of_plans
 from tests.unit import squashfs
 from tests.unit.cli.conftest import Installed, installed, prefix, warm
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import UserError
-from container_engine.tools import image_details
+from container_engine.cli.verbs import inspect
 from tests.unit import squashfs
 
 
@@ -23,7 +23,7 @@ def test_the_document_at_fault_and_its_key_are_named(
     configuration: bytes, manifest: bytes, why: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        image_details.of_documents(configuration, manifest)
+        inspect.of_documents(configuration, manifest)
     assert caught.value.message.startswith(why)
     assert caught.value.see == "image-format"
 
@@ -31,5 +31,5 @@ def test_the_document_at_fault_and_its_key_are_named(
 def test_names_with_line_ends_are_counted_once(tmp_path: Path) -> None:
     names = ("a/b", "a/c\n-rw a size that is none", "a/d\x85-rw a b c d e")
     image = squashfs.make(tmp_path / "i.sqsh", dict.fromkeys(names, "four"))
-    found = image_details.tree(str(image), 1, os.environ)
-    assert found == {"/": image_details.Content(12, 3), "/a": image_details.Content(12, 3)}
+    found = inspect.directories(str(image), 1, os.environ)
+    assert found == {"/": inspect.Content(12, 3), "/a": inspect.Content(12, 3)}
