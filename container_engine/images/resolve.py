@@ -95,7 +95,7 @@ def from_file(
         name=name,
         digest=digest,
         content=image_files.known_digest(path),
-        **{key: value for key, value in facts._asdict().items() if key != "other"},
+        **facts.planned(),
     )
     consulted = (path, beside, path + image_files.SUMS_SUFFIX)
     is_unknown = bool(notices) and not facts.other

@@ -18,7 +18,7 @@ import re
 import stat
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from container_engine.base import process, sif
 from container_engine.base.errors import SiteError, UserError
@@ -215,6 +215,10 @@ class ImageConfig(NamedTuple):
     source: str = ""
     left_out: tuple[str, ...] = ()
     other: str = ""
+
+    def planned(self) -> dict[str, Any]:
+        """Return what a plan's image has of it, under the same names."""
+        return {name: value for name, value in self._asdict().items() if name != "other"}
 
 
 def judge_config(text: bytes, name: str) -> None:

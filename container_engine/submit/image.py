@@ -242,7 +242,7 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
         name=image.name,
         digest=remote.digest,
         passing=NOT_KEPT,
-        **facts._asdict(),
+        **facts.planned(),
     )
     return Resolved(known, (), ())
 
