@@ -95,7 +95,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(TEMPLATES); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
-		case $$name in ce|enroot) place=python/$$name;; esac; \
+		case $$name in ce|enroot|apptainer) place=python/$$name;; esac; \
 		packages=$$($(INTERPRETER) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
 			> $(ROOT)/libexec/container-engine/.$$name; \
@@ -108,7 +108,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	done
 	@# commands of other tools, for the PATH of sites and users that want them
 	@mkdir -p $(ROOT)/libexec/container-engine/compat
-	@ln -sfn ../ce-start $(ROOT)/libexec/container-engine/compat/enroot
+	@set -e; for name in enroot apptainer singularity; do ln -sfn ../ce-start $(ROOT)/libexec/container-engine/compat/$$name; done
 	@# programs of an older release
 	@find $(ROOT)/libexec/container-engine ! -type d ! -newer $(ROOT)/.installing -delete; rm $(ROOT)/.installing
 

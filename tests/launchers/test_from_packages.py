@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import sif
 from tests.launchers.tools import installed, vetnode_suite
 from tests.launchers.user import PROGRAMS, SAY, tasks, two_nodes
 
@@ -104,6 +105,62 @@ def test_reframe_passes_a_check_in_an_environment(user: User, check_file: str) -
     words = ("-C", str(settings), "-c", str(check), "-S", f"environment={environment}", "--run")
     out = user.run(str(installed("reframe") / "bin/reframe"), *words, env=user.with_engine({}))
     assert re.search(r"Ran 1/1 test case\(s\).*\(0 failure", out), out
+
+
+def test_snakemake_runs_its_rules_in_the_containers_that_they_name(user: User) -> None:
+    image = sif.make(user.directory / "demo.sif", user.image, sif.ARCHITECTURES[os.uname().machine])
+    for place in (image, user.image):
+        (user.directory / "Snakefile").write_text(_SNAKEFILE.replace("IMAGE", str(place)))
+        snakemake = str(installed("snakemake") / "bin/snakemake")
+        out = user.run(snakemake, "--cores", "2", "--sdm", "apptainer", "--forceall")
+        lines = (user.directory / "all.txt").read_text()
+        assert lines == f"ce-demo 1 {user.directory}\nce-demo 2 {user.directory}\n", out
+
+
+_SNAKEFILE = """\
+rule all:
+    input: "all.txt"
+rule part:
+    output: "part-{n}.txt"
+    container: "IMAGE"
+    shell: "(. /etc/os-release; echo $ID {wildcards.n} $HOME) > {output}"
+rule join:
+    input: expand("part-{n}.txt", n=[1, 2])
+    output: "all.txt"
+    container: "IMAGE"
+    shell: "cat {input} > {output}"
+"""
+
+
+def test_cwltool_runs_its_tool_in_a_container_that_has_its_files_alone(user: User) -> None:
+    (user.directory / "words.txt").write_text("words of a file\n")
+    (user.directory / "tool.cwl").write_text(_TOOL.replace("IMAGE", str(user.image)))
+    words = ("--singularity", "tool.cwl", "--words", "words.txt")
+    out = user.run(str(installed("cwltool") / "bin/cwltool"), *words, env={"LEFT": "out"})
+    lines = (user.directory / "said.txt").read_text().splitlines()
+    assert lines[:3] == ["ce-demo", "words of a file", "no LEFT"], out
+    assert lines[3] == lines[4], out  # its home is where it runs
+    assert lines[5] == "only lo", out
+
+
+_TOOL = """\
+cwlVersion: v1.2
+class: CommandLineTool
+baseCommand: [sh, -c]
+arguments:
+  - position: 0
+    shellQuote: false
+    valueFrom: >-
+      . /etc/os-release; echo $ID; cat $0; printenv LEFT || echo no LEFT; pwd; echo $HOME;
+      echo only `ls /sys/class/net`
+requirements:
+  DockerRequirement: {dockerImageId: IMAGE}
+inputs:
+  words: {type: File, inputBinding: {position: 1}}
+outputs:
+  said: {type: stdout}
+stdout: said.txt
+"""
 
 
 def test_vetnode_tells_good_nodes_from_bad_ones(user: User) -> None:

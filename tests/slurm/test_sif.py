@@ -1,4 +1,4 @@
-"""Apptainer's image files (SIF) as images of steps, of `ce run`, and as sources of imports."""
+"""Apptainer's image files (SIF): in steps, `ce run`, imports, and under its own command."""
 
 import platform
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import sif
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, Completed
 from tests.slurm.error_block import ErrorBlock
 from tests.slurm.forge import Forge
 
@@ -69,3 +69,44 @@ def test_what_lies_is_refused_before_anything_starts(
     content[whole.index(b"hsqs")] ^= 0xFF
     image.write_bytes(content)
     ErrorBlock(cluster.srun(f"--environment={edf}", "true"), "image-not-squashfs", "SquashFS")
+
+
+# ---- the commands apptainer and singularity ----------------------------------------------------
+
+
+def apptainer(cluster: Cluster, *words: str, env: dict[str, str] | None = None) -> Completed:
+    command = cluster.prefix / "libexec/container-engine/compat" / words[0]
+    return cluster.run([str(command), *words[1:]], env=env)
+
+
+def test_apptainer_runs_commands_and_the_runscript_with_the_images_environment(
+    cluster: Cluster, image: Path
+) -> None:
+    env = {"OF_HOST": "1", "SINGULARITYENV_GREETING": "given", "LD_LIBRARY_PATH": "/x"}
+    script = 'echo "$GREETING" "$OF_HOST" "$PATH" "$LD_LIBRARY_PATH"; touch /x; exit 7'
+    done = apptainer(cluster, "apptainer", "exec", str(image), "sh", "-c", script, env=env)
+    path = "/opt/mine:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert (done.returncode, done.stdout) == (7, f"given 1 {path} \n"), done.stderr
+    assert "Read-only file system" in done.stderr
+    done = apptainer(cluster, "singularity", "run", "--cleanenv", str(image), "a", "b c", env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "runscript a b c\n", "")
+    done = apptainer(cluster, "apptainer", "exec", f"{image}.not", "true")
+    assert (done.returncode, done.stdout) == (255, "")
+    assert "no such file" in done.stderr
+
+
+def test_each_task_of_a_step_has_a_container_of_apptainer(cluster: Cluster, image: Path) -> None:
+    command = cluster.prefix / "libexec/container-engine/compat/apptainer"
+    words = ("exec", "--pid", str(image), "sh", "-c", 'echo "$SLURM_PROCID $GREETING $$"')
+    done = cluster.srun("-N2", "-n4", str(command), *words)
+    lines = sorted(done.stdout.splitlines())
+    assert [line.rpartition(" ")[0] for line in lines] == [f"{n} hello there" for n in range(4)]
+
+
+def test_apptainer_runs_what_a_registrys_image_says_as_docker_does(
+    cluster: Cluster, forge: Forge
+) -> None:
+    image = str(forge.image(run={"Entrypoint": ["echo", "entry"], "Cmd": ["a", "b"]}))
+    assert apptainer(cluster, "apptainer", "run", image).stdout == "entry a b\n"
+    assert apptainer(cluster, "apptainer", "run", image, "c d").stdout == "entry c d\n"
+    assert apptainer(cluster, "apptainer", "exec", image, "echo", "c").stdout == "c\n"
