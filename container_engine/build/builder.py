@@ -17,6 +17,7 @@ import pwd
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -148,7 +149,7 @@ class Builder(NamedTuple):
         except OSError as error:
             raise UserError(reason(error), see="store-unusable", name=layout) from None
         finally:
-            _forget(recipe.secrets, f"{cache_of(self.env, self.uid)}/tmp")
+            _forget(recipe.secrets, f"{cache_of(self.env, self.uid)}/tmp", self.timeout_s)
 
     @property
     def _signers(self) -> list[str]:
@@ -176,9 +177,9 @@ class Builder(NamedTuple):
         """Return options for Podman, and variables with the values of those that are secret.
 
         Any user may read a command line; Podman takes the value of a bare name from its
-        environment. A variable that is set there already keeps its meaning for Podman. Podman 4
-        copies the content of a variable to the build's /dev/shm for a step, later ones to TMPDIR;
-        that of a file goes to its storage, and would stay there if the build is killed.
+        environment. A variable that is set there already keeps its meaning for Podman. Podman 4.3
+        copies the content of a variable to the build's /dev/shm for a step, 5.8 to TMPDIR; that of
+        a file goes to its storage, and would stay there if the build is killed.
         """
         options, secrets = [], {}
         for argument in recipe.arguments:
@@ -290,15 +291,18 @@ def _without(secrets: Sequence[tuple[str, str]], error: UserError) -> UserError:
     return error
 
 
-def _forget(secrets: Sequence[tuple[str, str]], directory: str) -> None:
-    """Remove the copies of secrets that a killed Podman has left where it keeps temporary files."""
+def _forget(secrets: Sequence[tuple[str, str]], directory: str, limit_s: float) -> None:
+    """Remove the copies of secrets that a killed Podman has left where it keeps temporary files.
+
+    Those of other builds are recognized by their age: no build runs for longer than `limit_s`.
+    """
     contents = {os.fsencode(content) for _name, content in secrets}
-    with contextlib.suppress(OSError):
-        for name in os.listdir(directory) if contents else ():
-            path = os.path.join(directory, name)
-            with contextlib.suppress(OSError):
-                if name.startswith("buildah") and read_regular(path) in contents:
-                    os.unlink(path)
+    names = os.listdir(directory) if os.path.isdir(directory) else ()
+    for path in (f"{directory}/{name}" for name in names if name.startswith("buildah")):
+        with contextlib.suppress(OSError):
+            is_old = time.time() - os.lstat(path).st_mtime > limit_s
+            if not os.path.isdir(path) and (is_old or read_regular(path) in contents):
+                os.unlink(path)
 
 
 def _file(recipe: Recipe, directory: str) -> str:

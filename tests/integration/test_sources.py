@@ -459,14 +459,14 @@ RUN ["/bin/busybox", "--install", "-s", "/bin"]
 {mount}file {mount[4:]}variable cat /run/secrets/file /run/secrets/variable | sha256sum > /sum
 RUN cat /proc/1/environ /run/secrets/* /dev/shm/* 2>/dev/null | grep -c gehei > /found || true
 """
-    (where / "Containerfile").write_text(steps)
     file, variable = f"id=file,src={stranger.scratch}/token", "id=variable,env=VARIABLE"
     options = ("--secret", file, "--secret", variable)
     seen: set[str] = set()
     env = {"HOME": str(home), "TMPDIR": str(home / "t"), "VARIABLE": secrets["variable"]}
     env["EDF_IMAGESTORE"] = str(stranger.scratch / "store")
 
-    def built(*words: str) -> tuple[int, str, str]:
+    def built(text: str, *words: str) -> tuple[int, str, str]:
+        (where / "Containerfile").write_text(text)
         with stranger.popen([ce, "build", *words, str(where)], env) as process:
             while process.poll() is None:
                 seen.update(map(command_line, processes(stranger.user.uid)))
@@ -474,24 +474,23 @@ RUN cat /proc/1/environ /run/secrets/* /dev/shm/* 2>/dev/null | grep -c gehei > 
         forget_podman(stranger)
         return process.returncode, out, err
 
-    code, out, err = built(*options)
+    code, out, err = built(steps, *options)
     assert code == 0, err
     argv = ["unsquashfs", "-cat", out.strip(), "sum", "found"]
     made = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     content = hashlib.sha256("\n".join(secrets.values()).encode()).hexdigest()
     assert made == f"{content}  -\n0\n"
     # a step that prints one shows it to its user, but the log that stays does not
-    (where / "Containerfile").write_text(f"{steps}{mount}file cat /run/secrets/file; exit 3\n")
-    code, _out, err = built("-q", *options)
+    code, _out, err = built(f"{steps}{mount}file cat /run/secrets/file; exit 3\n", "-q", *options)
     assert code == 1
-    # nor does a build that is killed in the step
+    # nor does one that is killed in the step, once another has ended
     (where / "Containerfile").write_text(f"{steps}{mount}file cat /run/secrets/file && sleep 77\n")
     with stranger.popen([ce, "build", "-q", *options, str(where)], env) as process:
         assert until(lambda: any(map(_is_asleep, processes(stranger.user.uid))), 60)
         process.kill()
         process.communicate()
     assert until(lambda: not list(processes(stranger.user.uid)))
-    forget_podman(stranger)
+    assert built("FROM scratch\nCOPY nothing /\n", "-q", *options)[0] == 1
     (stranger.scratch / "token").unlink()
     assert any("podman" in line and "--secret=id=file,env=" in line for line in seen)
     found = [line for line in (*seen, err) if "geheim" in line]

@@ -1,6 +1,7 @@
 """The logins that Podman finds while it builds: each file where it looks for it, in its order."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,8 +65,12 @@ def test_a_copy_of_a_secret_that_a_killed_podman_leaves_is_removed(person: Perso
     script = 'case "$*" in *"build "*) printf %s "$CE_BUILD_SECRET_0" > /var/tmp/buildah1;; esac'
     person.write("bin/podman", f"#!/bin/sh\n{script}\necho mine > /var/tmp/buildah2; kill -9 $$\n")
     (person.home / "bin/podman").chmod(0o755)
-    assert person.seen(("token", "geheim")) == []
     tmp = person.home / f"ce-build-{os.getuid()}/tmp"
+    tmp.mkdir(parents=True, mode=0o700)
+    tmp.parent.chmod(0o700)
+    (tmp / "buildah3").write_text("of a build that was killed an hour ago")
+    os.utime(tmp / "buildah3", (0, time.time() - 3600))
+    assert person.seen(("token", "geheim")) == []
     assert [path.name for path in tmp.glob("buildah*")] == ["buildah2"]
 
 
