@@ -96,6 +96,8 @@ def _inside(name: str, fd: int, mode: int) -> tuple[str, dict[str, bytes]]:
 
 
 class Podman(NamedTuple):
+    """Podman's command line: its service mounts no images, and pulls none from a directory."""
+
     options: list[str]
     env: Mapping[str, str]
 

@@ -25,10 +25,10 @@ def edf(cluster: Cluster) -> str:
 
 def test_podman_answers_where_the_page_asks_it(cluster: Cluster, edf: str) -> None:
     ask = cluster.write(_SCRIPT, mode=0o755)
-    words = ("-w", "n1", f"--environment={edf}", "sh", "-c", "echo up; sleep 60")
+    words = ("-w", "n1", f"--environment={edf}", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60")
     with started(cluster, "srun", *words) as step:
-        step.wait_for_lines(1)
-        assert cluster.run([str(ask), "ps", "--quiet"]).stdout.count("\n") == 1
+        [job] = step.wait_for_lines(1)
+        assert cluster.run([str(ask), "ps", "--format={{.Names}}"]).stdout == f"{job}.0\n"
         [guard] = [process.pid for process in helpers() if process.comm == "ce-guard"]
         served = Path(f"/proc/{guard}/cwd/api.sock")
         with started(cluster, str(ask), "system", "service", "-t0", _ANSWERS):
@@ -40,7 +40,7 @@ def test_podman_answers_where_the_page_asks_it(cluster: Cluster, edf: str) -> No
                 assert "MINE=a b" in container.attrs["Config"]["Env"]
                 code, said = container.exec_run(["cat", "/etc/os-release"])
                 assert (code, b"ID=ce-demo" in said) == (0, True)
-            cluster.run([str(ask), "kill", "--latest"])
+            cluster.run([str(ask), "kill", f"{job}.0"])
             assert "ce: see: ce help container-died" in step.wait().stderr
 
 

@@ -168,7 +168,15 @@ def parts_of(
         umask=_umask(node),
         tmpfs_size=plan.tmpfs_size,
         by_podman=plan.by_podman,
+        # a recorded start, for which these variables would differ, is never Podman's
+        name=_name(node) if plan.by_podman else "",
     )
+
+
+def _name(node: Mapping[str, str]) -> str:
+    """Return JOB.STEP, by which Podman knows the container of a step; "" outside of steps."""
+    job, step = (node.get(f"SLURM_{kind}_ID", "") for kind in ("JOB", "STEP"))
+    return f"{job}.{step}" if job.isdigit() and step.isdigit() else ""
 
 
 def may_have_hooks(plan: NodePlan, here: Resolved, node: Mapping[str, str]) -> bool:

@@ -209,6 +209,8 @@ class Parts(Frozen):
     # the limit of what the session and the container may write to memory
     tmpfs_size: str = "50%"
     by_podman: bool = True
+    # Podman's; "" for one that it makes up
+    name: str = ""
 
 
 def command(container: Parts) -> list[str]:

@@ -66,6 +66,7 @@ def arguments(paths: Paths, container: Parts) -> list[str]:
             for argument in ("--mount", _mount(mount))
         ),
         *(argument for device in container.devices for argument in _device(device)),
+        *([f"--name={container.name}"] if container.name else []),
         "--pidfile",
         paths.at("init.pid"),
         "--rootfs",
