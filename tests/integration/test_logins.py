@@ -229,7 +229,13 @@ def test_a_push_without_the_right_to_it_is_refused_and_a_login_of_enroots_suffic
     error, hint = [line for line in err.splitlines() if ": error: " in line or ": hint: " in line]
     assert error.startswith(f"ce: error: '{name}': ")
     assert "unauthorized" in error or "authentication required" in error
-    assert hint == f"ce: hint: ce login {guarded.address}, as a user who may push there"
+    assert hint == f"ce: hint: ce login {guarded.address}"
+    assert "packing" not in err
+    keep_for_docker(home, guarded, USER, "wrong")
+    with start(guarded, tmp_path / "store", "push", str(image), name) as process:
+        _out, err = process.communicate()
+    assert f"ce: hint: ce login {guarded.address}, as a user who may push there" in err
+    shutil.rmtree(home / ".docker")
     keep_for_enroot(home, f"machine {guarded.address} login {USER} password {PASSWORD}\n")
     for source in (str(image), f"{USER}@{guarded.address}#pushed:1"):
         words = ("push", source, name) if source == str(image) else ("pull", source)

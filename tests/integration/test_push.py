@@ -146,6 +146,9 @@ def test_an_image_of_the_store_is_named_as_environments_name_it(me: Pushing) -> 
     me.ce("import", "-q", "--arch", "arm64", str(file), "tools:2")
     assert "@sha256:" in me.ce("push", "plain", me.name("store"))
     assert "in no store of this host" in me.refusal("push", "tools:2", me.name("arm"))
+    assert "'plain': in no store of this host for arm64" in me.refusal(
+        "push", "--platform", "linux/arm64", "plain", me.name("arm")
+    )
     me.ce("push", "--arch", "arm64", "tools:2", me.name("arm"))
     assert me.inspected(me.name("arm"))["architecture"] == "arm64"
     me.ce("import", "-q", "--arch", "arm64", me.name("arm"))

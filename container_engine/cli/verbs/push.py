@@ -93,7 +93,8 @@ def _file(arguments: argparse.Namespace, context: Context, settings: SiteConfig)
     found = stores(context, settings, arguments.arch).find(named)
     if found is None:
         hint = "ce images lists the images of your stores; a file: ./FILE.sqsh"
-        error = UserError("in no store of this host", hint, "image-unknown", name=text)
+        why = f"in no store of this host{f' for {arguments.arch}' if arguments.arch else ''}"
+        error = UserError(why, hint, "image-unknown", name=text)
         instead = "ce push takes an image; ce list shows that of each environment"
         raise with_environment_hint(error, text, context, settings, instead)
     return found.path
@@ -137,7 +138,7 @@ def _pushed(
             draft_directory(place, limit) as work,
         ):
             registry = asked._replace(copy_s=limit, say=progress.say)
-            registry.refuse_unreachable(target)
+            registry.refuse_early(target)
             progress.say(f"{arguments.image}: packing its files as a layer")
             layout = os.path.join(work, "oci")
             base = Base(arguments.image, path, "", document, os.geteuid())

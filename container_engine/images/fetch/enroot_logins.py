@@ -51,6 +51,11 @@ def logged_in(image: Imported, env: Mapping[str, str]) -> Iterator[Mapping[str, 
         yield {**env, _AUTH_FILE: f"/proc/{os.getpid()}/fd/{file.fileno()}"}
 
 
+def has_login(image: RegistryImage, env: Mapping[str, str]) -> bool:
+    """Return whether skopeo has a login for the image's registry, with what `logged_in` yields."""
+    return bool([*_podmans(image.registry, env)])
+
+
 def _names(registry: str) -> Iterator[str]:
     """Yield the names by which a login may be for a registry: with the port, and without.
 

@@ -20,6 +20,7 @@ from container_engine.base.errors import CeError, SiteError, UserError
 from container_engine.base.model import MisfitError
 from container_engine.images import digests
 from container_engine.images.fetch import short_names
+from container_engine.images.fetch.enroot_logins import has_login
 from container_engine.images.fetch.refusal import (
     LIMIT,
     LIMITED,
@@ -182,12 +183,16 @@ class Skopeo(NamedTuple):
             _check_sizes(image, remote, fetched)
         return fetched
 
-    def refuse_unreachable(self, image: RegistryImage) -> None:
-        """Raise CeError if the registry cannot be reached. It need not have the image."""
+    def refuse_early(self, image: RegistryImage) -> None:
+        """Raise CeError if the registry cannot be reached, or wants a login and none is known.
+
+        It need not have the image, and may answer a user whom it knows that it has none.
+        """
         try:
             self._ask(image, [*self._skopeo(image), "inspect", "--raw", image.source])
         except CeError as error:
-            if error.see == "registry-unreachable":
+            is_stranger = error.see == "registry-login" and not has_login(image, self.env)
+            if error.see == "registry-unreachable" or is_stranger:
                 raise
 
     def push(self, layout: str, image: RegistryImage, on_read: Callable[[int], None]) -> None:
