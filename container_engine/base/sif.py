@@ -1,12 +1,14 @@
-"""Find the file system in an Apptainer image (SIF): a header, descriptors, and what they describe.
+"""Find the file system in an Apptainer image (SIF), or write one around a file system.
 
-A node's ce-image finds it again by itself (spank_plugin/image/sif.c). Signatures are not verified.
+Such a file has a header, descriptors, and the objects that they describe. A node's ce-image finds
+it again by itself (spank_plugin/image/sif.c). Signatures are not verified.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 
 from container_engine.base.errors import UserError
 
@@ -18,9 +20,13 @@ _MAGIC = b"SIF_MAGIC\0"
 # launch script, magic, version, architecture, UUID, times, then the table of descriptors
 _HEADER = struct.Struct("<32x 10s 3s 3x 16x 16x 8x Q Q")
 # type, is it used, the object's place; of a partition its file system, kind and architecture
-_DESCRIPTOR = struct.Struct("<I B 12x Q Q 40x 128x I I 3s 373x")
+_DESCRIPTOR = struct.Struct("<I B 12x Q Q 40x 128s I I 3s 373x")
+_WHOLE_HEADER = struct.Struct("<32s 10s 3s 3s 16x 8Q")
+_WHOLE_DESCRIPTOR = struct.Struct("<I B 3I 3Q 2Q 16x 128s 2I 3s 373x")
 _MOST_DESCRIPTORS = 1024  # Apptainer makes room for 48
-_PARTITION, _OCI_INDEX = 0x4004, 0x400A
+_PARTITION, _JSON, _OCI_INDEX = 0x4004, 0x4006, 0x400A
+# where Apptainer keeps `config` of the OCI configuration of a registry's image
+_OCI_CONFIG = b"oci-config.json"
 _SQUASHFS, _PRIMARY_SYSTEM = 1, 2
 _FROM_REGISTRY = "take the image from its registry: image = 'docker://…'"
 # the kinds of file systems that are not read, each with what makes a usable image
@@ -37,10 +43,16 @@ _ARCHITECTURES = (
 
 
 class Place:
-    """The bytes of a file that are a SquashFS file, and its architecture, "" if it says none."""
+    """The bytes of a file that are a SquashFS file, and its architecture, "" if it says none.
 
-    def __init__(self, start: int, size: int, architecture: str = "") -> None:
+    `config` is the place and size of `config` of its OCI configuration, the latter 0 without one.
+    """
+
+    def __init__(
+        self, start: int, size: int, architecture: str = "", config: tuple[int, int] = (0, 0)
+    ) -> None:
         self.start, self.size, self.architecture = start, size, architecture
+        self.config = config
 
 
 def place(file: int, name: str) -> Place:
@@ -61,21 +73,72 @@ def place(file: int, name: str) -> Place:
     if len(found) < count * _DESCRIPTOR.size:
         _damaged(f"its descriptors are not within its {end} bytes", name)
     used = [one for one in _DESCRIPTOR.iter_unpack(found) if one[1]]
-    primary = [one for one in used if one[0] == _PARTITION and one[5] == _PRIMARY_SYSTEM]
+    primary = [one for one in used if one[0] == _PARTITION and one[6] == _PRIMARY_SYSTEM]
     if not primary and any(one[0] == _OCI_INDEX for one in used):
         hint = f"{_FROM_REGISTRY}; or singularity pull without --oci"
         _refuse("an OCI-SIF, which keeps an image's layers", hint, name)
     if len(primary) != 1:
         count_text = "no root file system" if not primary else "more than one root file system"
         _refuse(f"a SIF file with {count_text}", _FROM_REGISTRY, name)
-    _type, _used, start, size, kind, _part, code = primary[0]
+    _type, _used, start, size, _name, kind, _part, code = primary[0]
     if kind != _SQUASHFS:
         what, hint = _OTHERS.get(kind, (f"a file system of kind {kind}", _FROM_REGISTRY))
         _refuse(f"a SIF file with {what}", hint, name)
     if start + size > end:
         _damaged(f"cut short, it has {end} bytes of {start + size}", name)
+    named = (one[2:4] for one in used if one[0] == _JSON and one[4].rstrip(b"\0") == _OCI_CONFIG)
+    config = next(named, (0, 0))
+    if sum(config) > end:
+        _damaged(f"its configuration is not within its {end} bytes", name)
     number = int(code[:2]) if code[:2].isdigit() else 0
-    return Place(start, size, _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else "")
+    architecture = _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else ""
+    return Place(start, size, architecture, config)
+
+
+def write(path: str, image: str, config: bytes, architecture: str) -> None:
+    """Write a SIF file of the SquashFS file `image`, and of `config` of its OCI configuration.
+
+    Raise OSError.
+    """
+    import shutil  # 3 ms that no start of a container needs
+
+    is_known = architecture in _ARCHITECTURES
+    code = b"%02d\0" % (_ARCHITECTURES.index(architecture) if is_known else 0)
+    now, table, first = int(time.time()), 4096, 8192
+    start = first + -(-len(config) // 4096) * 4096
+    size = os.path.getsize(image)
+    # both are of group 1, as Apptainer's
+    head = (0xF0000001, 0)
+    objects = (
+        (_JSON, 1, 1, *head, first, len(config), len(config), now, now, _OCI_CONFIG, 0, 0, b""),
+        (
+            _PARTITION,
+            1,
+            2,
+            *head,
+            start,
+            size,
+            size,
+            now,
+            now,
+            b"",
+            _SQUASHFS,
+            _PRIMARY_SYSTEM,
+            code,
+        ),
+    )
+    numbers = (now, now, 0, len(objects), table, len(objects) * _DESCRIPTOR.size, first)
+    with open(path, "wb") as file, open(image, "rb") as source:
+        launch = b"#!/usr/bin/env run-singularity\n"
+        file.write(
+            _WHOLE_HEADER.pack(launch, _MAGIC, b"01\0", code, *numbers, start + size - first)
+        )
+        file.seek(table)
+        file.writelines(_WHOLE_DESCRIPTOR.pack(*one) for one in objects)
+        file.seek(first)
+        file.write(config)
+        file.seek(start)
+        shutil.copyfileobj(source, file)
 
 
 def _refuse(what: str, hint: str, name: str) -> NoReturn:

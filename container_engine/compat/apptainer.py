@@ -8,14 +8,18 @@ options, what to do instead is said in one line.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
+from container_engine.base import sif
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
@@ -39,7 +43,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 _ALWAYS_PASSED = {"TERM", "PATH", *_PROXIES, *map(str.upper, _PROXIES)}
 # directories of the host that never hide those of the image because somebody works there
 _OF_THE_IMAGE = ("/", *(f"/{name}" for name in ("bin", "etc", "mnt", "opt", "sbin", "usr", "var")))
-_RUN_ENVIRONMENT = 'for f in /.singularity.d/env/*.sh; do [ -f "$f" ] && . "$f"; done; '
+_RUN = 'for f in /.singularity.d/env/{}.sh; do [ -f "$f" ] && . "$f"; done; '
 _LONGER_PATH = 'PATH="${PREPEND_PATH:+$PREPEND_PATH:}$PATH${APPEND_PATH:+:$APPEND_PATH}"; '
 _SHELL = (
     "/bin/sh",
@@ -127,7 +131,7 @@ def _run(words: Sequence[str], ce: Callable[[Sequence[str]], int]) -> int:
     elif found.verb == "inspect":
         return ce(["inspect", _path(found.image) or found.image])
     elif found.verb in {"pull", "build"}:
-        return _FAILED if ce(_import_words(found)) else 0
+        return _get(found, ce)
     elif found.verb is None:
         raise UserError("apptainer: no command is given", "apptainer exec IMAGE COMMAND")
     else:
@@ -155,8 +159,28 @@ def _unknown(image: str) -> UserError:
     return UserError("only docker:// and files are read", hint, "image-reference", name=image)
 
 
-def _import_words(found: argparse.Namespace) -> list[str]:
-    """Return the words for `ce` that get an image as a file. Raise UserError."""
+def _get(found: argparse.Namespace, ce: Callable[[Sequence[str]], int]) -> int:
+    """Write a SIF file, which tools may rename: all that is known of the image is in it.
+
+    Return the exit code. Raise CeError or OSError.
+    """
+    target, words = _target(found)
+    if os.path.lexists(target) and not found.force:
+        raise UserError("exists", "--force replaces it", name=target)
+    with tempfile.TemporaryDirectory(prefix=".ce-", dir=os.path.dirname(target)) as work:
+        made = f"{work}/image.sqsh"
+        with contextlib.redirect_stdout(io.StringIO()):  # a path that is gone at the end
+            if ce(["import", "--quiet", "-o", made, *words]):
+                return _FAILED
+        known = json.loads(configuration([made], os.environ))
+        config = json.dumps(known["config"]).encode()
+        sif.write(f"{work}/image.sif", made, config, known.get("architecture", ""))
+        os.replace(f"{work}/image.sif", target)
+    return 0
+
+
+def _target(found: argparse.Namespace) -> tuple[str, list[str]]:
+    """Return the file to write, and the words for `ce import` that get it. Raise UserError."""
     targets, source = found.words[:-1], found.words[-1]
     scheme, _colon, rest = source.partition(":")
     if scheme == "docker-archive" and found.verb == "build":
@@ -171,10 +195,8 @@ def _import_words(found: argparse.Namespace) -> list[str]:
     if not name:
         name = re.sub(r"[:@]", "_", rest.rpartition("/")[2])
         name = f"{name if '_' in name else f'{name}_latest'}.sif"
-    target = os.path.join(found.dir or "", name)
-    options = ["--force"] if found.force else []
-    options += [f"--arch={found.arch}"] if found.arch else []
-    return ["import", "--quiet", "-o", target, *options, "--", source]
+    options = [f"--arch={found.arch}"] if found.arch else []
+    return os.path.abspath(os.path.join(found.dir or "", name)), [*options, "--", source]
 
 
 # ---- containers --------------------------------------------------------------------------------
@@ -194,7 +216,7 @@ def _start(found: argparse.Namespace) -> NoReturn:
     from container_engine.node.start.without_slurm import run_in_container
 
     path = _path(found.image)
-    is_sif = bool(path) and squashfs.place(path).start > 0
+    scripts = _shell_files(path)
     wanted = wanted_of(found, path or found.image, os.environ, os.getcwd())
     context = contexts.of_this_process(None)
     context = context._replace(env={**os.environ, **wanted.given})
@@ -205,8 +227,8 @@ def _start(found: argparse.Namespace) -> NoReturn:
         messages.say("".join(line for line in lines if _RUN_HERE not in line))
     plan = read_plan(text)
     plan = plan.but(devices_if_there=[*plan.devices_if_there, *wanted.devices])
-    command = _command(found, plan, is_sif=is_sif)
-    if prelude := _prelude(wanted.given, is_sif=is_sif):
+    command = _command(found, plan, has_runscript=bool(scripts))
+    if prelude := _prelude(wanted.given, scripts):
         command = ["/bin/sh", "-c", f'{prelude}exec "$@"', "sh", *command]
     with_given_umask()
     os.environ.clear()
@@ -214,14 +236,21 @@ def _start(found: argparse.Namespace) -> NoReturn:
     run_in_container(plan, command, context.libexec)
 
 
-def _prelude(given: Mapping[str, str], *, is_sif: bool) -> str:
+def _shell_files(path: str) -> str:
+    """Return shell code that runs the shell files of Apptainer's in an image, "" without any."""
+    if not path or not squashfs.has_shell_files(path, os.environ):
+        return ""
+    # what a registry's image has said is known, and no shell repeats its quotes
+    is_known = squashfs.place(path).config[1] > 0
+    return _RUN.format("9*") if is_known else f"PATH={squashfs.DEFAULT_PATH}; {_RUN.format('*')}"
+
+
+def _prelude(given: Mapping[str, str], scripts: str) -> str:
     """Return the shell code that makes the environment of the command, "" for none."""
-    code = ""
-    if is_sif:
+    code = scripts
+    if scripts:
         pairs = ((name, shlex.quote(value)) for name, value in given.items())
-        code = f"PATH={squashfs.DEFAULT_PATH}; {_RUN_ENVIRONMENT}" + "".join(
-            f"export {name}={value}; " for name, value in pairs
-        )
+        code += "".join(f"export {name}={value}; " for name, value in pairs)
     if {"PREPEND_PATH", "APPEND_PATH"} & set(given):
         code += _LONGER_PATH
     return code
@@ -231,11 +260,11 @@ def _prelude(given: Mapping[str, str], *, is_sif: bool) -> str:
 _RUN_HERE = "/.singularity.d/env/90-environment.sh"
 
 
-def _command(found: argparse.Namespace, plan: NodePlan, *, is_sif: bool) -> list[str]:
+def _command(found: argparse.Namespace, plan: NodePlan, *, has_runscript: bool) -> list[str]:
     words: list[str] = found.command
     if found.verb == "shell":
         return [found.shell, *words] if found.shell else [*_SHELL, *words]
-    if found.verb == "run" and is_sif:
+    if found.verb == "run" and has_runscript:
         return [_RUNSCRIPT, *words]
     if found.verb == "run":
         config = json.loads(configuration(plan.image_paths, os.environ))["config"]

@@ -139,6 +139,7 @@ def configuration(paths: Sequence[str], env: Mapping[str, str]) -> bytes:
     """
     image = stacked([from_file(path, path, env) for path in paths]).image
     beside = read_beside(image_files.config_path(paths[0]), paths[0])
+    beside = beside or squashfs.config_within(paths[0])
     document: dict[str, Any] = json.loads(beside) if beside else {}
     kept = {key: document[key] for key in ("architecture", "os", "variant") if key in document}
     run = {**(document.get("config") or {})}

@@ -32,9 +32,9 @@ class _UnknownError(Exception):
     """A line that depends on more than the image."""
 
 
-def assigned(text: str, path: str) -> Assigned:
-    """Return what the lines of shell files assign, one after the other; PATH begins as `path`."""
-    known, env, other = {"PATH": path}, dict[str, str](), ""
+def assigned(text: str, before: Mapping[str, str]) -> Assigned:
+    """Return what the lines of shell files assign, one after the other, after `before`."""
+    known, env, other = dict(before), dict[str, str](), ""
     for line in map(str.strip, text.splitlines()):
         if not line or line.startswith("#"):
             continue

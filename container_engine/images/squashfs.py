@@ -4,8 +4,8 @@ The sources of the configuration, that is of environment, entrypoint and working
 
 1. IMAGE.json, an OCI image configuration beside the file; imports write it.
 2. `etc/environment` and `etc/rc` in the image, where enroot's import leaves the same facts.
-3. `.singularity.d` in an Apptainer image (SIF): what its shell files assign. A
-   runscript is no entrypoint, as it need not execute its arguments.
+3. `config` of an OCI configuration in an Apptainer image (SIF), and what the shell files in its
+   `.singularity.d` assign. A runscript is no entrypoint, as it need not execute its arguments.
 4. None of them: the default PATH of container engines.
 """
 
@@ -199,6 +199,7 @@ _RC_WORKDIR = re.compile(r'^cd "([^"]*)" && unset OLDPWD', re.MULTILINE)
 # where Apptainer keeps what an image says of itself; 10- is that of an image from a registry, and
 # 91- that of a definition file whose base is an image of Apptainer's
 _APPTAINER, _AROUND = ".singularity.d", ("10-docker2singularity.sh", "91-environment.sh")
+_CUSTOM = f"{_APPTAINER}/env/90-environment.sh"
 _RC_ENTRYPOINT = re.compile(r'^\s*exec\s+\S.*\S\s+"\$@"', re.MULTILINE)
 
 
@@ -293,19 +294,40 @@ def config_from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
 
 
 def _of_apptainer(image_path: str, env: Mapping[str, str]) -> ImageConfig:
-    if (custom := _cat(image_path, f"{_APPTAINER}/env/90-environment.sh", env)) is None:
-        return _config({}, (), None, "")
+    document = config_within(image_path)
+    where = f"{image_path} (oci-config.json)"
+    known = config_from_document(document, where) if document else _config({}, (), None, "")
+    if (custom := _cat(image_path, _CUSTOM, env)) is None:
+        return known
     texts = [_cat(image_path, f"{_APPTAINER}/env/{name}", env) for name in _AROUND]
-    text = "\n".join((texts[0] or "", custom, texts[1] or ""))
+    # what a registry's image says is better known from its configuration
+    text = "\n".join(("" if document else texts[0] or "", custom, texts[1] or ""))
     _refuse_nul(image_path, text)
-    variables, other = assigned(text, DEFAULT_PATH)
+    variables, other = assigned(text, known.env)
     source = f"{image_path} (/{_APPTAINER})"
-    return _config(variables, (), None, source)._replace(other=other)
+    merged = _config({**known.env, **variables}, known.entrypoint, known.workdir, source)
+    return merged._replace(other=other)
+
+
+def config_within(image_path: str) -> bytes | None:
+    """Return the OCI configuration in a SIF file, None if there is none. Raise UserError."""
+    start, size = place(image_path).config
+    if size > _MOST_BYTES:
+        raise UserError("its configuration is too large", _UNSAFE, "image-damaged", name=image_path)
+    if not size:
+        return None
+    with open(image_path, "rb") as file:
+        return b'{"config":%b}' % os.pread(file.fileno(), size, start)
+
+
+def has_shell_files(image_path: str, env: Mapping[str, str]) -> bool:
+    """Check whether Apptainer has left shell files in an image. Raise as `config_from_files`."""
+    return _cat(image_path, _CUSTOM, env) is not None
 
 
 def left_to_a_shell(line: str) -> str:
     """Return a warning for `ImageConfig.other`."""
-    remedy = f"startup = ['. /{_APPTAINER}/env/90-environment.sh'] runs all of it"
+    remedy = f"startup = ['. /{_CUSTOM}'] runs all of it"
     return f"variables of the image's %environment are missing, no shell ran '{line}'; {remedy}"
 
 

@@ -1,5 +1,6 @@
 """The commands apptainer and singularity over ce: what becomes of the lines that tools write."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -140,15 +141,15 @@ def test_tools_find_a_version_that_they_know(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "target", "words"),
     [
-        ("pull --name a.simg docker://x/y:1", ["-o", "a.simg", "--", "docker://x/y:1"]),
-        ("pull docker://x/y:1", ["-o", "y_1.sif", "--", "docker://x/y:1"]),
-        ("pull --force b.sif docker://y", ["-o", "b.sif", "--force", "--", "docker://y"]),
-        ("pull --dir d docker://y", ["-o", "d/y_latest.sif", "--", "docker://y"]),
-        ("build b.sif docker-archive:///x.tar", ["-o", "b.sif", "--", "docker-archive:/x.tar"]),
+        ("pull --name a.simg docker://x/y:1", "a.simg", ["--", "docker://x/y:1"]),
+        ("pull docker://x/y:1", "y_1.sif", ["--", "docker://x/y:1"]),
+        ("pull --arch arm64 b.sif docker://y", "b.sif", ["--arch=arm64", "--", "docker://y"]),
+        ("pull --dir d docker://y", "d/y_latest.sif", ["--", "docker://y"]),
+        ("build b.sif docker-archive:///x.tar", "b.sif", ["--", "docker-archive:/x.tar"]),
     ],
 )
-def test_an_image_is_pulled_into_a_file(line: str, words: list[str]) -> None:
+def test_an_image_is_pulled_into_a_file(line: str, target: str, words: list[str]) -> None:
     found = apptainer._parser().parse_args(line.split())
-    assert apptainer._import_words(found) == ["import", "--quiet", *words]
+    assert apptainer._target(found) == (os.path.abspath(target), words)

@@ -1,5 +1,6 @@
 """Apptainer's image files (SIF): what is read of them, and which are refused."""
 
+import json
 import os
 import platform
 import random
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import LaunchError, UserError
-from container_engine.base.sif import place
+from container_engine.base.sif import place, write
 from container_engine.build.layout import Base, write_layout
-from container_engine.images.resolve import from_file
+from container_engine.images.resolve import configuration, from_file
 from container_engine.images.sif_environment import assigned
 from container_engine.images.squashfs import DEFAULT_PATH, check, unsquashfs
 from container_engine.node.container.checks import check_image
@@ -63,6 +64,37 @@ def test_its_variables_are_those_of_the_image(image: Path) -> None:
         "PATH": "/mine:/opt/bin:/bin",
     }
     assert found.notices == ()
+
+
+def test_what_is_written_around_an_image_is_read_again_under_any_name(
+    image: Path, tmp_path: Path
+) -> None:
+    plain = squashfs.make(tmp_path / "plain.sqsh", {"greeting": "hello"})
+    run = {
+        "Env": ['A="b" $c `d`', "PATH=/p"],
+        "Entrypoint": ["/e"],
+        "WorkingDir": "/w",
+        "Cmd": ["c"],
+    }
+    for config in (run, {**run, "Env": ["PATH=/p", f"A={'x' * 9000}"]}):
+        write(str(image), str(plain), json.dumps(config).encode(), "arm64")
+        assert place(os.open(image, os.O_RDONLY), "x").architecture == "arm64"
+        renamed = image.rename(tmp_path / "renamed.img")
+        found = from_file("x", str(renamed), os.environ).image
+        assert [f"{name}={value}" for name, value in sorted(found.env.items())] == sorted(
+            config["Env"]
+        )
+        assert (found.entrypoint, found.workdir) == (("/e",), "/w")
+        assert unsquashfs(["-cat"], str(renamed), ["greeting"], os.environ, 60) == b"hello"
+        assert json.loads(configuration([str(renamed)], os.environ))["config"]["Cmd"] == ["c"]
+
+
+def test_a_configuration_outside_of_the_file_is_refused(tmp_path: Path) -> None:
+    content = bytearray(sif.text([ROOT, sif.Object(b"{}", 0x4006)]))
+    place_of_name = 4096 + 585 + 73
+    content[place_of_name : place_of_name + 15] = b"oci-config.json"
+    struct.pack_into("<Q", content, 4096 + 585 + 17, (1 << 64) - 1)
+    assert "its configuration is not within" in str(refusal(tmp_path / "x.sif", bytes(content)))
 
 
 def test_a_build_and_a_push_ask_for_an_import_first(image: Path, tmp_path: Path) -> None:
@@ -159,7 +191,7 @@ def test_no_damage_has_another_effect_than_a_refusal(tmp_path: Path) -> None:
     ],
 )
 def test_plain_assignments_are_read_without_a_shell(line: str, env: dict[str, str]) -> None:
-    found = assigned(f"#!/bin/sh\n# words\n{line}\n", DEFAULT_PATH)
+    found = assigned(f"#!/bin/sh\n# words\n{line}\n", {"PATH": DEFAULT_PATH})
     assert (found.env, found.other) == (env, "")
 
 
@@ -181,4 +213,4 @@ def test_plain_assignments_are_read_without_a_shell(line: str, env: dict[str, st
     ],
 )
 def test_what_only_a_shell_can_run_is_told(line: str) -> None:
-    assert assigned(f"{line}\nexport Z=1\n", DEFAULT_PATH) == ({"Z": "1"}, line)
+    assert assigned(f"{line}\nexport Z=1\n", {}) == ({"Z": "1"}, line)
