@@ -325,7 +325,7 @@ PHASES = {
     "namespaces": "the user's namespaces are created",
     "mount": "the image is mounted",
     "hooks": "hooks add libraries, devices, files",
-    "create": "crun creates the container",
+    "create": "crun or Podman creates the container",
     "init": "its first process starts, with the entrypoint",
     "environment": "the tasks' variables are put together",
     "services": "services of hooks start",
