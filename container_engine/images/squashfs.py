@@ -36,6 +36,7 @@ _MAGIC = b"hsqs"
 _VERSION = 4
 _COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 _HEAD = 512
+_LIST_TIMEOUT_S = 300
 _MAX_LISTED = 10_000  # names among which a similar one is searched
 
 _CONVERTED = (
@@ -159,6 +160,19 @@ def unsquashfs(
     offset = str(place(path).start)
     argv = ["unsquashfs", "-processors", "1", "-offset", offset, *words, path, *members]
     return process.output(argv, env, timeout_s, most, Cage().close)
+
+
+def listed(path: str, env: Mapping[str, str]) -> bytes:
+    """Return a line for each name: mode, owner, size or device, date, time and path.
+
+    Raise UserError unless all names and attributes can be read. Contents are not read.
+    """
+    try:
+        return unsquashfs(["-lln", "-d", ""], path, (), env, _LIST_TIMEOUT_S)
+    except process.CommandError as error:
+        raise UserError(
+            f"damaged: {error.message}", "copy or download it again", "image-damaged", name=path
+        ) from None
 
 
 def _see(error: OSError) -> str:

@@ -208,13 +208,16 @@ def test_a_difference_that_removes_files_is_refused(me: Pushing) -> None:
     assert "ce: hint: a difference (ce save --difference) goes above an image" in said
 
 
-def test_a_damaged_image_is_named(me: Pushing) -> None:
+@pytest.mark.parametrize("part", ["content", "names"])
+def test_a_damaged_image_is_named(me: Pushing, part: str) -> None:
     file = squashfs.make(me.root / "x.sqsh", {"etc/x": os.urandom(300_000).hex()})
     data = bytearray(file.read_bytes())
-    data[200:4000] = b"?" * 3800
+    inodes = int.from_bytes(data[64:72], "little")
+    at, why = {"content": (200, "its files cannot be read"), "names": (inodes + 2, "damaged")}[part]
+    data[at : at + 38] = b"?" * 38
     file.write_bytes(data)
     said = me.refusal("push", "-q", str(file), me.name("damaged"))
-    assert said.startswith(f"'{file}': its files cannot be read: ")
+    assert said.startswith(f"'{file}': {why}: ")
 
 
 def test_a_disk_that_is_too_small_is_named(me: Pushing, small: Path) -> None:

@@ -28,7 +28,6 @@ from container_engine.submit.stores import asking, rules, stores, with_pull
 _MAX_STEP = 60
 _JOB = re.compile(r"\d+(?:\.\d+)?")
 _LISTS = ("Env", "Entrypoint", "Cmd")
-_LIST_TIMEOUT_S = 300
 # mode, owner, size, date, time and path of a file
 _LISTED = re.compile(r"-\S{9} \d+/\d+ +(\d+) \S+ \S+ (/.*)")
 _Model = TypeVar("_Model", bound=Excerpt)
@@ -226,7 +225,7 @@ def directories(path: str, depth: int, env: Mapping[str, str]) -> dict[str, Cont
 
     A file with several names counts under each. Raise CeError.
     """
-    listed = squashfs.unsquashfs(["-lln", "-d", ""], path, (), env, _LIST_TIMEOUT_S)
+    listed = squashfs.listed(path, env)
     found: dict[str, Content] = {}
     for line in listed.decode("utf-8", "replace").split("\n"):
         match = _LISTED.fullmatch(line)

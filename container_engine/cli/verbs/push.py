@@ -33,7 +33,6 @@ from container_engine.submit.context import Context, site_config
 from container_engine.submit.image_names import image_named, stored, with_environment_hint
 from container_engine.submit.stores import asking, stores
 
-_LIST_TIMEOUT_S = 300
 # entries of an image that mean something else in a layer: the device by which overlayfs marks what
 # was removed, and names by which layers do
 _MARK = re.compile(
@@ -112,8 +111,7 @@ def _document(path: str, arch: str | None, context: Context, settings: SiteConfi
 
 def _refuse_marks(path: str, context: Context) -> None:
     """Raise UserError for an image of which a layer would lose files, or remove some."""
-    listed = squashfs.unsquashfs(["-lln", "-d", ""], path, (), context.env, _LIST_TIMEOUT_S)
-    for line in listed.split(b"\n"):
+    for line in squashfs.listed(path, context.env).split(b"\n"):
         mark = _MARK.match(line)
         if mark is not None:
             why = f"'{os.fsdecode(mark[1])}' is what marks a removed file in the layers of images"

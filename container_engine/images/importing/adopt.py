@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.files import FreshDirectory, sha256
 from container_engine.base.text_layout import size_text
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from container_engine.images.store.store import Store
 
 _PIECE = 1 << 24
-_LIST_TIMEOUT_S = 300
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 
@@ -102,7 +100,7 @@ class Adopter(NamedTuple):
         if made_for not in {"", arch}:
             message = f"made for {made_for}, {arch} is needed"
             raise UserError(message, see="image-architecture", name=path)
-        _check_tables(path, self.env)
+        squashfs.listed(path, self.env)
         self._copy(path, made)
         beside = config_path(path)
         text = read_beside(beside, path)
@@ -175,16 +173,6 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
             install(made, adopter.make(source, made, arch), path)
     except OSError as error:
         raise free_space.unusable(directory, error) from None
-
-
-def _check_tables(path: str, env: Mapping[str, str]) -> None:
-    """Raise UserError unless all names and attributes can be read. Contents are not read."""
-    try:
-        squashfs.unsquashfs(["-ll"], path, (), env, _LIST_TIMEOUT_S)
-    except process.CommandError as error:
-        raise UserError(
-            f"damaged: {error.message}", "copy or download it again", "image-damaged", name=path
-        ) from None
 
 
 def _document(facts: squashfs.ImageConfig, arch: str) -> bytes:
