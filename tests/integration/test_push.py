@@ -166,7 +166,7 @@ def test_an_image_of_the_store_is_named_as_environments_name_it(me: Pushing) -> 
         (("./", "r.example/t:1"), "a directory, not a SquashFS file\n"),
         (
             ("./x.sqsh", "registry.invalid/t:1"),
-            "registry.invalid cannot be reached: no such host\n",
+            "registry.invalid cannot be reached: no such host\nce: hint: push on a host",
         ),
         (("./x.sqsh", "127.0.0.1:9/t:1"), "127.0.0.1:9 cannot be reached: connect"),
     ],

@@ -8,7 +8,7 @@ import os
 import re
 import time
 
-from container_engine.base.errors import UserError
+from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.build.container_archive import draft_directory
@@ -33,6 +33,7 @@ from container_engine.submit.context import Context, site_config
 from container_engine.submit.image_names import image_named, stored, with_environment_hint
 from container_engine.submit.stores import asking, stores
 
+_ELSEWHERE = "push on a host that reaches the registry, such as a login node, or set HTTPS_PROXY"
 # entries of an image that mean something else in a layer: the device by which overlayfs marks what
 # was removed, and names by which layers do
 _MARK = re.compile(
@@ -148,6 +149,10 @@ def _pushed(
                 progress.far(target.tagged, "pushing", min(done, total), total)
 
             registry.push(layout, target, on_read)
+    except CeError as error:
+        if error.see == "registry-unreachable":
+            error.hint = error.hint or _ELSEWHERE
+        raise
     except OSError as error:
         is_full = error.errno in FULL
         hint = "TMPDIR=DIR names a directory with more room" if is_full else None
