@@ -5,13 +5,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from container_engine.base.run_check import ListedCheck
 from container_engine.edf.document import PLAIN
 from container_engine.edf.model import (
     Annotation,
     Device,
+    Edf,
     EnvEntry,
     Mount,
     Origin,
@@ -113,6 +114,30 @@ def _hidden(loser: Mount, winner: Mount) -> Problem:
     target, source, hidden = map(shown, (winner.target, winner.source, loser.source))
     both = f"'{target}' is mounted from '{source}' here and from '{hidden}' in {loser.origin}"
     return winner.origin.warning("mounts", f"{both}; this one is used")
+
+
+def edf_of(name: str, files: tuple[str, ...], layer: Layer, *, of_option: bool = False) -> Edf:
+    """Return the environment that a layer alone is."""
+    image = layer.image
+    plain: dict[str, Any] = {}
+    for key in PLAIN:
+        if (sourced := getattr(layer, key)) is not None:
+            plain |= {key: sourced.value, f"{key}_origin": sourced.origin}
+    return Edf(
+        name=name,
+        files=files,
+        image=image.value if image else None,
+        image_origin=image.origin if image else None,
+        above=tuple((part.value, part.origin) for part in layer.above),
+        **plain,
+        mounts=tuple(layer.mounts.values()),
+        devices=tuple(layer.devices.values()),
+        env=tuple(entry for _, entry in sorted(layer.env.items())),
+        annotations=tuple(entry for _, entry in sorted(layer.annotations.items())),
+        startup=tuple(layer.startup.items()),
+        checks=tuple((check.value, check.origin) for check in layer.checks.values()),
+        has_image_of_option=of_option,
+    )
 
 
 SEE = "container-option"

@@ -12,11 +12,10 @@ from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import Positions, TooDeepError
 from container_engine.edf.annotations import HookRules
 from container_engine.edf.checks import Report, TomlFloat, check, clip
-from container_engine.edf.document import PLAIN
 from container_engine.edf.expand import Scope, expand
-from container_engine.edf.layer import NO_OPTIONS, Base, Item, Layer, Overlay, apply, merge
+from container_engine.edf.layer import NO_OPTIONS, Base, Item, Layer, Overlay, apply, edf_of, merge
 from container_engine.edf.locate import NotFoundError, SourceError, is_path, locate, read_source
-from container_engine.edf.model import Edf, Loaded, Origin, Problem, deferred_names
+from container_engine.edf.model import Loaded, Origin, Problem, deferred_names
 from container_engine.edf.values import Reader
 
 
@@ -230,7 +229,7 @@ def load(
     if not any(problem.severity == "error" for problem in problems):
         if name is None:
             name = layer.image.value if layer.image else ""
-        edf = _edf(name, tuple(family.files), layer, of_option=over.layer.image is not None)
+        edf = edf_of(name, tuple(family.files), layer, of_option=over.layer.image is not None)
     files = () if path is None else family.sequence(path)
     return Loaded(edf, problems, tuple(family.probed)), files
 
@@ -246,26 +245,3 @@ def _expanded(name: str, setting: Setting) -> str:
         return text
     unknown = ", ".join(f"'{variable}'" for variable in deferred_names(text))
     raise UserError(f"the name of an environment cannot depend on {unknown}")
-
-
-def _edf(name: str, files: tuple[str, ...], layer: Layer, *, of_option: bool) -> Edf:
-    image = layer.image
-    plain: dict[str, Any] = {}
-    for key in PLAIN:
-        if (sourced := getattr(layer, key)) is not None:
-            plain |= {key: sourced.value, f"{key}_origin": sourced.origin}
-    return Edf(
-        name=name,
-        files=files,
-        image=image.value if image else None,
-        image_origin=image.origin if image else None,
-        above=tuple((part.value, part.origin) for part in layer.above),
-        **plain,
-        mounts=tuple(layer.mounts.values()),
-        devices=tuple(layer.devices.values()),
-        env=tuple(entry for _, entry in sorted(layer.env.items())),
-        annotations=tuple(entry for _, entry in sorted(layer.annotations.items())),
-        startup=tuple(layer.startup.items()),
-        checks=tuple((check.value, check.origin) for check in layer.checks.values()),
-        has_image_of_option=of_option,
-    )

@@ -20,7 +20,7 @@ from container_engine.edf.checks import Report
 from container_engine.edf.document import PLAIN, Document
 from container_engine.edf.entries import mount_text
 from container_engine.edf.expand import Expansion, Scope, scan
-from container_engine.edf.layer import Item, Layer, WithOrigin, image_item
+from container_engine.edf.layer import Item, edf_of, image_item
 from container_engine.edf.model import escape, shown, spell
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def histories(edf: Edf, files: Sequence[EdfFile]) -> tuple[History, ...]:
     """
     places: dict[Item, list[Assignment]] = {}
     for file in files:
-        for item, origin, value in _assignments(file.layer):
+        for _key, item, value, origin in values(edf_of("", (), file.layer)):
             assignment = Assignment(origin, value, file.written.get(item))
             places.setdefault(item, []).append(assignment)
     found: list[History] = []
@@ -238,91 +238,34 @@ def displayed(name: str, value: Value, secrecy: Secrecy) -> str:
 
 def values(edf: Edf) -> Iterator[Found]:
     """Yield each value set in a file: its name for users, its key in the files, and its origin."""
-    found = dict.fromkeys(PLAIN, _one) | {
-        "annotations": _annotations,
-        "devices": _devices,
-        "env": _variables,
-        "image": _images,
-        "mounts": _mounts,
-        "startup": _startup,
-        "checks": _named_checks,
-    }
-    for key in sorted(found):
-        yield from found[key](edf, key)
+    places = {key: _one(edf, key, "") for key in PLAIN}
+    places["annotations"] = [(f".{o.key}", o.key, o.value, o.origin) for o in edf.annotations]
+    places["checks"] = [(f".{o.name}", o.name, _command(o), origin) for o, origin in edf.checks]
+    places["devices"] = _numbered([(o.name, o.name, o.origin) for o in edf.devices])
+    places["env"] = [(f".{o.name}", o.name, o.value, o.origin) for o in edf.env]
+    places["image"] = _one(edf, "image", "[0]" if edf.above else "")
+    above = [(image_item(n), image, origin) for n, (image, origin) in enumerate(edf.above, 1)]
+    places["image"] += _numbered(above, 1)
+    places["mounts"] = _numbered([(o.target, _shown(o), o.origin) for o in edf.mounts])
+    places["startup"] = _numbered([(line, line, origin) for line, origin in edf.startup])
+    for key, found in sorted(places.items()):
+        for name, item, value, origin in found:
+            yield f"{key}{name}", (key, item), value, origin
 
 
-def _annotations(edf: Edf, key: str) -> Iterator[Found]:
-    for entry in edf.annotations:
-        yield f"{key}.{entry.key}", (key, entry.key), entry.value, entry.origin
+def _one(edf: Edf, key: str, name: str) -> list[tuple[str, Text, Value, Origin]]:
+    value, origin = getattr(edf, key), getattr(edf, f"{key}_origin")
+    return [] if value is None or origin is None else [(name, "", value, origin)]
 
 
-def _devices(edf: Edf, key: str) -> Iterator[Found]:
-    for index, device in enumerate(edf.devices):
-        yield f"{key}[{index}]", (key, device.name), device.name, device.origin
-
-
-def _variables(edf: Edf, key: str) -> Iterator[Found]:
-    for entry in edf.env:
-        yield f"{key}.{entry.name}", (key, entry.name), entry.value, entry.origin
-
-
-def _images(edf: Edf, key: str) -> Iterator[Found]:
-    for name, item, value, origin in _one(edf, key):
-        yield f"{name}[0]" if edf.above else name, item, value, origin
-    for number, (image, origin) in enumerate(edf.above, 1):
-        yield f"{key}[{number}]", (key, image_item(number)), image, origin
-
-
-def _mounts(edf: Edf, key: str) -> Iterator[Found]:
-    for index, mount in enumerate(edf.mounts):
-        yield f"{key}[{index}]", (key, mount.target), _shown(mount), mount.origin
-
-
-def _startup(edf: Edf, key: str) -> Iterator[Found]:
-    for index, (line, origin) in enumerate(edf.startup):
-        yield f"{key}[{index}]", (key, line), line, origin
-
-
-def _named_checks(edf: Edf, key: str) -> Iterator[Found]:
-    for check, origin in edf.checks:
-        yield f"{key}.{check.name}", (key, check.name), _command(check), origin
+def _numbered(
+    items: Sequence[tuple[Text, Value, Origin]], first: int = 0
+) -> list[tuple[str, Text, Value, Origin]]:
+    return [(f"[{number}]", *item) for number, item in enumerate(items, first)]
 
 
 def _command(check: ListedCheck) -> str:
     return f"{shlex.join(check.command)} ({check.severity})"
-
-
-def _one(edf: Edf, key: str) -> Iterator[Found]:
-    value, origin = getattr(edf, key), getattr(edf, f"{key}_origin")
-    if value is not None and origin is not None:
-        yield key, (key, ""), value, origin
-
-
-def _assignments(layer: Layer) -> Iterator[tuple[Item, Origin, Value]]:
-    yield from _single("image", layer.image)
-    for number, part in enumerate(layer.above, 1):
-        yield ("image", image_item(number)), part.origin, part.value
-    for key in PLAIN:
-        yield from _single(key, getattr(layer, key))
-    for mount in layer.mounts.values():
-        yield ("mounts", mount.target), mount.origin, _shown(mount)
-    for device in layer.devices.values():
-        yield ("devices", device.name), device.origin, device.name
-    for variable in layer.env.values():
-        yield ("env", variable.name), variable.origin, variable.value
-    for entry in layer.annotations.values():
-        yield ("annotations", entry.key), entry.origin, entry.value
-    for line, origin in layer.startup.items():
-        yield ("startup", line), origin, line
-    for check in layer.checks.values():
-        yield ("checks", check.value.name), check.origin, _command(check.value)
-
-
-def _single(
-    key: str, value: WithOrigin[str] | WithOrigin[Text] | WithOrigin[bool] | None
-) -> Iterator[tuple[Item, Origin, Value]]:
-    if value is not None:
-        yield (key, ""), value.origin, value.value
 
 
 def _shown(mount: Mount) -> str:
