@@ -21,10 +21,9 @@ from container_engine.node.libraries.trees import ImageTree
 from container_engine.tools.nvidia_driver import Driver
 
 if TYPE_CHECKING:
-    from container_engine.oci.cdi import ContainerEdits, Device, DeviceNode, Spec
+    from container_engine.oci.cdi import ContainerEdits, Device, DeviceNode, Mount, Spec
 
     Nodes = Sequence[DeviceNode]
-    from container_engine.oci.cdi import DeviceNode, Mount
 
 
 class Made:

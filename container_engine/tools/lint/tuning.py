@@ -232,7 +232,6 @@ _CACHES = (
     *("TORCH_HOME", "TRITON_CACHE_DIR", "UV_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME"),
 )
 _COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-_SHELL = Origin("your shell", 0)
 _HINT = "name a directory that a mount shows: ce help caches"
 
 
@@ -252,7 +251,7 @@ def caches(subject: Subject) -> Iterator[Problem]:
         if not isinstance(value, str) or not value.startswith("/") or subject.is_mounted(value):
             continue
         if name not in own:
-            yield _lost(_SHELL, name, f"'{value}'")
+            yield _lost(_YOUR_SHELL, name, f"'{value}'")
         elif not (is_below(value, subject.home) or is_below(value, subject.scratch)):
             yield _lost(own[name].origin, f"env.{name}", f"'{value}'")
     switch = next((one for one in subject.edf.annotations if one.key == _pytorch(subject)), None)
