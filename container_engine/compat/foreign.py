@@ -22,7 +22,6 @@ _ENDS = "a container ends with its command or its step"
 _SAVE = "ce save JOB IMAGE.sqsh keeps changes; lasting ones belong in a Dockerfile: ce build"
 _REMOVE = f"ce rmi removes an image, rm the file of an environment (ce list shows it); {_ENDS}"
 _STOP = f"{_ENDS}; ce ps lists your steps, scancel JOB.STEP ends one"
-_FILE = "an image is one file, which ce images -q shows: copy or rename that"
 _CLEAN = "ce gc removes unused images, ce gc --layers what imports have kept"
 _OUTPUT = "the output of a job is in Slurm's file, slurm-JOB.out; ce trace shows its launch"
 _SIGNED = "the site's policy checks signatures of images: signature_policy in its configuration"
@@ -89,7 +88,6 @@ FOREIGN_VERBS: dict[str, str] = {
     "enter": "ce exec JOB opens a shell in a running step, ce shell NAME in a new container",
     "env": "ce list shows the environments, ce explain NAME where values come from",
     "events": "ce trace JOB shows what a launch did, step by step",
-    "export": f"{_FILE}; ce render prints an environment as one file",
     "history": "ce inspect IMAGE shows the layers of an image",
     "host": "ce doctor checks this host, ce config show prints the site's settings",
     "image": "ce images lists the images, ce inspect shows one, ce rmi removes one",

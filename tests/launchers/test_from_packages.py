@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -251,3 +253,17 @@ srun -w n1 --container-name=ray:exec --overlap -N1 -n1 "$RAY/python" "$HERE/ray_
 kill $(jobs -p)
 wait || true
 """
+
+
+def test_a_pod_fits_the_schema_of_kubernetes(tmp_path: Path) -> None:
+    edf = ["image = 'u'", "mounts = ['/a:/a:ro', 'tmpfs:/t:size=1g']", "workdir = '/a'"]
+    edf += ["devices = ['nvidia.com/gpu=all']", "[env]", "N = '1'", "MY_TOKEN = 'hidden'"]
+    (tmp_path / "train.toml").write_text("\n".join(edf))
+    words = ("export", "kubernetes", str(tmp_path / "train.toml"), "--", "sh", "-c", "echo $N")
+    with (tmp_path / "pod.yaml").open("w") as pod:
+        subprocess.run([sys.executable, "-m", "container_engine", *words], stdout=pod, check=True)
+    judge = installed("kubernetes") / "bin/kubernetes-validate"
+    argv = [str(judge), "--strict", str(tmp_path / "pod.yaml")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert "passed for resource pod/train" in done.stdout + done.stderr
+    assert done.returncode == 0

@@ -50,6 +50,7 @@ _PURPOSES = {
         "plan": Verb("plan", "show what a launch would do"),
         "render": Verb("render", "print the effective environment"),
         "diff": Verb("diff", "show what two environments, or two steps, do differently"),
+        "export": Verb("export", "write an environment as a Kubernetes pod"),
     },
     "Get images": {
         "pull": Verb("pull", "get an image from its registry, if there is a newer one"),
@@ -108,6 +109,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "render": ("ce render --format toml train",),
     "explain": ("ce explain train mounts", "ce explain --env PATH train"),
     "diff": ("ce diff train ./train-new.toml", "ce diff 1234 1250.0"),
+    "export": ("ce export kubernetes train -- python train.py > pod.yaml",),
     "lint": ("ce lint train",),
     "init": ("ce init train --image nvcr.io/nvidia/pytorch:25.01-py3",),
     "schema": ("ce schema edf",),

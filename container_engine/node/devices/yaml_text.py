@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _WORDS: dict[str, Value] = {"": None, "~": None, "null": None, "true": True, "false": False}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "e": "\x1b"}
+_ESCAPES |= {"f": "\f", "v": "\v"}
 _ESCAPES |= {'"': '"', "\\": "\\", "/": "/", " ": " "}
 _CODES = {"x": 2, "u": 4, "U": 8}
 _NOT_OURS = "&*!|>%@`"
