@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from pydantic import PrivateAttr
 
 from container_engine.base.errors import CeError, UserError
+from container_engine.catalog.load import hook_named
 from container_engine.catalog.model import HookFile
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf import entries, model, show
@@ -245,7 +246,7 @@ def hooks() -> Mapping[str, HookFile]:
 def hook(name: str, **parameters: str | bool | int) -> dict[str, str]:
     """Return the annotations that enable a hook with these parameters. Raise UserError."""
     catalog = environments.site_here(of_this_process(None)).hooks
-    [rule] = rules({name: environments.hook_named(name, catalog)})
+    [rule] = rules({name: hook_named(name, catalog)})
     found = {rule.switch: "true"}
     for key, value in parameters.items():
         if key not in rule.parameters:

@@ -13,9 +13,11 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from container_engine.base.errors import UserError
 from container_engine.base.files import owner_fault, owner_fault_above
 from container_engine.base.model import MisfitError
 from container_engine.base.process import reason
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Fault
 from container_engine.catalog.model import HOOK_NAME, HookFile
 
@@ -157,3 +159,11 @@ def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]
         both = isinstance(below, dict) and isinstance(value, dict)
         result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
     return result
+
+
+def hook_named(name: str, hooks: Mapping[str, Hook]) -> Hook:
+    """Return a hook of the catalog. Raise UserError if there is none of this name."""
+    if name not in hooks:
+        message = f"there is no hook '{name}'{did_you_mean(nearest(name, hooks))}"
+        raise UserError(message, f"there are {', '.join(sorted(hooks))}")
+    return hooks[name]

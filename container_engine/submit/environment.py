@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base.errors import UserError
-from container_engine.base.text_layout import did_you_mean, nearest
-from container_engine.catalog.load import Hook
 from container_engine.edf.expand import Scope
 from container_engine.edf.layer import NO_OPTIONS, Layer, Overlay, WithOrigin, alone, no_container
 from container_engine.edf.load import EdfFile, Setting, load
@@ -131,14 +129,6 @@ def scope_at(origin: Origin, context: Context, site: SiteConfig) -> Scope:
 def site_here(context: Context) -> SiteContext:
     """Return what the site gives to environments. Raise SiteError."""
     return read_site(context, configuration(context), [])
-
-
-def hook_named(name: str, hooks: Mapping[str, Hook]) -> Hook:
-    """Return a hook of the site's catalog. Raise UserError if there is none of this name."""
-    if name not in hooks:
-        message = f"there is no hook '{name}'{did_you_mean(nearest(name, hooks))}"
-        raise UserError(message, f"there are {', '.join(sorted(hooks))}")
-    return hooks[name]
 
 
 def _read_files_and_options(

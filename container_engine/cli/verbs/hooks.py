@@ -16,7 +16,7 @@ from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import warning_text
 from container_engine.base.toml_positions import Fault
 from container_engine.base.variables import PATH
-from container_engine.catalog.load import Catalog, Hook
+from container_engine.catalog.load import Catalog, Hook, hook_named
 from container_engine.node.devices.cdi import Directory, Registry
 from container_engine.node.hooks.prepare import ON_NODE, fill, group_id, known
 from container_engine.node.libraries.search import MACHINES, Host
@@ -30,7 +30,7 @@ from container_engine.printing import messages, output
 from container_engine.printing.plan import only_in_some
 from container_engine.site.load import located
 from container_engine.submit.context import Context, site_config
-from container_engine.submit.environment import hook_named, site_here
+from container_engine.submit.environment import site_here
 from container_engine.submit.prepare import prepare
 from container_engine.submit.read_site import catalog, machine, owners
 from container_engine.tools.doctor.site import site_files
