@@ -143,7 +143,7 @@ class Settings(Model):
         Array[str], about("patterns of words in names whose values are not shown")
     ] = WORDS
     stage: Annotated[
-        Literal["none", "memory"],
+        Literal["none", "memory", "all"],
         about("whether the first step of a large job copies its images into the nodes' memory"),
     ] = "none"
     stage_nodes: Annotated[int, about("the nodes from which on a job is large for that")] = 64

@@ -62,7 +62,7 @@ SETTINGS = {
     "pull": _one_of("age", "always", "missing", "never"),
     "root_remap": _Setting(_switch, "true or false"),
     "scope": _one_of("step", "job", "task"),
-    "stage": _one_of("memory", "none"),
+    "stage": _one_of("memory", "all", "none"),
     "start": _one_of("crun", "podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),

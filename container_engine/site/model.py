@@ -372,10 +372,11 @@ class SiteConfig(Written):
         ),
     ] = "step"
     stage: Annotated[
-        Literal["none", "memory"],
+        Literal["none", "memory", "all"],
         about(
             "whether the first step of a large job copies its images into the memory of the "
-            "job's nodes, so that one node alone reads the shared file",
+            "job's nodes, so that one node alone reads the shared file; with all, its :sqsh "
+            "mounts, too",
             examples=["memory"],
         ),
     ] = "none"

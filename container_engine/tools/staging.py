@@ -1,7 +1,7 @@
 """Copy images into the memory of a job's nodes, so that one node alone reads the shared file.
 
 Slurm's sbcast carries a file from node to node. A process of the job moves it to where ce-guard
-looks for it (spank_plugin/guard/guard_image.c), so that the memory is the job's, and compares the
+looks for it (spank_plugin/guard/guard_child.c), so that the memory is the job's, and compares the
 content with the hash made at import. What is not complete is not used. The epilog removes it.
 """
 
@@ -84,22 +84,21 @@ class Job(NamedTuple):
 
 def files_of(plan: str) -> list[File]:
     """Return the SquashFS files of a plan, but images that only nodes have."""
-    document = json.loads(plan)
-    found = images_of(document)
-    for mount in document.get("mounts", ()):
-        if mount["kind"] == "squashfs" and isinstance(mount["source"], str):
-            found.setdefault(mount["source"], "")
-    return with_content(found)
+    return _with_content(_paths_of(json.loads(plan), with_mounts=True))
 
 
-def images_of(document: Mapping[str, Any]) -> dict[str, str]:
+def _paths_of(document: Mapping[str, Any], *, with_mounts: bool) -> dict[str, str]:
     """Return the paths of a plan's images, with the hashes that it records; "" for none."""
     image = document["image"]
     images = [] if image.get("on_nodes") else [image, *image.get("above", ())]
-    return {one["path"]: str(one.get("content", "")) for one in images}
+    found = {one["path"]: str(one.get("content", "")) for one in images}
+    for mount in document.get("mounts", ()) if with_mounts else ():
+        if mount["kind"] == "squashfs" and isinstance(mount["source"], str):
+            found.setdefault(mount["source"], "")
+    return found
 
 
-def with_content(paths: Mapping[str, str]) -> list[File]:
+def _with_content(paths: Mapping[str, str]) -> list[File]:
     """Return the files with their hashes, which are made where there are none. Raise UserError."""
     return [File(path, content or _content(path)) for path, content in paths.items()]
 
@@ -322,19 +321,20 @@ def copy_for_step(document: Mapping[str, Any], context: Context) -> None:
     from container_engine.submit import container_names
     from container_engine.submit.prepare import wants_copies
 
-    env, images = context.env, images_of(document)
-    if not images or document["image"]["passing"] or not wants_copies(document["settings"], env):
+    env, settings = context.env, document["settings"]
+    paths = _paths_of(document, with_mounts=settings["stage"] == "all")
+    if not paths or document["image"]["passing"] or not wants_copies(settings, env):
         return
     record = container_names.record_of(container_names.COPIES, env)
     run = f"run {env.get(container_names.RUN, '')}"
-    wanted = [f"{path} {content}" for path, content in images.items()]
+    wanted = [f"{path} {content}" for path, content in paths.items()]
     before = container_names.read(record).splitlines()
     before = before if before[:1] == [run] else [run]
     if set(wanted) <= set(before):
         return
     try:
         refuse_rules(context)
-        files = with_content(images)
+        files = _with_content(paths)
         nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
         job = Job(nodes, env, f"{context.prefix}/bin/ce", LIMIT_S)
         warn(alike(stage(files, job, messages.say_progress)))
@@ -390,7 +390,7 @@ def here(words: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _copy(path: str, env: Mapping[str, str]) -> tuple[str, os.stat_result]:
-    """Return the path of a file's copy, as guard/guard_image.c does. Raise OSError."""
+    """Return the path of a file's copy, as guard/guard_child.c does. Raise OSError."""
     found = os.stat(path)
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     directory = directory_of(PLACE, _KEY, env["SLURM_JOB_ID"], env)

@@ -203,9 +203,9 @@ def test_two_calls_at_the_same_time_copy_once(cluster: Cluster, here: Path) -> N
 _KEY = '[annotations]\ncom.ce.stage = "memory"\n'
 
 
-def _with_key(here: Path, site: Site, more: str = "") -> None:
+def _with_key(here: Path, site: Site, more: str = "", value: str = "memory") -> None:
     with (here / "train.toml").open("a") as file:
-        file.write(_KEY)
+        file.write(_KEY.replace("memory", value))
     site.configure(f"stage_nodes = 2\n{more}")
 
 
@@ -219,6 +219,14 @@ def test_with_the_key_the_first_step_of_a_large_job_copies_the_image_for_all_ste
     assert str(here / "data.sqsh") in opened
     assert done.stderr.count("demo.sqsh: 24 MiB to n[1-2]\n") == 1, done.stderr
     assert done.stdout == ""
+
+
+def test_with_the_value_all_mounts_are_copied_too(cluster: Cluster, here: Path, site: Site) -> None:
+    _with_key(here, site, value="all")
+    done, opened = _looked_at(cluster, here, "")
+    assert len(opened) == 4
+    assert all(path.startswith("/dev/shm/ce-kept-") for path in opened), opened
+    assert done.stderr.count(" to n[1-2]\n") == 2, done.stderr
 
 
 @pytest.mark.parametrize("what", ["small", "none", "refused"])

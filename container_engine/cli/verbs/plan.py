@@ -89,7 +89,7 @@ def _print(arguments: argparse.Namespace, context: Context) -> None:
     if plan and arguments.caller == "sbatch" and context.only_asks:
         _refuse_inside(plan)
     messages.say(notices)
-    if plan and arguments.caller == "srun" and plan["settings"]["stage"] == "memory":
+    if plan and arguments.caller == "srun" and plan["settings"]["stage"] != "none":
         from container_engine.tools import staging
 
         staging.copy_for_step(plan, context)
