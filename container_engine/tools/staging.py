@@ -327,7 +327,8 @@ def copy_for_step(document: Mapping[str, Any], context: Context) -> None:
         return
     record = container_names.record_of(container_names.COPIES, env)
     run = f"run {env.get(container_names.RUN, '')}"
-    wanted = [f"{path} {content}" for path, content in paths.items()]
+    # a file that has been replaced is copied again
+    wanted = [f"{path} {_version(path)}" for path in paths]
     before = container_names.read(record).splitlines()
     before = before if before[:1] == [run] else [run]
     if set(wanted) <= set(before):
@@ -341,6 +342,12 @@ def copy_for_step(document: Mapping[str, Any], context: Context) -> None:
     except (CeError, KeyError, OSError) as error:
         messages.say(warning_text(f"the images are not copied to the job's nodes: {error}"))
     container_names.write(record, "\n".join([*before, *wanted]))
+
+
+def _version(path: str) -> str:
+    with contextlib.suppress(OSError):  # which the copy is refused for
+        return _identity(os.stat(path))
+    return ""
 
 
 def refuse_rules(context: Context) -> None:
@@ -392,14 +399,19 @@ def here(words: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
 def _copy(path: str, env: Mapping[str, str]) -> tuple[str, os.stat_result]:
     """Return the path of a file's copy, as guard/guard_child.c does. Raise OSError."""
     found = os.stat(path)
-    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     directory = directory_of(PLACE, _KEY, env["SLURM_JOB_ID"], env)
-    return f"{directory}/{'.'.join(f'{number:x}' for number in identity)}", found
+    return f"{directory}/{_identity(found)}", found
+
+
+def _identity(found: os.stat_result) -> str:
+    numbers = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return ".".join(f"{number:x}" for number in numbers)
 
 
 def _look(path: str, env: Mapping[str, str], taken: int) -> tuple[str, str]:
     """Return whether the file is wanted, besides those that need `taken` bytes."""
     try:
+        os.close(own_directory(f"{PLACE}/ce-kept-{os.geteuid()}"))
         copy, found = _copy(path, env)
         if os.path.lexists(copy):
             return HAVE, ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.slurm.cluster import sandbox
+from tests.slurm.cluster import BOB, sandbox
 from tests.slurm.error_block import changed_on, differing
 from tests.slurm.leftovers import helpers
 from tests.slurm.polling import until
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("tidy", "apart")
 
 _NODES = ("n1", "n2")
+_WHO = "sh -c '. /etc/os-release; echo $ID'"
 # runs until the test has looked
 _STEP = """\
 srun --environment=./train.toml sh -c '
@@ -221,6 +222,20 @@ def test_with_the_key_the_first_step_of_a_large_job_copies_the_image_for_all_ste
     assert done.stdout == ""
 
 
+def test_with_the_key_an_image_that_has_been_replaced_is_copied_again(
+    cluster: Cluster, here: Path, site: Site
+) -> None:
+    """The earlier copy is of the same path."""
+    _with_key(here, site)
+    script = f"srun --environment=./train.toml {_WHO}\n"
+    script += f"cp {cluster.image('busybox')} new && mv new demo.sqsh\n"
+    script += f"srun --environment=./train.toml {_WHO}\n"
+    done, opened = _looked_at(cluster, here, script)
+    assert sorted(done.stdout.split()) == sorted(2 * ["ce-demo", "ce-busybox"])
+    assert {path.startswith("/dev/shm/ce-kept-") for path in opened if "data" not in path} == {True}
+    assert done.stderr.count("demo.sqsh: ") == 2, done.stderr
+
+
 def test_with_the_value_all_mounts_are_copied_too(cluster: Cluster, here: Path, site: Site) -> None:
     _with_key(here, site, value="all")
     done, opened = _looked_at(cluster, here, "")
@@ -246,6 +261,76 @@ def test_with_the_key_other_jobs_start_from_the_shared_file(
     assert done.stderr.count("ce: warning: the images are not copied to the job's nodes: ") == (
         what == "refused"
     )
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_end_of_a_job_takes_nothing_from_another_one_of_the_user(
+    cluster: Cluster, here: Path, first: int
+) -> None:
+    """The fixture looks that both ends free all memory."""
+    script = """\
+ce stage ./train.toml || exit
+srun --environment=./train.toml sh -c "touch up-$1-\\$SLURMD_NODENAME
+until test -e go-$1; do sleep .1; done; cat /data/bin/* >/dev/null" || exit
+test -e alone || exit 0
+"""
+    job = ["salloc", "-QN2", "sh", _script(here, f"{script}{_STEP}")]
+    with cluster.popen([*job, "0"]) as one, cluster.popen([*job, "1"]) as other:
+        up = [here / f"up-{number}-{node}" for number in (0, 1) for node in _NODES]
+        until("the containers", lambda: all(path.exists() for path in up), 90)
+        assert [len(_in_memory(node)) for node in _NODES] == [4, 4]
+        (here / f"go-{first}").touch()
+        done = (one, other)[first].finish("", 60, str)
+        assert done.returncode == 0, done.stderr
+        until("its epilogs", lambda: [len(_in_memory(node)) for node in _NODES] == [2, 2], 30)
+        (here / "alone").touch()
+        (here / f"go-{1 - first}").touch()
+        until("a step", lambda: all((here / f"up-{node}").exists() for node in _NODES), 60)
+        opened = _served()
+        (here / "go").touch()
+        done = (other, one)[first].finish("", 60, str)
+    assert done.returncode == 0, done.stderr
+    assert len(opened) == 4
+    assert all(path.startswith("/dev/shm/ce-kept-") for path in opened), opened
+
+
+def test_a_node_that_has_lost_its_copies_reads_the_shared_file_and_can_be_sent_them_again(
+    cluster: Cluster, here: Path
+) -> None:
+    """As after a reboot of the node."""
+    script = "ce stage ./train.toml || exit\n"
+    script += "touch staged; until test -e lost; do sleep .1; done\n"
+    again = f"{_STEP}ce stage ./train.toml\n"
+    with cluster.popen(["salloc", "-QN2", "sh", _script(here, f"{script}{again}")]) as process:
+        until("the copies", (here / "staged").exists, 90)
+        for file in _in_memory("n2"):
+            _on("n2", "rm", "-f", file)
+        (here / "lost").touch()
+        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
+        opened = _served()
+        (here / "go").touch()
+        done = process.finish("", 90, str)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path for path in opened if not path.startswith("/dev/shm/")) == [
+        str(here / "data.sqsh"),
+        str(here / "demo.sqsh"),
+    ]
+    assert len(opened) == 4
+    assert done.stderr.count(" to n2\n") == 2, done.stderr
+
+
+def test_a_directory_of_another_user_gets_no_copy(cluster: Cluster, here: Path) -> None:
+    """The node would not look there, and that user could read or replace what arrives."""
+    place = f"/dev/shm/ce-kept-{cluster.login()['user']}"
+    _on("n2", "rm", "-rf", place)
+    _on("n2", "install", "-d", "-o", BOB, "-m", "1777", place)
+    try:
+        done = _job(cluster, here, "ce stage ./train.toml && srun --environment=./train.toml true")
+    finally:
+        _on("n2", "rm", "-rf", place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("in the memory of n1, after") == 2, done.stdout
+    assert len(re.findall(f"ce: warning: n2: .*: {place} is not", done.stderr)) == 2, done.stderr
 
 
 def test_content_that_differs_is_not_used(cluster: Cluster, here: Path) -> None:
