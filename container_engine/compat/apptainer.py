@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import io
 import json
 import os
@@ -17,7 +18,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from container_engine.base import sif
 from container_engine.base.errors import CeError, UserError
@@ -31,6 +32,9 @@ from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.printing import messages, output
 from container_engine.submit import context as contexts
 from container_engine.submit import plan_output
+
+if TYPE_CHECKING:
+    from container_engine.node.plan_types import EnvEntry
 
 # what tools ask for is that of this version
 _VERSION = "1.4.0"
@@ -219,14 +223,18 @@ def _start(found: argparse.Namespace) -> NoReturn:
     scripts = _shell_files(path)
     wanted = wanted_of(found, path or found.image, os.environ, os.getcwd())
     context = contexts.of_this_process(None)
-    context = context._replace(env={**os.environ, **wanted.given})
     options = PyxisOptions(wanted.options)
     notices, _head, text = plan_output.plan_of(None, context, None, options)
     if not found.quiet:
         lines = notices.splitlines(keepends=True)
         messages.say("".join(line for line in lines if _RUN_HERE not in line))
     plan = read_plan(text)
-    plan = plan.but(devices_if_there=[*plan.devices_if_there, *wanted.devices])
+    # the engine's own programs must not see them, nor a cached plan have their values
+    given: list[EnvEntry] = [
+        {"name": name, "value": value, "from": "--env"} for name, value in wanted.given.items()
+    ]
+    devices = [*plan.devices_if_there, *wanted.devices]
+    plan = plan.but(devices_if_there=devices, env=[*plan.env, *given])
     command = _command(found, plan, has_runscript=bool(scripts))
     if prelude := _prelude(wanted.given, scripts):
         command = ["/bin/sh", "-c", f'{prelude}exec "$@"', "sh", *command]
@@ -246,11 +254,14 @@ def _shell_files(path: str) -> str:
 
 
 def _prelude(given: Mapping[str, str], scripts: str) -> str:
-    """Return the shell code that makes the environment of the command, "" for none."""
+    """Return the shell code that makes the environment of the command, "" for none.
+
+    It has no values, as any user may read a command line.
+    """
     code = scripts
     if scripts:
-        pairs = ((name, shlex.quote(value)) for name, value in given.items())
-        code += "".join(f"export {name}={value}; " for name, value in pairs)
+        kept = "".join(f"_ce_{name}=${name}; " for name in given)
+        code = kept + code + "".join(f"export {name}=$_ce_{name}; " for name in given)
     if {"PREPEND_PATH", "APPEND_PATH"} & set(given):
         code += _LONGER_PATH
     return code
@@ -294,7 +305,6 @@ def wanted_of(found: argparse.Namespace, image: str, host: Mapping[str, str], cw
     options.append(f"--container-{'writable' if found.writable_tmpfs else 'readonly'}")
     options += ["--container-remap-root"] if found.fakeroot else []
     options += [f"--container-mounts={one}" for one in places.mounts()]
-    options += [f"--container-env={','.join(given)}"] if given else []
     names = [name for name in ("ipc", "pid", "uts") if getattr(found, name)]
     if found.network not in {None, "none"}:
         raise UserError(f"--network {found.network}", "the host's network, or --net --network none")
@@ -324,7 +334,7 @@ def _environment(
 
 
 def given_variables(found: argparse.Namespace, host: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that win over those of the image. Raise OSError for a file of them."""
+    """Return the variables that win over those of the image. Raise UserError or OSError."""
     given = {
         name.removeprefix(prefix): value
         for prefix in _PREFIXES
@@ -332,10 +342,16 @@ def given_variables(found: argparse.Namespace, host: Mapping[str, str]) -> dict[
         if name.startswith(prefix)
     }
     for file in found.env_file:
-        with open(file, encoding="utf-8") as opened:
-            lines = shlex.split(opened.read(), comments=True)
-        given |= dict(_pairs(line for line in lines if line != "export"))
-    given |= dict(_pairs(re.split(r",(?=\w+=)", ",".join(found.env))))
+        try:
+            with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+                lines = shlex.split(opened.read(), comments=True)
+        except ValueError:
+            raise UserError("a quote is not closed", name=file) from None
+        given |= dict(_pairs(line for line in lines if "=" in line))
+    for text in found.env:
+        if "=" not in text:
+            raise UserError(f"--env {text}", "NAME=VALUE[,NAME=VALUE]")
+        given |= dict(_pairs(re.split(r",(?=\w+=)", text)))
     given.pop("HOME", None)
     return {name: value for name, value in given.items() if _NAME.fullmatch(name)}
 
@@ -369,7 +385,7 @@ class _Places:
         elsewhere = "/" if found.no_home else self.home
         self.workdir = found.pwd or (cwd if is_there else elsewhere)
         for text in [*_from_variables(host), *found.bind]:
-            for one in re.split(r"(?<!\\),", text):
+            for one in filter(None, re.split(r"(?<!\\),", text)):
                 self._bind(one)
         for text in found.mount:
             self._mount(text)
@@ -404,7 +420,7 @@ class _Places:
         self._put(source, place, flags.split("+") if flags else [], text)
 
     def _mount(self, text: str) -> None:
-        fields = dict(_pairs(text.split(",")))
+        fields = dict(_pairs(next(csv.reader([text]), [])))
         if fields.get("type") != "bind":
             raise UserError(f"--mount {text}", "type=bind,source=DIR,destination=DIR[,readonly]")
         source = fields.get("source") or fields.get("src") or ""

@@ -95,6 +95,18 @@ def test_apptainer_runs_commands_and_the_runscript_with_the_images_environment(
     assert "no such file" in done.stderr
 
 
+def test_variables_for_a_container_of_apptainer_are_not_those_of_the_engine(
+    cluster: Cluster, image: Path, forge: Forge
+) -> None:
+    given = "TMPDIR=/none,PATH=/given:/bin:/usr/bin,XDG_CACHE_HOME=/none,TOKEN='a \"$b,EMPTY="
+    show = 'echo "$TMPDIR $PATH $XDG_CACHE_HOME $TOKEN ${EMPTY-unset}"'
+    for one in (image, forge.image()):
+        words = ("exec", "--env", given, str(one), "sh", "-c", show)
+        done = apptainer(cluster, "apptainer", *words, env={"EMPTY": "of the host"})
+        assert done.stdout == "/none /given:/bin:/usr/bin /none 'a \"$b \n", done.stderr
+        assert "unsquashfs" not in done.stderr
+
+
 def test_each_task_of_a_step_has_a_container_of_apptainer(cluster: Cluster, image: Path) -> None:
     command = cluster.prefix / "libexec/container-engine/compat/apptainer"
     words = ("exec", "--pid", str(image), "sh", "-c", 'echo "$SLURM_PROCID $GREETING $$"')

@@ -37,7 +37,6 @@ def test_the_line_of_nextflow() -> None:
     assert found.options[4:] == [
         *USUAL,
         "--container-mounts=/proc:/proc",
-        "--container-env=NXF_TASK_WORKDIR",
         "--container-unshare=pid",
     ]
     assert found.given == {"NXF_TASK_WORKDIR": "/w"}
@@ -71,7 +70,6 @@ def test_the_line_of_cwltool() -> None:
         "--container-mounts=/proc:/abc",
         "--container-mounts=/sys:/tmp",
         "--container-mounts=/dev:/var/lib/x:ro",
-        "--container-env=TMPDIR",
         "--container-unshare=ipc,net",
     ]
     assert {name: found.env.get(name) for name in ("HOME", "LEFT", "TERM", "LANG")} == {
@@ -102,6 +100,34 @@ def test_variables_have_the_precedence_of_apptainer(tmp_path: Path) -> None:
     assert wanted("exec x.sif true", {"SINGULARITY_ROCM": "1"}).devices == ["amd.com/gpu=all"]
 
 
+def test_an_option_of_variables_is_not_continued_by_the_next_one() -> None:
+    assert wanted("exec --env A=1,2 --env B= --env C=x=y x true").given == {
+        "A": "1,2",
+        "B": "",
+        "C": "x=y",
+    }
+
+
+def test_shell_code_has_no_values_of_variables_which_may_be_secret() -> None:
+    assert "secret" not in apptainer._prelude({"TOKEN": "secret"}, "for f in x; do . $f; done; ")
+
+
+def test_a_mount_is_a_row_of_csv_as_cwltool_writes_it() -> None:
+    row = 'type=bind,"source=/a,b","target=/c ""d"""'
+    found = apptainer._parser().parse_args(["exec", f"--mount={row}", "--bind=", "x", "true"])
+    options = apptainer.wanted_of(found, "x", {"HOME": "/root"}, "/").options
+    assert options[-1] == r'--container-mounts=/a\,b:/c "d"'
+
+
+@pytest.mark.parametrize("content", [b"A='1\n", b"A=\xff'"])
+def test_a_file_of_variables_with_an_open_quote_is_refused(
+    content: bytes, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "e").write_bytes(content)
+    assert apptainer.main(ce, ["exec", f"--env-file={tmp_path}/e", "docker://x", "true"]) == 255
+    assert "a quote is not closed" in capsys.readouterr().err
+
+
 def test_paths_with_colons_and_commas_stay_whole() -> None:
     assert r"--container-mounts=/a\:b:/c\,d:ro" in wanted(r"exec -B /a\:b:/c\,d:ro x true").options
 
@@ -115,6 +141,7 @@ def test_paths_with_colons_and_commas_stay_whole() -> None:
         ("pull --name x.sif shub://a/b", "only docker:// and files are read"),
         ("build x.sif x.def", "write a Dockerfile"),
         ("exec --overlay o.img x.sif true", "ce save"),
+        ("exec --env A=1 --env B docker://x true", "NAME=VALUE"),
         ("exec /usr true", "ce import ./DIRECTORY"),
         ("exec --network bridge /none.sif true", "no such file"),
         ("verify x.sif", "not verified"),
