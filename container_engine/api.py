@@ -190,7 +190,9 @@ class Verdict(NamedTuple):
 
 
 def validate(name: str | os.PathLike[str]) -> Verdict:
-    """Check the environment NAME or FILE, and all that it inherits. Raise CeError for the site's.
+    """Check the environment NAME or FILE, and all that it inherits.
+
+    Raise CeError if the site's own files have a fault.
 
     An invalid environment raises no error: the verdict has its problems.
     """
@@ -231,7 +233,10 @@ def srun_args(name: str | os.PathLike[str]) -> list[str]:
 
 
 def pyxis_args(environment: Environment) -> list[str]:
-    """Return pyxis's options for the environment. Raise UserError for what they cannot express."""
+    """Return pyxis's options for the environment. Raise UserError for what they cannot express.
+
+    Variables are only named: the job must have them, with the values of `environment.env`.
+    """
     from container_engine.compat.pyxis_arguments import arguments
 
     return arguments(environment)

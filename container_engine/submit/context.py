@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from container_engine.site.model import SiteConfig
     from container_engine.site.places import Places
 
+# what `ce` of an installation is a link to
+_START = "/libexec/container-engine/ce-start"
+
 
 class Context(NamedTuple):
     """The environment, directory and user of the caller, and where this program is installed.
@@ -67,7 +70,20 @@ def of_this_process(site_file: str | None) -> Context:
             "current-directory",
         ) from None
     now = time.time_ns()
-    return Context(os.environ, cwd, os.geteuid(), sys.prefix, now, site_file, site_read=[])
+    return Context(os.environ, cwd, os.geteuid(), _prefix(), now, site_file, site_read=[])
+
+
+def _prefix() -> str:
+    """Return where the engine is installed; for a wheel, the installation on PATH if there is one.
+
+    It has the site's configuration, and programs that a wheel lacks.
+    """
+    if not os.path.exists(f"{sys.prefix}{_START}"):
+        for directory in os.environ.get("PATH", "").split(":"):
+            program = os.path.realpath(f"{directory}/ce") if directory[:1] == "/" else ""
+            if program.endswith(_START):
+                return program.removesuffix(_START)
+    return sys.prefix
 
 
 def configuration(context: Context) -> Configuration:

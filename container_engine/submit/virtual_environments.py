@@ -59,6 +59,10 @@ def problems(
 
 def _problems(one: Found, plan: LaunchPlan, context: Context) -> Iterator[Problem]:
     """Yield the gravest problem, in one line."""
+    if not os.path.exists(f"{context.libexec}/check_venv"):  # a wheel on a laptop
+        message = f"the virtual environment {one.target} is compared with the image only at launch"
+        yield one.origin.warning(one.key, message, "here is no installation of the engine")
+        return
     try:
         said = ask(one.target, plan, context)
     except CeError as error:

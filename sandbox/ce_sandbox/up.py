@@ -151,4 +151,6 @@ def main(argv: list[str], layout: Layout) -> int:
     count = bring_up(layout, args.nodes, args.tracking)
     nodes = "1 node is" if count == 1 else f"{count} nodes are"
     print(f"sandbox: {nodes} up in {layout.dir}; commands run as {layout.users[0]}")
+    if not layout.plugin.exists():
+        print("sandbox: the engine is not installed there: make sandbox-engine installs it")
     return 0

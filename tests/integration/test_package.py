@@ -197,6 +197,29 @@ print(api.validate("./a.toml").valid)
 """
 
 
+def test_the_wheel_knows_the_site_of_the_installation_on_the_path(
+    wheel: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    """The wheel's own `ce` comes first on the path, and is none."""
+    prefix = unpacked / PREFIX
+    configuration = prefix / "etc/container-engine"
+    configuration.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/demo.toml").write_text('image = "ubuntu:24.04"\n')
+    (configuration / "config.toml").write_text(f'edf_dir = "{tmp_path}/site"\n')
+    run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
+    programs = tmp_path / "venv/bin"
+    run(str(programs / "pip"), "install", "--quiet", str(wheel))
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/ce").symlink_to(prefix / "bin/ce")
+    for more, code in ((prefix / "bin", 0), (tmp_path / "links", 0), (tmp_path / "none", 1)):
+        env = {"HOME": str(tmp_path), "PATH": f"{programs}:{more}", "PWD": str(tmp_path)}
+        argv = [str(programs / "ce"), "validate", "demo"]
+        done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, "no environment 'demo'" in done.stderr) == (code, code == 1)
+    (configuration / "config.toml").unlink()
+
+
 def test_the_wheel_says_that_it_has_types(wheel: Path) -> None:
     assert "container_engine/py.typed" in ZipFile(wheel).namelist()
 
