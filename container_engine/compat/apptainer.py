@@ -71,7 +71,7 @@ _INSTEAD = {
     "oci": "ce run starts an OCI image",
     "overlay": "ce save keeps what a container has written",
     "plugin": "hooks extend containers: ce hooks",
-    "push": "skopeo copy pushes an image",
+    "push": "ce push IMAGE REGISTRY/NAME:TAG, after ce import for a SIF file",
     "registry": "ce login REGISTRY logs in",
     "remote": "ce login REGISTRY logs in",
     "search": "the web pages of the registry",
