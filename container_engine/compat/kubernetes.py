@@ -124,16 +124,18 @@ def _literal(text: str) -> str:
 def _env(
     edf: Edf, secret: str, secrets: frozenset[str], gaps: list[Problem]
 ) -> Iterator[Mapping[str, Any]]:
+    hidden = [entry.name for entry in edf.env if entry.name in secrets and entry.value]
+    words = " ".join(f"--from-literal={name}=…" for name in hidden)
     for entry in edf.env:
         name, key = entry.name, f"env.{entry.name}"
         if (value := _known(entry.value, entry.origin, key, gaps)) is None:
             continue
-        if name in secrets and value:
+        if name in hidden:
             yield {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
             message = (
                 f"a secret's value is not written; the pod takes it from the secret '{secret}'"
             )
-            hint = f"kubectl create secret generic {secret} --from-literal={name}=…"
+            hint = f"kubectl create secret generic {secret} {words}"
             gaps.append(entry.origin.warning(key, message, hint))
             continue
         if not value:
@@ -174,6 +176,9 @@ def _volume(mount: Mount, key: str, gaps: list[Problem]) -> Mapping[str, Any] | 
         return {"emptyDir": _in_memory(mount, key, gaps)}
     source = _known(mount.source, mount.origin, key, gaps)
     if source is None:
+        return None
+    if ".." in source.split("/"):
+        gaps.append(mount.origin.warning(key, f"{source}: no pod has a path with '..'"))
         return None
     message = f"each node must have {source}, and the cluster must allow hostPath"
     hint = "a PersistentVolumeClaim in place of hostPath, if the cluster has one with these files"

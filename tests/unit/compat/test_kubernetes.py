@@ -74,12 +74,21 @@ def test_the_command_follows_the_entrypoint_where_it_runs(tmp_path: Path, capsys
 
 
 def test_no_secret_is_written(tmp_path: Path, capsys: Capture) -> None:
-    pod, err = exported(tmp_path, capsys, '[env]\nHF_TOKEN = "hush"\n')
-    [variable] = container(pod)["env"]
+    edf = '[env]\nHF_TOKEN = "hush"\nMY_PASSWORD = "hush"\n'
+    pod, err = exported(tmp_path, capsys, edf)
+    variable, _other = container(pod)["env"]
     secret = {"name": "train-secrets", "key": "HF_TOKEN"}
     assert variable == {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": secret}}
     assert "hush" not in err
-    assert "kubectl create secret generic train-secrets --from-literal=HF_TOKEN=" in err
+    words = "--from-literal=HF_TOKEN=… --from-literal=MY_PASSWORD=…"  # a second command would fail
+    assert f"kubectl create secret generic train-secrets {words}" in err
+
+
+def test_a_path_that_kubernetes_refuses_is_left_out(tmp_path: Path, capsys: Capture) -> None:
+    pod, err = exported(tmp_path, capsys, 'mounts = ["/a/../b:/c", "/..d:/d"]\n')
+    assert {"name": "mount-1", "hostPath": {"path": "/..d"}} in pod["spec"]["volumes"]
+    assert "/a/../b: no pod has a path with '..'" in err
+    assert "mount-0" not in str(pod)
 
 
 def test_all_gpus_are_the_number_that_is_given(tmp_path: Path, capsys: Capture) -> None:
