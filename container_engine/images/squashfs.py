@@ -310,7 +310,9 @@ def config_from_files(image_path: str, env: Mapping[str, str]) -> ImageConfig:
 def _of_apptainer(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     document = config_within(image_path)
     where = f"{image_path} (oci-config.json)"
-    known = config_from_document(document, where) if document else _config({}, (), None, "")
+    known = (
+        config_from_document(document, where, MADE_SO) if document else _config({}, (), None, "")
+    )
     if (custom := _cat(image_path, _CUSTOM, env)) is None:
         return known
     texts = [_cat(image_path, f"{_APPTAINER}/env/{name}", env) for name in _AROUND]

@@ -191,6 +191,15 @@ def test_plain_http_is_refused_with_what_allows_it(me: Pushing) -> None:
     assert "ce: hint: this registry speaks plain HTTP: write [[registry]], location" in said
 
 
+def test_a_link_whose_name_removes_a_file_in_a_layer_is_refused(me: Pushing) -> None:
+    tree, file = me.root / "tree", me.root / "x.sqsh"
+    (tree / "etc").mkdir(parents=True)
+    (tree / "etc/.wh.gone").symlink_to("../.wh.x")
+    subprocess.run(["mksquashfs", str(tree), str(file), "-quiet", "-no-progress"], check=True)
+    said = me.refusal("push", str(file), me.name("link"))
+    assert "'/etc/.wh.gone -> ../.wh.x' is what marks a removed file" in said
+
+
 @pytest.mark.parametrize("mark", [".wh.gone", ".wh..wh..opq"])
 def test_a_name_that_removes_a_file_in_a_layer_is_refused(me: Pushing, mark: str) -> None:
     file = squashfs.make(me.root / "x.sqsh", {f"etc/{mark}": "x", "etc/gone": "y"})

@@ -35,9 +35,11 @@ from container_engine.submit.stores import asking, stores
 
 _ELSEWHERE = "push on a host that reaches the registry, such as a login node, or set HTTPS_PROXY"
 # entries of an image that mean something else in a layer: the device by which overlayfs marks what
-# was removed, and names by which layers do
+# was removed, and names by which layers do; the target of a link may have any name
+_ENTRY = rb"\S{9} \d+/\d+ +[\d, ]+ \S+ \S+ "
 _MARK = re.compile(
-    rb"(?:c\S{9} \d+/\d+ +0, +0 \S+ \S+ |[^l]\S{9} \d+/\d+ +[\d, ]+ \S+ \S+ (?=(?:.*/)?\.wh\.))(.*)"
+    rb"(?:c\S{9} \d+/\d+ +0, +0 \S+ \S+ "
+    rb"|[^l]%b(?=(?:.*/)?\.wh\.)|l%b(?=(?:(?:(?! -> ).)*/)?\.wh\.))(.*)" % (_ENTRY, _ENTRY)
 )
 
 

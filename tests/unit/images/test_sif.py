@@ -15,7 +15,7 @@ from container_engine.base.sif import place, write
 from container_engine.build.layout import Base, write_layout
 from container_engine.images.resolve import configuration, from_file
 from container_engine.images.sif_environment import assigned
-from container_engine.images.squashfs import DEFAULT_PATH, check, unsquashfs
+from container_engine.images.squashfs import DEFAULT_PATH, MADE_SO, check, unsquashfs
 from container_engine.node.container.checks import check_image
 from tests import sif
 from tests.unit import squashfs
@@ -87,6 +87,13 @@ def test_what_is_written_around_an_image_is_read_again_under_any_name(
         assert (found.entrypoint, found.workdir) == (("/e",), "/w")
         assert unsquashfs(["-cat"], str(renamed), ["greeting"], os.environ, 60) == b"hello"
         assert json.loads(configuration([str(renamed)], os.environ))["config"]["Cmd"] == ["c"]
+
+
+def test_the_maker_of_an_image_has_to_mend_its_configuration(image: Path) -> None:
+    write(str(image), str(image.with_suffix(".sqsh")), b"{", "")
+    with pytest.raises(UserError, match="not valid JSON") as caught:
+        from_file("x", str(image), os.environ)
+    assert caught.value.hint == MADE_SO
 
 
 def test_a_configuration_outside_of_the_file_is_refused(tmp_path: Path) -> None:
