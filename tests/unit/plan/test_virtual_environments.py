@@ -21,6 +21,8 @@ def test_a_mounted_file_is_one_if_it_has_the_mark_at_its_top(
 ) -> None:
     packed = squashfs.make(user.home / "v.sqsh", {file: "x", "other": ""})
     user.write(user.first / "v.toml", f'mounts = ["{packed}:/v:sqsh"]')
-    # without the installed program, one that is found is not compared
+    # without an installation, one that is found is not compared
     said = prepare("v", user.context()).notices
-    assert ("the virtual environment /v is not compared" in said) == is_one
+    assert (
+        "the virtual environment /v is compared with the image only at launch" in said
+    ) == is_one
