@@ -15,8 +15,8 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -121,6 +121,8 @@ def main(ce: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = N
         messages.say(
             messages.of_error(UserError(reason(error), where=str(error.filename or "apptainer")))
         )
+    except KeyboardInterrupt as ended:  # or another signal, for which ce raises it
+        return 128 + getattr(ended, "number", signal.SIGINT)
     return _FAILED
 
 
@@ -171,7 +173,10 @@ def _get(found: argparse.Namespace, ce: Callable[[Sequence[str]], int]) -> int:
     target, words = _target(found)
     if os.path.lexists(target) and not found.force:
         raise UserError("exists", "--force replaces it", name=target)
-    with tempfile.TemporaryDirectory(prefix=".ce-", dir=os.path.dirname(target)) as work:
+    from container_engine.build.container_archive import draft_directory  # no start needs it
+
+    limit = contexts.site_config(contexts.of_this_process(None)).import_timeout_s
+    with draft_directory(os.path.dirname(target), limit) as work:
         made = f"{work}/image.sqsh"
         with contextlib.redirect_stdout(io.StringIO()):  # a path that is gone at the end
             if ce(["import", "--quiet", "-o", made, *words]):
@@ -490,6 +495,8 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--arch")
         for option in ("--disable-cache", "--no-https", "--nohttps", "-U", "--allow-unsigned"):
             one.add_argument(option, action=_Accepted, nargs=0)
+        if name == "build":
+            one.add_argument("-f", "--fakeroot", action=_Accepted, nargs=0)
         one.add_argument("words", nargs="+")
     verbs.add_parser("inspect", allow_abbrev=False).add_argument("image")
     verbs.add_parser("version")

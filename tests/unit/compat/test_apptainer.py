@@ -1,6 +1,8 @@
 """The commands apptainer and singularity over ce: what becomes of the lines that tools write."""
 
 import os
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -174,9 +176,33 @@ def test_tools_find_a_version_that_they_know(capsys: Capture) -> None:
         ("pull docker://x/y:1", "y_1.sif", ["--", "docker://x/y:1"]),
         ("pull --arch arm64 b.sif docker://y", "b.sif", ["--arch=arm64", "--", "docker://y"]),
         ("pull --dir d docker://y", "d/y_latest.sif", ["--", "docker://y"]),
-        ("build b.sif docker-archive:///x.tar", "b.sif", ["--", "docker-archive:/x.tar"]),
+        (
+            "build --fakeroot b.sif docker-archive:///x.tar",
+            "b.sif",
+            ["--", "docker-archive:/x.tar"],
+        ),
     ],
 )
 def test_an_image_is_pulled_into_a_file(line: str, target: str, words: list[str]) -> None:
     found = apptainer._parser().parse_args(line.split())
     assert apptainer._target(found) == (os.path.abspath(target), words)
+
+
+def test_a_pull_removes_what_a_killed_one_has_left_and_an_interrupted_one_nothing(
+    tmp_path: Path,
+) -> None:
+    line = ["pull", f"{tmp_path}/x.sif", "docker://x"]
+
+    def killed(_words: Sequence[str]) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    def interrupted(_words: Sequence[str]) -> int:
+        raise KeyboardInterrupt
+
+    if (child := os.fork()) == 0:
+        apptainer.main(killed, line)
+    os.waitpid(child, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert apptainer.main(interrupted, line) == 130
+    assert list(tmp_path.iterdir()) == []
