@@ -51,6 +51,7 @@ _OF_V2 = ("memory.max", "memory.current", "(?:in)?active_file")
 _READY = re.compile(r"(?m)^ce-stage: \S+ 0 ready (\d+)$")
 # what a node says of a file
 HAVE, WANTED, READY, FAILED = "have", "wanted", "ready", "failed"
+_SHARED = "containers start from the shared file"
 _SILENT = "no answer"
 _LOST = "its process was killed: the job may have too little memory"
 # what nodes may take longer than others, and the time for those that are asked once more
@@ -334,7 +335,7 @@ def copy_for_step(document: Mapping[str, Any], context: Context) -> None:
     if set(wanted) <= set(before):
         return
     try:
-        refuse_rules(context)
+        refuse(context)
         files = _with_content(paths)
         nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
         job = Job(nodes, env, f"{context.prefix}/bin/ce", LIMIT_S)
@@ -350,15 +351,21 @@ def _version(path: str) -> str:
     return ""
 
 
-def refuse_rules(context: Context) -> None:
-    """Raise UserError if nodes leave copies alone: rules are about the files that a plan names."""
+def refuse(context: Context) -> None:
+    """Raise UserError for a heterogeneous job, and if the site has rules for images or mounts.
+
+    Slurm's broadcast goes to all components, though a step is one's. Rules are about the files that
+    a plan names, so nodes leave copies alone.
+    """
+    if context.env.get("SLURM_HET_SIZE"):
+        raise UserError("stage: this job is heterogeneous", _SHARED)
     config = configuration(context)
     for file in config.files:
         with open(file, encoding="utf-8") as text:
             named = re.search("|".join(site_rules.RULES), text.read())
         if named:
             what = f"stage: the site has a rule for images or mounts, {named[0]}"
-            raise UserError(what, "containers start from the shared file", where=file)
+            raise UserError(what, _SHARED, where=file)
 
 
 def alike(found: Sequence[Outcome]) -> dict[tuple[str, str], list[str]]:

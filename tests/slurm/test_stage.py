@@ -319,6 +319,17 @@ def test_a_node_that_has_lost_its_copies_reads_the_shared_file_and_can_be_sent_t
     assert done.stderr.count(" to n2\n") == 2, done.stderr
 
 
+def test_a_heterogeneous_job_has_no_copies_and_is_told(cluster: Cluster, here: Path) -> None:
+    """The script of sbatch has the first component's list of nodes, but that of salloc has none."""
+    stage = "ce stage ./train.toml"
+    script = f"{stage}; SLURM_JOB_NODELIST=n1 {stage}; "
+    script += f"srun --het-group=0,1 --environment=./train.toml {_WHO}"
+    job = ["salloc", "-Q", "-N1", ":", "-N1", "sh", _script(here, script)]
+    done = cluster.run(job, timeout=120)
+    assert (done.returncode, done.stdout) == (0, 2 * "ce-demo\n"), done.stderr
+    assert done.stderr.count("ce: error: stage: this job is heterogeneous\n") == 2, done.stderr
+
+
 def test_a_directory_of_another_user_gets_no_copy(cluster: Cluster, here: Path) -> None:
     """The node would not look there, and that user could read or replace what arrives."""
     place = f"/dev/shm/ce-kept-{cluster.login()['user']}"

@@ -42,9 +42,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             output.line(line)
             sys.stdout.flush()  # somebody waits for it
         return 0
+    staging.refuse(context)
     if not env.get("SLURM_JOB_ID") or not env.get("SLURM_JOB_NODELIST"):
         raise UserError("stage: this is no job", "for example: salloc -N 4, then ce stage NAME")
-    staging.refuse_rules(context)
     if arguments.limit <= 0:
         raise UserError(f"stage: --limit={arguments.limit} is no time", "name a number of seconds")
     files: dict[str, staging.File] = {}
