@@ -4,8 +4,10 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,32 @@ def test_what_cannot_be_pushed_is_said_at_once(
     said = me.refusal("push", image, words[1])
     assert message in said
     assert "packing" not in said
+
+
+def test_a_registry_that_refuses_an_image_is_not_one_out_of_reach(me: Pushing) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/v2/" else 404)
+            self.end_headers()
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_POST(self) -> None:
+            self.send_response(400)
+            self.end_headers()
+
+    file = squashfs.make(me.root / "x.sqsh", {"a": "b"})
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        known = me.root / "registries.conf"
+        known.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+        me.env["CONTAINERS_REGISTRIES_CONF"] = str(known)
+        said = me.refusal("push", "-q", str(file), f"{address}/t:1")
+        server.shutdown()
+    assert "400" in said
+    assert "ce: hint: the registry can be reached and refuses" in said
 
 
 def test_plain_http_is_refused_with_what_allows_it(me: Pushing) -> None:

@@ -34,6 +34,8 @@ from container_engine.submit.image_names import image_named, stored, with_enviro
 from container_engine.submit.stores import asking, stores
 
 _ELSEWHERE = "push on a host that reaches the registry, such as a login node, or set HTTPS_PROXY"
+_ASK_THERE = "the registry can be reached and refuses: ask those who run it"
+_ANSWER = re.compile(r"status ?code|HTTP status", re.IGNORECASE)
 # entries of an image that mean something else in a layer: the device by which overlayfs marks what
 # was removed, and names by which layers do; the target of a link may have any name
 _ENTRY = rb"\S{9} \d+/\d+ +[\d, ]+ \S+ \S+ "
@@ -153,7 +155,8 @@ def _pushed(
             registry.push(layout, target, on_read)
     except CeError as error:
         if error.see == "registry-unreachable":
-            error.hint = error.hint or _ELSEWHERE
+            has_answered = _ANSWER.search(error.reason)
+            error.hint = error.hint or (_ASK_THERE if has_answered else _ELSEWHERE)
         raise
     except OSError as error:
         is_full = error.errno in FULL
