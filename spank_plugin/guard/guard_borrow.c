@@ -174,7 +174,9 @@ int guard_borrow(struct guard *guard, const char *image, const char *place)
 	CE_AUTO_FREE char *request = guard_describe_image(image);
 	if (hold->ends < 0)
 		hold->ends = epoll_create1(EPOLL_CLOEXEC);
-	if (request == NULL || hold->ends < 0 || ask(hold, request, fds) < 0)
+	/* the holder may have opened the image before there was a copy */
+	CE_AUTO_FREE char *copy = guard_find_copy(guard, image);
+	if (request == NULL || hold->ends < 0 || copy != NULL || ask(hold, request, fds) < 0)
 		return -1;
 	int rc = mount_lent(guard, place, fds);
 	if (rc == 0) {

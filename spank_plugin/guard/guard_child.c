@@ -214,9 +214,7 @@ static int make_figures(const struct guard *guard, const char *image)
 	return ce_release_fd(&file);
 }
 
-/* Return the path of the copy of an image in the node's memory, on the heap; NULL if there is none. Its name
- * is the identity of the image's file; one that is not complete has another mode (tools/staging.py). */
-static char *find_copy(const struct guard *guard, const char *image)
+char *guard_find_copy(const struct guard *guard, const char *image)
 {
 	struct stat found;
 	char *path = NULL;
@@ -239,7 +237,7 @@ int guard_start_server(struct guard *guard, const char *server, const char *imag
 
 	/* libfuse takes an open device as /dev/fd/N, so that no setuid fusermount is needed */
 	snprintf(target, sizeof target, "/dev/fd/%d", device);
-	CE_AUTO_FREE char *copy = find_copy(guard, image);
+	CE_AUTO_FREE char *copy = guard_find_copy(guard, image);
 	const char *const argv[] = { server, copy != NULL ? copy : image, target, mode, NULL };
 	if (figures < 0)
 		figures = make_figures(guard, image);

@@ -108,6 +108,24 @@ def test_later_steps_read_the_copy_in_the_memory_of_their_node(
     assert done.stderr.count(" to n[1-2]\n") == 2
 
 
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_steps_of_a_script_read_the_copies_though_an_earlier_step_read_the_shared_file(
+    cluster: Cluster, here: Path, earlier: int
+) -> None:
+    """On the script's node, the job's holder keeps the image open for its steps."""
+    before = "srun --environment=./train.toml true\n" * earlier
+    script = f"#!/bin/sh\n{before}ce stage ./train.toml || exit\n"
+    (here / "batch").write_text(f"{script}srun --environment=./train.toml true\n{_STEP}")
+    argv = ["sbatch", "-QWN2", "-oout", f"--chdir={here}", str(here / "batch")]
+    with cluster.popen(argv) as process:
+        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
+        opened = [path for path in _served() if path.startswith("/dev/shm/ce-kept-")]
+        (here / "go").touch()
+        done = process.finish("", 60, str)
+    assert done.returncode == 0, (here / "out").read_text()
+    assert len(opened) == 4, opened
+
+
 def test_two_calls_copy_once_and_a_changed_file_is_copied_again(
     cluster: Cluster, here: Path
 ) -> None:
@@ -342,6 +360,36 @@ def test_a_directory_of_another_user_gets_no_copy(cluster: Cluster, here: Path) 
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("in the memory of n1, after") == 2, done.stdout
     assert len(re.findall(f"ce: warning: n2: .*: {place} is not", done.stderr)) == 2, done.stderr
+
+
+# Slurm starts a requeued job after two minutes, once the credentials of its first run have ended.
+@pytest.mark.soak
+def test_a_requeued_job_copies_again_and_has_the_image_of_now(
+    cluster: Cluster, here: Path, site: Site
+) -> None:
+    _with_key(here, site)
+    step = f"srun --environment=./train.toml {_WHO}"
+    first = f"{step}; cp {cluster.image('busybox')} new; mv new demo.sqsh"
+    first += "; scontrol requeue $SLURM_JOB_ID; sleep 100"
+    script = f'[ -n "$SLURM_RESTART_COUNT" ] || {{ {first}; }}\n{step}\n{_STEP}'
+    (here / "batch").write_text(f"#!/bin/sh\n{script}")
+    options = ["-N2", "--requeue", "--open-mode=append", "-o", "out", f"--chdir={here}"]
+    with cluster.popen(["sbatch", "-QW", *options, str(here / "batch")]) as process:
+        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 300)
+        opened = _served()
+        kept = [len(_in_memory(node)) for node in _NODES]
+        (here / "go").touch()
+        done = process.finish("", 60, str)
+    text = (here / "out").read_text()
+    assert done.returncode == 0, text
+    assert [line for line in text.splitlines() if line in {"ce-demo", "ce-busybox"}] == [
+        *2 * ["ce-demo"],
+        *2 * ["ce-busybox"],
+    ]
+    assert text.count(" to n[1-2]\n") == 2, text
+    assert kept == [1, 1]
+    copies = [path for path in opened if path.startswith("/dev/shm/ce-kept-")]
+    assert len(copies) == 2, opened
 
 
 def test_content_that_differs_is_not_used(cluster: Cluster, here: Path) -> None:
