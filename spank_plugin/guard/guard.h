@@ -151,10 +151,6 @@ void guard_report_failure(struct guard *guard);
 
 /* ---- guard_child.c -------------------------------------------------------------------------- */
 
-/* Return the path of the copy of an image in the node's memory, on the heap; NULL if there is none. Its name
- * is the identity of the image's file; one that is not complete has another mode (tools/staging.py). */
-char *guard_find_copy(const struct guard *guard, const char *image);
-
 /* Start the server of an image, which is mounted through `device` already. `mode` is "again" if another
  * server has answered requests through this connection before, "tell" if it is to write to `reads` what the
  * kernel reads, else NULL. It counts in `figures`, which this process keeps, or, if that is -1, in a new

@@ -214,22 +214,6 @@ static int make_figures(const struct guard *guard, const char *image)
 	return ce_release_fd(&file);
 }
 
-char *guard_find_copy(const struct guard *guard, const char *image)
-{
-	struct stat found;
-	char *path = NULL;
-	CE_AUTO_FREE char *request = guard->staged != NULL ? guard_describe_image(image) : NULL;
-
-	if (request == NULL ||
-	    asprintf(&path, "%s/%.*s", guard->staged, (int)strcspn(request, " "), request) < 0)
-		return NULL;
-	if (lstat(path, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-	    (found.st_mode & 0777) == 0400)
-		return path;
-	free(path);
-	return NULL;
-}
-
 int guard_start_server(struct guard *guard, const char *server, const char *image, int device,
 		       const char *mode, int reads, int figures)
 {

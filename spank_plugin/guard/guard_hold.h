@@ -32,6 +32,10 @@ void guard_wake_lenders(const struct guard *guard);
  * NULL if it cannot be made. */
 char *guard_describe_image(const char *image);
 
+/* Return the path of the copy of an image in the node's memory, on the heap; NULL if there is none. Its name
+ * is the identity of the image's file; one that is not complete has another mode (tools/staging.py). */
+char *guard_find_copy(const struct guard *guard, const char *image);
+
 const char *guard_image_path(const char *request);
 
 /* Return a socket and its address; -1 if the name is too long. */

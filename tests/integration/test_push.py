@@ -166,10 +166,8 @@ def test_an_image_of_the_store_is_named_as_environments_name_it(me: Pushing) -> 
         (("./none.sqsh", "r.example/t:1"), "/none.sqsh': no such file or directory\n"),
         (("none", "r.example/t:1"), "'none': in no store of this host\nce: hint: ce images"),
         (("./", "r.example/t:1"), "a directory, not a SquashFS file\n"),
-        (
-            ("./x.sqsh", "registry.invalid/t:1"),
-            "registry.invalid cannot be reached: no such host\nce: hint: push on a host",
-        ),
+        # on a machine without network it is another reason
+        (("./x.sqsh", "registry.invalid/t:1"), "registry.invalid cannot be reached: "),
         (("./x.sqsh", "127.0.0.1:9/t:1"), "127.0.0.1:9 cannot be reached: connect"),
     ],
 )
@@ -180,6 +178,7 @@ def test_what_cannot_be_pushed_is_said_at_once(
     image = words[0].replace("./", f"{me.root}/")
     said = me.refusal("push", image, words[1])
     assert message in said
+    assert ("cannot be reached" in said) == ("\nce: hint: push on a host" in said)
     assert "packing" not in said
 
 
