@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _MAGIC = b"SIF_MAGIC\0"
-# launch script, magic, version, architecture, UUID, times, then the table of descriptors
-_HEADER = struct.Struct("<32x 10s 3s 3x 16x 16x 8x Q Q")
-# type, is it used, the object's place; of a partition its file system, kind and architecture
-_DESCRIPTOR = struct.Struct("<I B 12x Q Q 40x 128s I I 3s 373x")
-_WHOLE_HEADER = struct.Struct("<32s 10s 3s 3s 16x 8Q")
-_WHOLE_DESCRIPTOR = struct.Struct("<I B 3I 3Q 2Q 16x 128s 2I 3s 373x")
+# launch script, magic, version, architecture, UUID, two times, how many descriptors are unused and
+# used, where their table begins and its size, where the objects begin and their size
+_HEADER = struct.Struct("<32s 10s 3s 3s 16x 8Q")
+# type, is it used, its number, group and link, the object's place, size and size with padding, two
+# times, owners, name; of a partition its file system, kind and architecture
+_DESCRIPTOR = struct.Struct("<I B 3I 3Q 2Q 16x 128s 2I 3s 373x")
 _MOST_DESCRIPTORS = 1024  # Apptainer makes room for 48
 _PARTITION, _JSON, _OCI_INDEX = 0x4004, 0x4006, 0x400A
 # where Apptainer keeps `config` of the OCI configuration of a registry's image
@@ -62,9 +62,11 @@ def place(file: int, name: str) -> Place:
     """
     end = os.lseek(file, 0, os.SEEK_END)
     head = os.pread(file, _HEADER.size, 0)
-    if len(head) < _HEADER.size or _HEADER.unpack(head)[0] != _MAGIC:
+    if len(head) < _HEADER.size or _HEADER.unpack(head)[1] != _MAGIC:
         return Place(0, end)
-    _magic, version, count, table = _HEADER.unpack(head)
+    _launch, _magic, version, _arch, _made, _changed, _unused, count, table, *_rest = (
+        _HEADER.unpack(head)
+    )
     if version != b"01\0":
         _refuse(f"a SIF file of version {version!r}, only 01 is known", _FROM_REGISTRY, name)
     if count > _MOST_DESCRIPTORS:
@@ -73,20 +75,21 @@ def place(file: int, name: str) -> Place:
     if len(found) < count * _DESCRIPTOR.size:
         _damaged(f"its descriptors are not within its {end} bytes", name)
     used = [one for one in _DESCRIPTOR.iter_unpack(found) if one[1]]
-    primary = [one for one in used if one[0] == _PARTITION and one[6] == _PRIMARY_SYSTEM]
+    primary = [one for one in used if one[0] == _PARTITION and one[12] == _PRIMARY_SYSTEM]
     if not primary and any(one[0] == _OCI_INDEX for one in used):
         hint = f"{_FROM_REGISTRY}; or singularity pull without --oci"
         _refuse("an OCI-SIF, which keeps an image's layers", hint, name)
     if len(primary) != 1:
         count_text = "no root file system" if not primary else "more than one root file system"
         _refuse(f"a SIF file with {count_text}", _FROM_REGISTRY, name)
-    _type, _used, start, size, _name, kind, _part, code = primary[0]
+    start, size = primary[0][5:7]
+    kind, _part, code = primary[0][11:]
     if kind != _SQUASHFS:
         what, hint = _OTHERS.get(kind, (f"a file system of kind {kind}", _FROM_REGISTRY))
         _refuse(f"a SIF file with {what}", hint, name)
     if start + size > end:
         _damaged(f"cut short, it has {end} bytes of {start + size}", name)
-    named = (one[2:4] for one in used if one[0] == _JSON and one[4].rstrip(b"\0") == _OCI_CONFIG)
+    named = (one[5:7] for one in used if one[0] == _JSON and one[10].rstrip(b"\0") == _OCI_CONFIG)
     config = next(named, (0, 0))
     if sum(config) > end:
         _damaged(f"its configuration is not within its {end} bytes", name)
@@ -108,33 +111,18 @@ def write(path: str, image: str, config: bytes, architecture: str) -> None:
     start = first + -(-len(config) // 4096) * 4096
     size = os.path.getsize(image)
     # both are of group 1, as Apptainer's
-    head = (0xF0000001, 0)
+    group = (0xF0000001, 0)
+    partition = (_SQUASHFS, _PRIMARY_SYSTEM, code)
     objects = (
-        (_JSON, 1, 1, *head, first, len(config), len(config), now, now, _OCI_CONFIG, 0, 0, b""),
-        (
-            _PARTITION,
-            1,
-            2,
-            *head,
-            start,
-            size,
-            size,
-            now,
-            now,
-            b"",
-            _SQUASHFS,
-            _PRIMARY_SYSTEM,
-            code,
-        ),
+        (_JSON, 1, 1, *group, first, len(config), len(config), now, now, _OCI_CONFIG, 0, 0, b""),
+        (_PARTITION, 1, 2, *group, start, size, size, now, now, b"", *partition),
     )
     numbers = (now, now, 0, len(objects), table, len(objects) * _DESCRIPTOR.size, first)
     with open(path, "wb") as file, open(image, "rb") as source:
         launch = b"#!/usr/bin/env run-singularity\n"
-        file.write(
-            _WHOLE_HEADER.pack(launch, _MAGIC, b"01\0", code, *numbers, start + size - first)
-        )
+        file.write(_HEADER.pack(launch, _MAGIC, b"01\0", code, *numbers, start + size - first))
         file.seek(table)
-        file.writelines(_WHOLE_DESCRIPTOR.pack(*one) for one in objects)
+        file.writelines(_DESCRIPTOR.pack(*one) for one in objects)
         file.seek(first)
         file.write(config)
         file.seek(start)
