@@ -119,7 +119,7 @@ class OciHook(Model):
 
 
 class Additions(Model):
-    """What a hook adds to a container, besides variables."""
+    """Additions of a hook to a container, besides variables."""
 
     devices: Annotated[Array[DeviceEdit], about("device nodes, looked up on the node")] = ()
     cdi: Annotated[Array[str], about("CDI devices, vendor.com/class=name")] = ()

@@ -24,7 +24,7 @@ _ONLY_ON_NODES = "only a node of Slurm knows "
 
 
 class Wanted(NamedTuple):
-    """What the pod is to run, and as whom.
+    """Command and user of a pod, and choices of the caller.
 
     `image` replaces the environment's, if it is not "". `gpus` is the number of GPUs for a device
     that stands for all, 0 if none was given. `secrets` are names of variables whose values are not

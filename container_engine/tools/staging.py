@@ -1,7 +1,7 @@
 """Copy images into the memory of a job's nodes, so that one node alone reads the shared file.
 
 Slurm's sbcast carries a file from node to node. A process of the job moves it to where ce-guard
-looks for it (spank_plugin/guard/guard_child.c), so that the memory is the job's, and compares the
+looks for it (spank_plugin/guard/guard_borrow.c), so that the memory is the job's, and compares the
 content with the hash made at import. What is not complete is not used. The epilog removes it.
 """
 
@@ -404,7 +404,7 @@ def here(words: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _copy(path: str, env: Mapping[str, str]) -> tuple[str, os.stat_result]:
-    """Return the path of a file's copy, as guard/guard_child.c does. Raise OSError."""
+    """Return the path of a file's copy, as guard/guard_borrow.c does. Raise OSError."""
     found = os.stat(path)
     directory = directory_of(PLACE, _KEY, env["SLURM_JOB_ID"], env)
     return f"{directory}/{_identity(found)}", found

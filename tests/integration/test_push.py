@@ -166,7 +166,7 @@ def test_an_image_of_the_store_is_named_as_environments_name_it(me: Pushing) -> 
         (("./none.sqsh", "r.example/t:1"), "/none.sqsh': no such file or directory\n"),
         (("none", "r.example/t:1"), "'none': in no store of this host\nce: hint: ce images"),
         (("./", "r.example/t:1"), "a directory, not a SquashFS file\n"),
-        # on a machine without network it is another reason
+        # the reason differs on a machine without network
         (("./x.sqsh", "registry.invalid/t:1"), "registry.invalid cannot be reached: "),
         (("./x.sqsh", "127.0.0.1:9/t:1"), "127.0.0.1:9 cannot be reached: connect"),
     ],

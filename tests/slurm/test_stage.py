@@ -85,13 +85,19 @@ def _served() -> list[str]:
 
 def _looked_at(cluster: Cluster, here: Path, script: str) -> tuple[Completed, list[str]]:
     """Run a job that ends with the step; return also what its servers have opened."""
-    with cluster.popen(["salloc", "-QN2", "sh", _script(here, f"{script}{_STEP}")]) as process:
+    argv = ["salloc", "-QN2", "sh", _script(here, f"{script}{_STEP}")]
+    done, opened = _ended(cluster, here, argv)
+    assert done.returncode == 0, done.stderr
+    return done, opened
+
+
+def _ended(cluster: Cluster, here: Path, argv: list[str]) -> tuple[Completed, list[str]]:
+    """Run what ends with the step; return also what its servers have opened."""
+    with cluster.popen(argv) as process:
         until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
         opened = _served()
         (here / "go").touch()
-        done = process.finish("", 60, str)
-    assert done.returncode == 0, done.stderr
-    return done, opened
+        return process.finish("", 60, str), opened
 
 
 @pytest.mark.parametrize("earlier", [0, 1])
@@ -117,11 +123,8 @@ def test_steps_of_a_script_read_the_copies_though_an_earlier_step_read_the_share
     script = f"#!/bin/sh\n{before}ce stage ./train.toml || exit\n"
     (here / "batch").write_text(f"{script}srun --environment=./train.toml true\n{_STEP}")
     argv = ["sbatch", "-QWN2", "-oout", f"--chdir={here}", str(here / "batch")]
-    with cluster.popen(argv) as process:
-        until("the containers", lambda: all((here / f"up-{node}").exists() for node in _NODES), 90)
-        opened = [path for path in _served() if path.startswith("/dev/shm/ce-kept-")]
-        (here / "go").touch()
-        done = process.finish("", 60, str)
+    done, served = _ended(cluster, here, argv)
+    opened = [path for path in served if path.startswith("/dev/shm/ce-kept-")]
     assert done.returncode == 0, (here / "out").read_text()
     assert len(opened) == 4, opened
 
