@@ -1,7 +1,8 @@
 """Describe, check and plan environments from Python: what launchers and test systems import.
 
 Within a VERSION, names, arguments and fields stay; new ones may come. All else in this package is
-the engine's own. Verdicts are those of `ce validate`, plans those of `ce plan`: the same code makes
+the engine's own. `Image` and `Mount` are what one writes; those of a plan are `PlanImage` and
+`PlanMount`. Verdicts are those of `ce validate`, plans those of `ce plan`: the same code makes
 them. Nothing here needs Slurm, Podman or a site's configuration, except where it says so.
 """
 
@@ -12,19 +13,53 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from pydantic import PrivateAttr
+from pydantic import (
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from container_engine.base.errors import CeError, UserError
+from container_engine.base.model import Brief, told
+from container_engine.base.run_check import ListedCheck, RunCheck
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.catalog.load import hook_named
-from container_engine.catalog.model import HookFile
+from container_engine.catalog.model import (
+    Check,
+    DeviceEdit,
+    Edit,
+    HookCheck,
+    HookFile,
+    HookRunCheck,
+    HookService,
+    HookVerb,
+    LibraryEdit,
+    MountEdit,
+    OciHook,
+    Parameter,
+    Requires,
+    Service,
+)
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf import entries, model, show
 from container_engine.edf.annotations import judge_value
 from container_engine.edf.document import Document
 from container_engine.edf.locate import is_path
-from container_engine.edf.model import Origin, Problem, escape
+from container_engine.edf.model import Device, Origin, Problem, Variable, escape
+from container_engine.edf.model import Mount as PlanMount
 from container_engine.plan.hooks import rules
-from container_engine.plan.model import LaunchPlan
+from container_engine.plan.model import (
+    EnvEntry,
+    HookUse,
+    KeptContainer,
+    LaunchPlan,
+    Part,
+    Run,
+    Settings,
+    StartupLine,
+)
+from container_engine.plan.model import Image as PlanImage
 from container_engine.submit import environment as environments
 from container_engine.submit.context import Context, of_this_process
 from container_engine.submit.known_image import judged, missing_files, packed_files
@@ -37,18 +72,44 @@ VERSION = 1
 __all__ = [
     "VERSION",
     "CeError",
+    "Check",
+    "Device",
+    "DeviceEdit",
+    "Edit",
+    "EnvEntry",
     "Environment",
+    "HookCheck",
     "HookFile",
+    "HookRunCheck",
+    "HookService",
+    "HookUse",
+    "HookVerb",
     "Image",
+    "KeptContainer",
     "LaunchPlan",
+    "LibraryEdit",
+    "ListedCheck",
     "Mount",
+    "MountEdit",
+    "OciHook",
     "Origin",
+    "Parameter",
+    "Part",
     "Phase",
+    "PlanImage",
+    "PlanMount",
     "Problem",
     "RefusedError",
+    "Requires",
+    "Run",
+    "RunCheck",
+    "Service",
+    "Settings",
+    "StartupLine",
     "Step",
     "Trace",
     "UserError",
+    "Variable",
     "Verdict",
     "hook",
     "hooks",
@@ -67,7 +128,7 @@ def literal(text: str) -> str:
     return escape(text)
 
 
-class Image(str):
+class Image(str, metaclass=Brief):
     """The name of an image, as the key `image` has it."""
 
     __slots__ = ()
@@ -84,7 +145,7 @@ class Image(str):
         return cls(escape(f"docker://{name}" + (f"@{digest}" if digest else "")))
 
 
-class Mount(str):
+class Mount(str, metaclass=Brief):
     """An entry of the key `mounts`, for paths that contain no variables."""
 
     __slots__ = ()
@@ -128,6 +189,14 @@ class Environment(Document):
         mounts: list[str] | list[Mount] = []  # type: ignore[assignment]  # it widens the type
 
     _origins: Mapping[str, Origin] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _known(cls, value: object, judge: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return judge(value)
+        except ValidationError as error:
+            raise told(cls, error, value) from None
 
     @classmethod
     def from_file(cls, name: str | os.PathLike[str]) -> Self:
@@ -249,19 +318,22 @@ def hooks() -> Mapping[str, HookFile]:
 
 
 def hook(name: str, **parameters: str | bool | int) -> dict[str, str]:
-    """Return the annotations that enable a hook with these parameters. Raise UserError."""
+    """Return the annotations that enable a hook with these parameters.
+
+    Raise UserError, whose `key` is the parameter at fault.
+    """
     catalog = environments.site_here(of_this_process(None)).hooks
     [rule] = rules({name: hook_named(name, catalog)})
     found = {rule.switch: "true"}
     for key, value in parameters.items():
+        where = f"hook '{name}'"
         if key not in rule.parameters:
-            raise UserError(
-                f"hook '{name}': unknown parameter '{key}'",
-                f"it has {', '.join(sorted(rule.parameters)) or 'none'}",
-            )
+            reason = f"unknown parameter{did_you_mean(nearest(key, rule.parameters))}"
+            known = ", ".join(sorted(rule.parameters)) or "none"
+            raise UserError(reason, f"it has {known}", where=where, key=key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if doubt := judge_value(text, rule.parameters[key]):
-            raise UserError(f"hook '{name}': {key}: {doubt.message}", doubt.hint)
+            raise UserError(doubt.message, doubt.hint, where=where, key=key)
         found[f"{rule.prefix}.{key}"] = escape(text)
     return found
 

@@ -166,6 +166,9 @@ def python() -> str:
     return _API + "".join(_public(name, getattr(api, name)) for name in names)
 
 
+_FIELDS = ("_fields", "__dataclass_fields__", "model_fields")  # of a named tuple, and so on
+
+
 def _public(name: str, what: object) -> str:
     text = f"\n## `{name}`\n\n{_described(what)}\n"
     if not inspect.isclass(what):
@@ -175,7 +178,7 @@ def _public(name: str, what: object) -> str:
         for inner, found in inspect.getmembers(what)
         if not inner.startswith(("_", "model_")) and _is_own(what, inner)
     ]
-    names = getattr(what, "_fields", ()) or getattr(what, "__dataclass_fields__", ())
+    names = next(filter(None, (getattr(what, one, ()) for one in _FIELDS)), ())
     fields = f"\nFields: {', '.join(f'`{one}`' for one in names)}.\n" if names else ""
     return text + fields + ("\n" if below else "") + "".join(below)
 

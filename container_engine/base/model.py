@@ -24,14 +24,14 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import from_json
+from pydantic_core import PydanticCustomError, from_json
 
 from container_engine.base.text_layout import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic.json_schema import CoreSchemaOrField  # type: ignore[attr-defined]
-    from pydantic_core import ErrorDetails
+    from pydantic_core import ErrorDetails, InitErrorDetails
     from pydantic_core.core_schema import DictSchema, WithDefaultSchema
 
 T = TypeVar("T")
@@ -46,7 +46,27 @@ def about(description: str, **more: Any) -> Any:  # noqa: ANN401  # as Field has
     return Field(description=description, **more)
 
 
-class Model(BaseModel):
+class Brief(type):
+    """A class whose `help` leaves out what it has from other packages, such as pydantic."""
+
+    def __dir__(cls) -> list[str]:
+        own = [one for one in cls.__mro__ if one.__module__.startswith(__package__.split(".")[0])]
+        names = {name for one in own for name in vars(one)}
+        return [name for name in names if not name.startswith(("_", "model_"))]
+
+
+if TYPE_CHECKING:  # the types of a model's arguments would not survive a metaclass
+    _Base: TypeAlias = BaseModel
+else:
+
+    class _BriefModel(Brief, type(BaseModel)):
+        pass
+
+    class _Base(BaseModel, metaclass=_BriefModel):
+        pass
+
+
+class Model(_Base):
     """A document, or a part of one, in which unknown keys are errors.
 
     The engine's own code names fields by their names, documents by their aliases.
@@ -198,6 +218,20 @@ def misfits(model: type[BaseModel], unfit: Sequence[Unfit], table: str) -> Itera
             yield Misfit("", _unknown(model, place))
         else:
             yield Misfit(_dotted(place), _message(errors, table), _example(model, place))
+
+
+def told(model: type[BaseModel], error: ValidationError, value: object) -> ValidationError:
+    """Return pydantic's error with the engine's words for unknown keys."""
+    details: list[InitErrorDetails] = []
+    for one in error.errors(include_url=False):
+        kind: str | PydanticCustomError = one["type"]
+        if kind == _UNKNOWN:
+            words = {"words": _unknown(model, _place(one, value))}
+            kind = PydanticCustomError(_UNKNOWN, "{words}", words)
+        details.append(
+            {"type": kind, "loc": one["loc"], "input": one["input"], "ctx": one.get("ctx", {})}
+        )
+    return ValidationError.from_exception_data(error.title, details)
 
 
 def _message(errors: Sequence[ErrorDetails], table: str) -> str:

@@ -8,6 +8,8 @@ from container_engine.base.model import Array, Model, about
 
 
 class RunCheck(Model):
+    """A program that must pass before the first task."""
+
     kind: Annotated[Literal["run"], about("a program is run")] = "run"
     name: Annotated[str, about("for messages; in a hook.toml the table's name")] = ""
     command: Annotated[

@@ -32,12 +32,16 @@ _WHEN = "only if each parameter named here has this value, or one of these"
 
 
 class DeviceEdit(Model):
+    """Device nodes that the container gets."""
+
     path: Annotated[str, about("path or pattern of device nodes, looked up on the node")]
     optional: Annotated[bool, about("it may be missing on a node")] = False
     permissions: Annotated[str, about("as in cgroups: r, w, m", pattern=r"^[rwm]+$")] = "rw"
 
 
 class MountEdit(Model):
+    """Files or directories of the node that the container gets."""
+
     source: Annotated[str, about("path or pattern on the node")]
     target: Annotated[str, about("path in the container; empty: the same as the source")] = ""
     options: Annotated[Array[str], about("flags, as in the mounts of an EDF")] = ("ro",)
@@ -143,6 +147,8 @@ class Edit(Additions):
 
 
 class HookService(Service, Mergeable):
+    """A program that the hook runs in the container."""
+
     when: Annotated[When, about(_WHEN)] = Field(default_factory=dict)
 
 
@@ -154,11 +160,11 @@ class Conditional(Mergeable):
 
 
 class HookCheck(Check, Conditional):
-    pass
+    """A check of the node and the container that the hook asks for."""
 
 
 class HookRunCheck(RunCheck, Conditional):
-    pass
+    """A check of the hook that runs a program."""
 
 
 AnyCheck: TypeAlias = Annotated[HookCheck | HookRunCheck, Field(discriminator="kind")]
@@ -183,6 +189,8 @@ class Parameter(Mergeable):
 
 
 class Requires(Model):
+    """Conditions that an environment must fulfil to use the hook."""
+
     writable: Annotated[bool, about("a writable container")] = False
     libc: Annotated[Literal["", "glibc", "musl"], about("what the image must be built with")] = ""
     hooks: Annotated[Array[HookName], about("hooks that the user must have enabled")] = ()

@@ -64,6 +64,8 @@ class EnvEntry(Model):
 
 
 class StartupLine(Model):
+    """A line of the key `startup`."""
+
     line: Annotated[Text, about("a line for a shell in the container")]
     origin: Annotated[str, about(_FROM, alias="from")]
 

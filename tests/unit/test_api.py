@@ -1,12 +1,18 @@
 """container_engine.api: one truth with `ce`, and text that means what its types say."""
 
+import inspect
 import json
 import os
 import pickle
+import pydoc
+import re
 import subprocess
 import sys
 import tomllib
+from collections import abc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -38,6 +44,43 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_public_name_is_there_and_has_a_description() -> None:
     for name in set(api.__all__) - {"VERSION"}:
         assert getattr(api, name).__doc__, name
+
+
+def _classes(found: object) -> Iterator[type]:
+    """Yield the engine's classes in a type."""
+    if isinstance(found, type) and found.__module__.startswith("container_engine."):
+        yield found
+    for part in get_args(found):
+        yield from _classes(part)
+
+
+def _annotated(what: object) -> Iterator[type]:
+    """Yield the engine's classes that a function's, or a class's, annotations name."""
+    kinds = what.__mro__ if inspect.isclass(what) else (what,)
+    for kind in kinds:
+        if not kind.__module__.startswith("container_engine."):
+            continue
+        below = [one for name, one in vars(kind).items() if not name.startswith("_")]
+        for one in (kind, vars(kind).get("__init__"), *below):
+            found = getattr(one, "fget", None) or inspect.unwrap(getattr(one, "__func__", one))
+            if found is kind or getattr(found, "__module__", "") == kind.__module__:
+                names = {**vars(abc), **vars(api), **vars(sys.modules[found.__module__])}
+                for hint in get_type_hints(found, names).values():
+                    yield from _classes(hint)
+
+
+def test_every_type_that_the_api_returns_can_be_imported_from_it() -> None:
+    public = [getattr(api, name) for name in api.__all__ if name != "VERSION"]
+    assert {one for what in public for one in _annotated(what)} - set(public) == set()
+    assert {api.Parameter, api.PlanImage, api.ListedCheck, api.Variable} <= set(public)
+
+
+def test_help_is_about_the_engine_alone() -> None:
+    text = pydoc.plain(pydoc.render_doc(api))
+    assert "model_validate" not in text
+    assert "removesuffix" not in text
+    assert {"from_file", "to_toml", "write", "origins"} <= set(dir(api.Environment))
+    assert "model_copy" in dir(api.Environment())
 
 
 # of the others, which are alike for this, every fourth
@@ -119,6 +162,34 @@ def test_wrong_types_and_unknown_keys_are_refused(values: dict[str, object]) -> 
         api.Environment(**values)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('imagee = "x"', "unknown key 'imagee', did you mean 'image'?"),
+        ('"{words}" = "x"', "unknown key '{words}'"),
+    ],
+)
+def test_an_unknown_key_is_named_as_ce_validate_names_it(
+    text: str, said: str, here: Path, capsys: Capture
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        api.Environment(**tomllib.loads(text))
+    assert [one["msg"] for one in refused.value.errors()] == [said]
+    (here / "x.toml").write_text(text)
+    main(["validate", "--strict", "x.toml"])
+    key, _, meant = said.partition(",")
+    assert re.search(f"{re.escape(key)}.*{re.escape(meant)}", capsys.readouterr().err)
+
+
+def test_an_unknown_key_of_a_check_is_named_with_its_place() -> None:
+    check = {"name": "a", "command": ["a"], "exitcode": 1}
+    with pytest.raises(ValidationError) as refused:
+        api.Environment.model_validate({"image": 1, "checks": [check]})
+    *wrong, unknown = refused.value.errors()
+    assert {one["loc"][0] for one in wrong} == {"image"}
+    assert unknown["msg"] == "unknown key 'checks[0].exitcode', did you mean 'exit_code'?"
+
+
 def test_callers_have_types_that_mypy_knows() -> None:
     """`make lint` fails if mypy finds nothing to ignore here."""
     with pytest.raises(ValidationError):
@@ -183,19 +254,21 @@ def test_a_hook_is_enabled_by_its_annotations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "said"),
+    ("name", "parameters", "said", "key"),
     [
-        ("aws_ofi", {}, "there is no hook 'aws_ofi', did you mean 'aws_ofi_nccl'?"),
-        ("cxi", {"speed": 1}, "hook 'cxi': unknown parameter 'speed'"),
-        ("ssh", {"port": 0}, "hook 'ssh': port: "),
+        ("aws_ofi", {}, "there is no hook 'aws_ofi', did you mean 'aws_ofi_nccl'?", ""),
+        ("cxi", {"speed": 1}, "hook 'cxi': speed: unknown parameter", "speed"),
+        ("ssh", {"prot": 1}, "hook 'ssh': prot: unknown parameter, did you mean 'port'?", "prot"),
+        ("ssh", {"port": 0}, "hook 'ssh': port: ", "port"),
     ],
 )
 def test_mistakes_in_hooks_are_refused(
-    name: str, parameters: dict[str, str | int], said: str
+    name: str, parameters: dict[str, str | int], said: str, key: str
 ) -> None:
     with pytest.raises(api.UserError) as refused:
         api.hook(name, **parameters)
     assert str(refused.value).startswith(said)
+    assert refused.value.key == key
 
 
 def test_pyxis_gets_what_the_environment_says(here: Path) -> None:
