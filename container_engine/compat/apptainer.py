@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # what tools ask for is that of this version
 _VERSION = "1.4.0"
 _FAILED = 255
+_SCHEMES = ("docker", "oras")
 _PREFIXES = ("SINGULARITYENV_", "APPTAINERENV_")  # the last one wins
 _OF_ITSELF = ("SINGULARITY_", "APPTAINER_", *_PREFIXES)
 _YES = ("1", "true", "yes", "y", "on")
@@ -151,7 +152,7 @@ def _run(words: Sequence[str], ce: Callable[[Sequence[str]], int]) -> int:
 def _path(image: str) -> str:
     """Return the absolute path of an image file, "" for what is none. Raise UserError."""
     scheme, there, _name = image.partition("://")
-    if there and scheme != "docker":
+    if there and scheme not in _SCHEMES:
         raise _unknown(image)
     if there:
         return ""
@@ -161,8 +162,10 @@ def _path(image: str) -> str:
 
 
 def _unknown(image: str) -> UserError:
-    hint = "the same image from a registry: docker://…; or a SIF file"
-    return UserError("only docker:// and files are read", hint, "image-reference", name=image)
+    hint = "the same image from a registry: docker://…, oras://…; or a SIF file"
+    return UserError(
+        "only docker://, oras:// and files are read", hint, "image-reference", name=image
+    )
 
 
 def _get(found: argparse.Namespace, ce: Callable[[Sequence[str]], int]) -> int:
@@ -177,14 +180,16 @@ def _get(found: argparse.Namespace, ce: Callable[[Sequence[str]], int]) -> int:
 
     limit = contexts.site_config(contexts.of_this_process(None)).import_timeout_s
     with draft_directory(os.path.dirname(target), limit) as work:
-        made = f"{work}/image.sqsh"
+        made = f"{work}/made.sif"
         with contextlib.redirect_stdout(io.StringIO()):  # a path that is gone at the end
             if ce(["import", "--quiet", "-o", made, *words]):
                 return _FAILED
-        known = json.loads(configuration([made], os.environ))
-        config = json.dumps(known["config"]).encode()
-        sif.write(f"{work}/image.sif", made, config, known.get("architecture", ""))
-        os.replace(f"{work}/image.sif", target)
+        if squashfs.place(made).start == 0:  # of an image's layers
+            known = json.loads(configuration([made], os.environ))
+            config = json.dumps(known["config"]).encode()
+            sif.write(f"{work}/image.sif", made, config, known.get("architecture", ""))
+            made = f"{work}/image.sif"
+        os.replace(made, target)
     return 0
 
 
@@ -194,7 +199,7 @@ def _target(found: argparse.Namespace) -> tuple[str, list[str]]:
     scheme, _colon, rest = source.partition(":")
     if scheme == "docker-archive" and found.verb == "build":
         source = f"{scheme}:{os.path.abspath(rest.removeprefix('//'))}"
-    elif not source.startswith("docker://"):
+    elif source.partition("://")[0] not in _SCHEMES:
         if found.verb == "build":
             raise UserError(
                 f"apptainer build: {source}", f"write a Dockerfile: ce build; {_IMPORT}"

@@ -104,6 +104,9 @@ def _image(edf: Edf, instead: str) -> str:
         raise UserError(
             f"{found.name}: this image is in no registry", hint, where=f"{place}: image"
         )
+    if found.is_file:
+        why = f"{found.name}: a SIF file, which a pod does not start from"
+        raise UserError(why, f"after 'ce pull {found.name}', {hint}", where=f"{place}: image")
     return found.canonical
 
 

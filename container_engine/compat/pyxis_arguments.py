@@ -46,6 +46,8 @@ def _plain(environment: Document) -> Iterator[str]:
     images = environment.images or []
     if len(images) != 1 or not images[0]:
         raise _refused("image", "anything but one image")
+    if images[0].startswith("oras://"):
+        raise _refused("image", "SIF files in a registry")
     yield f"--container-image={_literal(images[0], 'image')}"
     # what an environment does by default, whatever the site's pyxis does
     yield "--no-container-mount-home"

@@ -29,7 +29,9 @@ VENV_MARKS = {"virtual": "pyvenv.cfg", "conda": "conda-meta"}
 
 def looks_like_file(text: str) -> bool:
     """Check whether `text` may be meant as a file, though it does not begin as a path does."""
-    return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith(("docker://", "/", "."))
+    return text.endswith(SQUASHFS_SUFFIXES) and not text.startswith(
+        ("docker://", "oras://", "/", ".")
+    )
 
 
 # Annotations below `com.pyxis.` that have the same effect here as in Pyxis.

@@ -21,6 +21,8 @@ _FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, *(f".tar{end}" for end in ("", ".gz", ".zs
 # prefixes that users commonly omit
 _UNSAID = ("docker.io/library/", "docker.io/")
 _SCHEME = "docker://"
+# as Apptainer calls a SIF file in a registry; what is there decides, whatever the name says
+_OF_FILES = "oras://"
 _PODMAN = "podman://"
 # skopeo's names of transports
 _PODMANS_STORAGE, _DOCKERS_DAEMON = "containers-storage", "docker-daemon"
@@ -68,6 +70,11 @@ class RegistryImage(NamedTuple):
         """Return the name that all spellings share: docker.io/library/ubuntu:24.04."""
         version = f"@{self.digest}" if self.digest else f":{self.tag}"
         return f"{self.registry}/{self.repository}{version}"
+
+    @property
+    def is_file(self) -> bool:
+        """Check whether the name says that it is a SIF file."""
+        return self.name.startswith(_OF_FILES)
 
     @property
     def tagged(self) -> str:
@@ -219,7 +226,7 @@ def parse(text: str, cwd: str) -> Reference:
 
 
 def _unsupported(text: str, scheme: str) -> UserError:
-    error = _bad(text, f"'{scheme}://' is not supported, only '{_SCHEME}'")
+    error = _bad(text, f"'{scheme}://' is not supported, only '{_SCHEME}' and '{_OF_FILES}'")
     name = text.partition("://")[2]
     if scheme == "dockerd":
         return UserError(error.message, _saved(name), error.see)
@@ -234,13 +241,13 @@ def _saved(name: str) -> str:
 
 
 def _parse_registry(text: str) -> RegistryImage:
-    rest = text.removeprefix(_SCHEME)
+    rest = text.removeprefix(_SCHEME).removeprefix(_OF_FILES)
     if "://" in rest:
         raise _unsupported(text, rest.partition("://")[0])
     rest, at_digest, digest = rest.partition("@sha256:")
     user, rest = _split_user(text, rest)
     registry, path = _split_registry(text, rest)
-    is_short = user is None and path == rest and not text.startswith(_SCHEME)
+    is_short = user is None and path == rest and not text.startswith((_SCHEME, _OF_FILES))
     path, tag = _split_tag(path)
     short = path if is_short else ""
     if registry == "docker.io" and "/" not in path:

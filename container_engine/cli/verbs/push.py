@@ -73,6 +73,9 @@ def _target(text: str, cwd: str) -> RegistryImage:
     example = "for example registry.example.org/me/tools:1.0"
     if isinstance(image, FileImage):
         raise UserError("a path, not a reference to a registry", example, name=text)
+    if image.is_file:
+        hint = f"the same image as layers: ce push IMAGE {image.canonical}"
+        raise UserError("SIF files are pulled, not pushed", hint, "image-reference", name=text)
     if image.digest is not None:
         why = "a digest follows from the content, it cannot be chosen"
         raise UserError(why, f"name a tag: {image.registry}/{image.repository}:TAG", name=text)

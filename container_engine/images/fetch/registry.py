@@ -49,6 +49,8 @@ _LISTEN_S = 3
 _MOST_INDEXES = 8  # in one another, which the specification allows
 # what BuildKit pushes for a base of Docker's: no such type is specified, and skopeo copies none
 _ZSTD_OF_DOCKER = "application/vnd.docker.image.rootfs.diff.tar.zstd"
+# a SIF file, now and as the first releases of ORAS called it
+_SIFS = ("application/vnd.sylabs.sif.layer.v1.sif", "appliance/vnd.sylabs.sif.layer.tar")
 _SILENT_S = 5.0  # of silence, after which a line names the registry
 _SPARE = 8 << 20  # bytes for configuration and manifest
 _Result = TypeVar("_Result")
@@ -71,7 +73,7 @@ class Remote(NamedTuple):
 
     `digest` is the digest of `manifest`. `blobs` are the layers, the lowest first. `index_text` is
     the index that led to the manifest, b"" for none; of several each is behind the one above it,
-    and a NUL.
+    and a NUL. `is_sif` says that the only layer is a SIF file.
     """
 
     digest: str
@@ -81,6 +83,7 @@ class Remote(NamedTuple):
     manifest: bytes
     config: Wanted | None = None
     index_text: bytes = b""
+    is_sif: bool = False
 
 
 class Fetched(NamedTuple):
@@ -129,7 +132,8 @@ class Skopeo(NamedTuple):
             message = f"its configuration is larger than {MOST_BESIDE >> 20} MiB"
             raise UserError(message, see="image-format", name=image.name)
         size = sum(one.size for one in layers)
-        return Remote(digest, source, size, layers, text, config, b"\0".join(indexes))
+        is_sif = [layer.media_type in _SIFS for layer in document.layers] == [True]
+        return Remote(digest, source, size, layers, text, config, b"\0".join(indexes), is_sif)
 
     def platforms(self, image: RegistryImage, archs: Sequence[str]) -> dict[str, Remote]:
         """Return what the name stands for now on each of `archs` for which there is an image.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 import time
@@ -23,6 +22,7 @@ from container_engine.images.image_files import (
     read_beside,
     refuse_changed,
 )
+from container_engine.images.importing import file_system
 from container_engine.images.importing.archives import is_tar
 from container_engine.images.importing.importer import Waiting
 from container_engine.images.pack.form import USUAL, Form
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from container_engine.images.listener import Listener
     from container_engine.images.store.store import Store
 
-_PIECE = 1 << 24
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 
@@ -91,24 +90,25 @@ class Adopter(NamedTuple):
         if os.path.isdir(path):
             pack_with_progress(path, made, self._packer, self.listener)
             self._doubt_top(path, made)
-            return _document(squashfs.config_from_files(made, self.env), arch)
+            return file_system.document(squashfs.config_from_files(made, self.env), arch)
         if is_tar(path):
             self._pack_archive(path, made)
             self._doubt_top(path, made)
-            return _document(squashfs.config_from_files(made, self.env), arch)
-        made_for = squashfs.place(path).architecture
-        if made_for not in {"", arch}:
-            message = f"made for {made_for}, {arch} is needed"
-            raise UserError(message, see="image-architecture", name=path)
-        squashfs.listed(path, self.env)
-        self._copy(path, made)
+            return file_system.document(squashfs.config_from_files(made, self.env), arch)
+        file_system.check(path, arch, self.env)
+        file_system.copy(
+            path,
+            made,
+            self._packer,
+            lambda done, size: self.listener.far(path, "copying", done, size),
+        )
         beside = config_path(path)
         text = read_beside(beside, path)
         if text is None:
             facts = squashfs.config_from_files(path, self.env)
             if facts.other:
                 self.listener.say(f"{path}: {squashfs.left_to_a_shell(facts.other)}")
-            return _document(facts, arch)
+            return file_system.document(facts, arch)
         squashfs.config_from_document(text, beside)
         image = LocalImage(path, "file", path)
         unsaid = doubt(image, text, arch)
@@ -140,18 +140,6 @@ class Adopter(NamedTuple):
 
         self._packer.pack_files(LayerFile(path), total, made, on_read)
 
-    def _copy(self, path: str, made: str) -> None:
-        within, done = squashfs.place(path), 0
-        free_space.check(os.path.dirname(made), within.size)
-        with open(path, "rb") as source, self._packer.started(made) as target:
-            while done < within.size:
-                piece = min(_PIECE, within.size - done)
-                sent = os.sendfile(target.fileno(), source.fileno(), within.start + done, piece)
-                if sent == 0:
-                    raise UserError("cut short", see="image-damaged", name=path)
-                done += sent
-                self.listener.far(path, "copying", done, within.size)
-
 
 def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
     """Write `path`, and the configuration beside it, from a directory or a tar archive.
@@ -175,15 +163,6 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
         raise free_space.unusable(directory, error) from None
 
 
-def _document(facts: squashfs.ImageConfig, arch: str) -> bytes:
-    run: dict[str, object] = {"Env": [f"{name}={value}" for name, value in facts.env.items()]}
-    if facts.entrypoint:
-        run["Entrypoint"] = list(facts.entrypoint)
-    if facts.workdir:
-        run["WorkingDir"] = facts.workdir
-    return _json({"architecture": arch, "os": "linux", "config": run})
-
-
 def _manifest(made: str, configuration: bytes) -> bytes:
     """Return a manifest in OCI's form, so that its digest vouches for both files."""
     layer = {
@@ -196,8 +175,4 @@ def _manifest(made: str, configuration: bytes) -> bytes:
         "digest": f"sha256:{hashlib.sha256(configuration).hexdigest()}",
         "size": len(configuration),
     }
-    return _json({"schemaVersion": 2, "config": described, "layers": [layer]})
-
-
-def _json(document: dict[str, object]) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return file_system.as_json({"schemaVersion": 2, "config": described, "layers": [layer]})

@@ -20,6 +20,7 @@ from container_engine.images.fetch.registry import (
     small_blob,
 )
 from container_engine.images.fetch.streaming import Arrival, BrokenOffError
+from container_engine.images.importing import file_system
 from container_engine.images.pack import layers
 from container_engine.images.reference import Imported, RegistryImage
 from container_engine.oci.image import Config
@@ -32,11 +33,15 @@ Far = Callable[[str, int], None]
 
 
 class Place(NamedTuple):
-    """The paths of a conversion: `work` is private, `layers` keeps blobs, `made` is the result."""
+    """The paths of a conversion: `work` is private, `layers` keeps blobs, `made` is the result.
+
+    `keeps_sif` says that this is a SIF file where the registry has one.
+    """
 
     work: str
     layers: str
     made: str
+    keeps_sif: bool = False
 
     def has(self, blob: Wanted) -> bool:
         return os.path.exists(self.path(blob))
@@ -58,6 +63,8 @@ class Maker(NamedTuple):
 
         Raise CeError or OSError.
         """
+        if remote.is_sif:
+            return self._make_of_sif(image, remote, arch, place, far)
         if isinstance(image, RegistryImage):
             with contextlib.suppress(BrokenOffError):
                 self._make_arriving(image, remote, arch, place, far)
@@ -76,6 +83,32 @@ class Maker(NamedTuple):
         stack = list(map(layers.LayerFile, fetched.layers, contents))
         self._pack(stack, fetched.size, place, partial(far, "packing"))
         return fetched
+
+    def _make_of_sif(
+        self, image: Imported, remote: Remote, arch: str, place: Place, far: Far
+    ) -> Fetched:
+        def downloaded(done: int) -> None:
+            far("downloading", done)
+
+        fetched = self.skopeo.copy(image, remote, place.work, place.layers, downloaded)
+        [file] = fetched.layers
+        try:
+            if squashfs.place(file).start == 0:
+                raise UserError("a SquashFS file, its registry says SIF", see="image-format")
+            file_system.check(file, arch, self.skopeo.env)
+            facts = squashfs.config_from_files(file, self.skopeo.env)
+            if place.keeps_sif:
+                os.rename(file, place.made)
+            else:
+                file_system.copy(
+                    file, place.made, self.packer, lambda done, _size: far("copying", done)
+                )
+        except UserError as error:
+            error.name = image.name  # nobody knows the file
+            raise
+        if facts.other:
+            self.skopeo.say(f"{image.name}: {squashfs.left_to_a_shell(facts.other)}")
+        return fetched._replace(config=file_system.document(facts, arch))
 
     def _make_arriving(
         self, image: RegistryImage, remote: Remote, arch: str, place: Place, far: Far

@@ -123,6 +123,7 @@ class Importer:
                 remote = maker.skopeo.look_up(image, arch)
                 self._rules.admit_size(image.name, remote.size)
                 place = maker.place(work, os.path.join(work, "blobs"))
+                place = place._replace(keeps_sif=path.endswith(".sif"))
                 _check_room(directory, remote, place)
                 fetched = self._build(_Import(maker, image, remote, arch), (), place)
                 install(os.path.join(work, "image"), fetched.config, path)

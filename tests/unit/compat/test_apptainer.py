@@ -139,8 +139,8 @@ def test_paths_with_colons_and_commas_stay_whole() -> None:
     [
         ("exec --writable x.sif true", "--writable-tmpfs"),
         ("instance start x.sif web", "services run as steps of a job"),
-        ("exec library://a/b true", "only docker:// and files are read"),
-        ("pull --name x.sif shub://a/b", "only docker:// and files are read"),
+        ("exec library://a/b true", "only docker://, oras:// and files are read"),
+        ("pull --name x.sif shub://a/b", "only docker://, oras:// and files are read"),
         ("build x.sif x.def", "write a Dockerfile"),
         ("exec --overlay o.img x.sif true", "ce save"),
         ("exec --env A=1 --env B docker://x true", "NAME=VALUE"),

@@ -131,7 +131,7 @@ def test_a_path_begins_with_a_slash_or_a_dot(text: str, path: str) -> None:
         ),
         (
             "podman://x",
-            "'podman://x': 'podman://' is not supported, only 'docker://'",
+            "'podman://x': 'podman://' is not supported, only 'docker://' and 'oras://'",
             "'ce import podman://x' imports it from Podman's storage",
         ),
         (
