@@ -1,7 +1,7 @@
 """Find the file system in an Apptainer image (SIF), or write one around a file system.
 
 Such a file has a header, descriptors, and the objects that they describe. A node's ce-image finds
-it again by itself (spank_plugin/image/sif.c). Signatures are not verified.
+it again by itself (spank_plugin/image/sif.c). Signatures are verified by images/sif_signature.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from container_engine.base.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 _MAGIC = b"SIF_MAGIC\0"
 # launch script, magic, version, architecture, UUID, two times, how many descriptors are unused and
@@ -22,7 +22,7 @@ _MAGIC = b"SIF_MAGIC\0"
 _HEADER = struct.Struct("<32s 10s 3s 3s 16x 8Q")
 # type, is it used, its number, group and link, the object's place, size and size with padding, two
 # times, owners, name; of a partition its file system, kind and architecture
-_DESCRIPTOR = struct.Struct("<I B 3I 3Q 2Q 16x 128s 2I 3s 373x")
+DESCRIPTOR = struct.Struct("<I B 3I 3Q 2Q 16x 128s 2I 3s 373x")
 _MOST_DESCRIPTORS = 1024  # Apptainer makes room for 48
 _PARTITION, _JSON, _OCI_INDEX = 0x4004, 0x4006, 0x400A
 # where Apptainer keeps `config` of the OCI configuration of a registry's image
@@ -61,20 +61,10 @@ def place(file: int, name: str) -> Place:
     Nothing is read there. Raise UserError about the image `name`, or OSError.
     """
     end = os.lseek(file, 0, os.SEEK_END)
-    head = os.pread(file, _HEADER.size, 0)
-    if len(head) < _HEADER.size or _HEADER.unpack(head)[1] != _MAGIC:
+    found = table(file, name)
+    if found is None:
         return Place(0, end)
-    _launch, _magic, version, _arch, _made, _changed, _unused, count, table, *_rest = (
-        _HEADER.unpack(head)
-    )
-    if version != b"01\0":
-        _refuse(f"a SIF file of version {version!r}, only 01 is known", _FROM_REGISTRY, name)
-    if count > _MOST_DESCRIPTORS:
-        _damaged(f"{count} descriptors, more than {_MOST_DESCRIPTORS}", name)
-    found = os.pread(file, count * _DESCRIPTOR.size, table) if table <= end else b""
-    if len(found) < count * _DESCRIPTOR.size:
-        _damaged(f"its descriptors are not within its {end} bytes", name)
-    used = [one for one in _DESCRIPTOR.iter_unpack(found) if one[1]]
+    used = [one for one in DESCRIPTOR.iter_unpack(found[1]) if one[1]]
     primary = [one for one in used if one[0] == _PARTITION and one[12] == _PRIMARY_SYSTEM]
     if not primary and any(one[0] == _OCI_INDEX for one in used):
         hint = f"{_FROM_REGISTRY}; or singularity pull without --oci"
@@ -89,13 +79,42 @@ def place(file: int, name: str) -> Place:
         _refuse(f"a SIF file with {what}", hint, name)
     if start + size > end:
         _damaged(f"cut short, it has {end} bytes of {start + size}", name)
-    named = (one[5:7] for one in used if one[0] == _JSON and one[10].rstrip(b"\0") == _OCI_CONFIG)
-    config = next(named, (0, 0))
+    config = next((one[5:7] for one in used if _is_config(one)), (0, 0))
     if sum(config) > end:
         _damaged(f"its configuration is not within its {end} bytes", name)
     number = int(code[:2]) if code[:2].isdigit() else 0
     architecture = _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else ""
     return Place(start, size, architecture, config)
+
+
+def _is_config(one: tuple[Any, ...]) -> bool:
+    return bool(one[0] == _JSON and one[10].rstrip(b"\0") == _OCI_CONFIG)
+
+
+def is_used(descriptor: bytes, start: int) -> bool:
+    """Check whether the engine uses the object: the file system at `start`, a configuration."""
+    one = DESCRIPTOR.unpack(descriptor)
+    return _is_config(one) or (one[0], one[5], one[12]) == (_PARTITION, start, _PRIMARY_SYSTEM)
+
+
+def table(file: int, name: str) -> tuple[bytes, bytes] | None:
+    """Return the header and the descriptors of the open file, None if it is no SIF.
+
+    Raise UserError about the image `name`, or OSError.
+    """
+    head = os.pread(file, _HEADER.size, 0)
+    if len(head) < _HEADER.size or _HEADER.unpack(head)[1] != _MAGIC:
+        return None
+    version, count, begin = (_HEADER.unpack(head)[one] for one in (2, 7, 8))
+    if version != b"01\0":
+        _refuse(f"a SIF file of version {version!r}, only 01 is known", _FROM_REGISTRY, name)
+    if count > _MOST_DESCRIPTORS:
+        _damaged(f"{count} descriptors, more than {_MOST_DESCRIPTORS}", name)
+    end = os.lseek(file, 0, os.SEEK_END)
+    found = os.pread(file, count * DESCRIPTOR.size, begin) if begin <= end else b""
+    if len(found) < count * DESCRIPTOR.size:
+        _damaged(f"its descriptors are not within its {end} bytes", name)
+    return head, found
 
 
 def write(path: str, image: str, config: bytes, architecture: str) -> None:
@@ -117,12 +136,12 @@ def write(path: str, image: str, config: bytes, architecture: str) -> None:
         (_JSON, 1, 1, *group, first, len(config), len(config), now, now, _OCI_CONFIG, 0, 0, b""),
         (_PARTITION, 1, 2, *group, start, size, size, now, now, b"", *partition),
     )
-    numbers = (now, now, 0, len(objects), table, len(objects) * _DESCRIPTOR.size, first)
+    numbers = (now, now, 0, len(objects), table, len(objects) * DESCRIPTOR.size, first)
     with open(path, "wb") as file, open(image, "rb") as source:
         launch = b"#!/usr/bin/env run-singularity\n"
         file.write(_HEADER.pack(launch, _MAGIC, b"01\0", code, *numbers, start + size - first))
         file.seek(table)
-        file.writelines(_DESCRIPTOR.pack(*one) for one in objects)
+        file.writelines(DESCRIPTOR.pack(*one) for one in objects)
         file.seek(first)
         file.write(config)
         file.seek(start)

@@ -67,8 +67,8 @@ _INSTEAD = {
     "checkpoint": "programs write their own checkpoints",
     "delete": "ce rmi removes an image of the store",
     "instance": "services run as steps of a job: ce help one-container",
-    "key": "signatures of SIF files are not verified here",
-    "keyserver": "signatures of SIF files are not verified here",
+    "key": "the site decides which keys count (policy.sif_keys)",
+    "keyserver": "the site decides which keys count (policy.sif_keys)",
     "oci": "ce run starts an OCI image",
     "overlay": "ce save keeps what a container has written",
     "plugin": "hooks extend containers: ce hooks",
@@ -77,9 +77,9 @@ _INSTEAD = {
     "remote": "ce login REGISTRY logs in",
     "search": "the web pages of the registry",
     "sif": "ce inspect shows an image",
-    "sign": "signatures of SIF files are not verified here",
+    "sign": "Apptainer itself signs SIF files",
     "test": "apptainer exec IMAGE /.singularity.d/test",
-    "verify": "signatures of SIF files are not verified here",
+    "verify": "ce inspect FILE, where the site has keys (policy.sif_keys)",
 }
 _SWITCHES = (
     *("-e --cleanenv", "-c --contain", "-C --containall", "-f --fakeroot", "-i --ipc", "-p --pid"),

@@ -140,6 +140,23 @@ class Rules(NamedTuple):
             shown = f"'{name}' has {size / (1 << 20):.0f} MiB"
             raise self.refusal("max_image_size", f"{self.policy.max_image_size}: {shown}")
 
+    def signer(self, name: str, path: str, env: Mapping[str, str]) -> str:
+        """Return the key that has signed a SIF file; "" for another file, or without a rule.
+
+        Raise UserError if the site has keys, and none of them has; SiteError or OSError.
+        """
+        keys = self.policy.sif_keys
+        if not keys:
+            return ""
+        from container_engine.images.sif_signature import signer  # its models are for this alone
+
+        try:
+            return signer(path, keys, env)
+        except UserError as error:
+            if error.see != "image-policy":
+                raise
+            raise self.refusal("sif_keys", f"'{name}': {error.reason}") from None
+
     def budget(self) -> Budget:
         """Return the limit on what an image may unpack to."""
         text = self.policy.max_image_size

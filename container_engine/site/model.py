@@ -109,6 +109,14 @@ class Policy(Model):
             examples=["/etc/containers/policy.json"],
         ),
     ] = ""
+    sif_keys: Annotated[
+        str,
+        about(
+            "a binary keyring of PGP: one of its keys must have signed each SIF file that is "
+            "imported or launched; empty: SIF files need no signature",
+            examples=["/etc/pki/containers/sif.gpg"],
+        ),
+    ] = ""
     scanner: Annotated[
         Array[str],
         about(

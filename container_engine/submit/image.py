@@ -170,6 +170,10 @@ def found_image(text: str, context: Context, settings: SiteConfig) -> Resolved:
     if isinstance(reference, FileImage):
         wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
         resolved = from_file(text, reference.path, context.tools_env)
+        keys = settings.policy.sif_keys
+        if keys:
+            wanted.signer(text, reference.path, context.tools_env)
+            resolved = resolved._replace(consulted=(keys, *resolved.consulted))
     else:
         refuse_bare_file(text, context.cwd)
         found = meant(reference, context, settings)
@@ -230,6 +234,10 @@ def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> 
     """Return the image that a launch would import; only its configuration is fetched."""
     with asking(image, context, settings) as registry:
         remote = registry.look_up(image, _architecture(settings))
+        if remote.is_sif:
+            hint = f"ce import -o FILE.sif {image.name} gets it"
+            why = "a SIF file, which its registry does not describe"
+            raise UserError(why, hint, "image-format", name=image.name)
         document = registry.configuration(image, remote)
     from container_engine.images.fetch.registry import check_platform
 

@@ -102,9 +102,9 @@ def adopter(context: Context, settings: SiteConfig, *, quiet: bool = False) -> A
     from container_engine.images.importing.adopt import Adopter
 
     listener = _listener(context, quiet=quiet)
-    limit, budget = settings.import_timeout_s, rules(context, settings).budget()
+    limit, known = settings.import_timeout_s, rules(context, settings)
     user, wanted = owner_name(context.uid), form(context, settings, listener)
-    return Adopter(context.env, user, limit, listener, budget, wanted)
+    return Adopter(context.env, user, limit, listener, known, wanted)
 
 
 @contextlib.contextmanager

@@ -75,7 +75,8 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         ("image_files", "squashfs", "policy"),
         ("digests",),
         ("confine",),
-        ("reference", "free_space", "listener", "site_program", "sif_environment"),
+        ("reference", "free_space", "listener", "site_program"),
+        ("sif_environment", "sif_signature"),
     ),
 }
 LEVELS = {

@@ -156,8 +156,8 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
 
 
 def _programs(config: Configuration) -> Iterator[Fault]:
-    """Yield faults of programs that launches run, and of the policy for signatures."""
-    policy, key = config.settings.policy, "policy.signature_policy"
+    """Yield faults of programs that launches run, and of what names signers."""
+    policy = config.settings.policy
     programs = {"policy.scanner": policy.scanner, "store_layout": config.settings.store_layout}
     for name, words in programs.items():
         if not words:
@@ -167,8 +167,11 @@ def _programs(config: Configuration) -> Iterator[Fault]:
             site_program.check(words[0], file, name)
         except SiteError as error:
             yield Fault(file, f"'{words[0]}': {error.reason}", error.hint, name)
-    if policy.signature_policy and not os.access(policy.signature_policy, os.R_OK):
-        yield Fault(config.origins[key], f"'{policy.signature_policy}' cannot be read", key=key)
+    signers = {"signature_policy": policy.signature_policy, "sif_keys": policy.sif_keys}
+    for name, path in signers.items():
+        if path and not os.access(path, os.R_OK):
+            key = f"policy.{name}"
+            yield Fault(config.origins[key], f"'{path}' cannot be read", key=key)
     if not all(map(os.path.isdir, config.settings.hooks_dirs)):
         return  # reported as a fault of its own
     for kind, _number, fault in site_files(config.settings):

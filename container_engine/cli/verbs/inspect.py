@@ -56,12 +56,16 @@ class Details(NamedTuple):
 
 
 class _Subject(NamedTuple):
-    """An image to show; `path` is None if it is in no store."""
+    """An image to show; `path` is None if it is in no store.
+
+    `signature` is what is known of that of a SIF file, "" for all others.
+    """
 
     name: str
     digest: str
     path: str | None
     details: Details
+    signature: str = ""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +114,20 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
     else:
         [found] = images_of(edf, content, site_here(context))
     path = found.image.path
-    return _Subject(image.name, found.image.digest or "", path, of_file(path))
+    known = of_file(path)
+    return _Subject(
+        image.name, found.image.digest or "", path, known, _signature(path, context, settings)
+    )
+
+
+def _signature(path: str, context: Context, settings: SiteConfig) -> str:
+    from container_engine.images.sif_signature import is_signed
+
+    if (claim := is_signed(path)) is None:
+        return ""
+    if key := rules(context, settings).signer(path, path, context.tools_env):
+        return f"by {key}, verified"
+    return "not verified, the site has no policy.sif_keys" if claim else "none"
 
 
 def _remote(image: RegistryImage, context: Context, settings: SiteConfig) -> _Subject:
@@ -127,6 +144,7 @@ def _document(subject: _Subject, tree: dict[str, Content]) -> dict[str, Any]:
         "name": subject.name,
         "digest": subject.digest or None,
         "path": subject.path,
+        "signature": subject.signature or None,
         "file": None if subject.path is None else squashfs.check(subject.path)._asdict(),
         "config": subject.details.config,
         "layers": [layer._asdict() for layer in subject.details.layers],
@@ -146,6 +164,8 @@ def _lines(subject: _Subject, tree: dict[str, Content]) -> Iterator[str]:
         size = size_text(block.bytes_used)
         yield _row("file", subject.path)
         yield _row("", f"{size}, {block.compressor}, blocks of {size_text(block.block_size)}")
+    if subject.signature:
+        yield _row("signature", subject.signature)
     for key in ("architecture", "os", "created", "author"):
         if document.get(key):
             yield _row(key, str(document[key]))

@@ -28,7 +28,7 @@ from container_engine.images.importing.importer import Waiting
 from container_engine.images.pack.form import USUAL, Form
 from container_engine.images.pack.layers import LayerFile
 from container_engine.images.pack.pack import Packer, pack_with_progress
-from container_engine.images.policy import UNLIMITED, Budget
+from container_engine.images.policy import Rules
 from container_engine.images.reference import LocalImage, plain_name
 from container_engine.images.store.lease import held
 
@@ -43,19 +43,19 @@ _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 class Adopter(NamedTuple):
     """An importer of files and directories. `env` is for its tools, `user` is shown to waiters.
 
-    `budget` limits what archives of root file systems unpack to; `form` is that of the files.
+    `rules` are the site's, also for what archives unpack to; `form` is that of the files.
     """
 
     env: Mapping[str, str]
     user: str
     timeout_s: float
     listener: Listener
-    budget: Budget = UNLIMITED
+    rules: Rules
     form: Form = USUAL
 
     @property
     def _packer(self) -> Packer:
-        return Packer(self.env, self.timeout_s, self.budget, self.form)
+        return Packer(self.env, self.timeout_s, self.rules.budget(), self.form)
 
     def adopt(self, path: str, called: str, store: Store) -> str:
         """Add a file, archive or directory as the image `called`; return its file in the store.
@@ -96,6 +96,8 @@ class Adopter(NamedTuple):
             self._doubt_top(path, made)
             return file_system.document(squashfs.config_from_files(made, self.env), arch)
         file_system.check(path, arch, self.env)
+        if key := self.rules.signer(path, path, self.env):
+            self.listener.say(f"{path}: signed by {key}")
         file_system.copy(
             path,
             made,

@@ -27,6 +27,7 @@ from container_engine.oci.image import Config
 
 if TYPE_CHECKING:
     from container_engine.images.pack.pack import Packer
+    from container_engine.images.policy import Rules
 
 
 Far = Callable[[str, int], None]
@@ -53,6 +54,7 @@ class Place(NamedTuple):
 class Maker(NamedTuple):
     skopeo: Skopeo
     packer: Packer
+    rules: Rules
 
     @staticmethod
     def place(work: str, layers: str) -> Place:
@@ -96,6 +98,8 @@ class Maker(NamedTuple):
             if squashfs.place(file).start == 0:
                 raise UserError("a SquashFS file, its registry says SIF", see="image-format")
             file_system.check(file, arch, self.skopeo.env)
+            if key := self.rules.signer(image.name, file, self.skopeo.env):
+                self.skopeo.say(f"{image.name}: signed by {key}")
             facts = squashfs.config_from_files(file, self.skopeo.env)
             if place.keeps_sif:
                 os.rename(file, place.made)

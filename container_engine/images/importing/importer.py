@@ -143,7 +143,7 @@ class Importer:
         form = self._form() if self._form else USUAL
         packer = Packer(skopeo.env, self._limits.import_s, self._rules.budget(), form)
         with logged_in(image, skopeo.env) as env:
-            yield Maker(skopeo._replace(env=env), packer)
+            yield Maker(skopeo._replace(env=env), packer, self._rules)
 
     def _judge(self) -> str:
         """Return the hash of the site's signature policy, "" for none. Raise SiteError."""

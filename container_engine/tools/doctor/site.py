@@ -143,6 +143,7 @@ class _Look:
                 self._fault("policy.mount_sources", f"'{pattern}' never matches an absolute path")
         if policy.signature_policy and os.access(policy.signature_policy, os.R_OK):
             self._signers(policy.signature_policy)
+        self._keyring(policy.sif_keys)
 
     def _names(self, key: str, patterns: tuple[str, ...], *, is_file: bool) -> None:
         """Report patterns that no image's name can match; patterns of files, `/…`, are skipped."""
@@ -173,6 +174,14 @@ class _Look:
         if not isinstance(content, dict) or "default" not in content:
             text = f"'{path}' is not a containers-policy.json(5): {why}"
             self._fault("policy.signature_policy", text)
+
+    def _keyring(self, path: str) -> None:
+        if not path or not os.access(path, os.R_OK):
+            return
+        with open(path, "rb") as file:
+            if file.read(5) == b"-----":
+                text = f"'{path}' is armored, gpg --dearmor makes a keyring of it"
+                self._fault("policy.sif_keys", text)
 
     def programs(self) -> None:
         settings = self._settings

@@ -146,7 +146,7 @@ def test_paths_with_colons_and_commas_stay_whole() -> None:
         ("exec --env A=1 --env B docker://x true", "NAME=VALUE"),
         ("exec /usr true", "ce import ./DIRECTORY"),
         ("exec --network bridge /none.sif true", "no such file"),
-        ("verify x.sif", "not verified"),
+        ("verify x.sif", "ce inspect FILE"),
         ("", "apptainer exec IMAGE COMMAND"),
     ],
 )

@@ -15,10 +15,12 @@ from container_engine.base.records import to_json
 from container_engine.images import image_files
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
+from container_engine.images.policy import Rules
 from container_engine.images.reference import RegistryImage, parse
 from container_engine.images.store import ephemeral_store, inventory, lease
 from container_engine.images.store.inventory import NOTHING
 from container_engine.images.store.store import Store, Stores
+from container_engine.site.model import Policy
 from container_engine.tools import store_check
 from tests.unit import squashfs
 
@@ -388,7 +390,7 @@ def test_an_image_that_is_imported_over_a_damaged_one_is_not_called_imported(
     store: Store, tmp_path: Path
 ) -> None:
     image = squashfs.make(tmp_path / "i.sqsh", {"f": "x"})
-    adopter = Adopter(os.environ, "me", 30, Quiet())
+    adopter = Adopter(os.environ, "me", 30, Quiet(), Rules(Policy(), ""))
     kept = Path(adopter.adopt(str(image), "docker.io/library/i:latest", store))
     os.utime(kept)  # as after a copy that keeps no times
     assert adopter.adopt(str(image), "docker.io/library/i:latest", store) == str(kept)
