@@ -6,17 +6,19 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from container_engine.base.errors import UserError
 from container_engine.base.toml_positions import Positions, TooDeepError
-from container_engine.edf.annotations import HookRules
 from container_engine.edf.checks import Report, TomlFloat, check, clip
 from container_engine.edf.expand import Scope, expand
 from container_engine.edf.layer import NO_OPTIONS, Base, Item, Layer, Overlay, apply, edf_of, merge
 from container_engine.edf.locate import NotFoundError, SourceError, is_path, locate, read_source
 from container_engine.edf.model import Loaded, Origin, Problem, deferred_names
 from container_engine.edf.values import Reader
+
+if TYPE_CHECKING:
+    from container_engine.edf.annotations import HookRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,14 @@ class Setting:
 
     `env` is only asked for single names, never iterated, so that the caller can record which
     variables were used. `cwd` is absolute. `deferred` checks whether a variable that is undefined
-    here exists on the node; `hooks` are the rules for annotations. `hint` says what a name may mean
-    that no file has, such as an image; "" if nothing is known.
+    here exists on the node; `hooks` returns the rules for annotations. `hint` says what a name may
+    mean that no file has, such as an image; "" if nothing is known.
     """
 
     env: Mapping[str, str]
     cwd: str
     deferred: Callable[[str], bool]
-    hooks: HookRules = ()
+    hooks: Callable[[], HookRules] = tuple
     hint: Callable[[str], str] = lambda _name: ""
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from container_engine.base.errors import UserError
 from container_engine.base.run_check import ListedCheck, faults
 from container_engine.base.toml_positions import Path
 from container_engine.base.variables import MAX_VARIABLE
-from container_engine.edf.annotations import HookRules, check_names, check_value, flatten
 from container_engine.edf.checks import (
     Report,
     advice,
@@ -32,6 +31,9 @@ from container_engine.edf.model import (
     deferred_names,
 )
 from container_engine.edf.names import TILDE_HINT
+
+if TYPE_CHECKING:
+    from container_engine.edf.annotations import HookRules
 
 T = TypeVar("T")
 # For these, the value of the host is hardly ever what the container needs.
@@ -56,7 +58,7 @@ class Reader:
         report: Report,
         scope: Scope,
         cwd: str,
-        hooks: HookRules,
+        hooks: Callable[[], HookRules],
     ) -> None:
         self._document = document
         self._indexes = indexes
@@ -214,13 +216,18 @@ class Reader:
         return result
 
     def annotations(self) -> dict[str, Annotation]:
+        if not self._document.annotations:
+            return {}
+        from container_engine.edf.annotations import check_names, check_value, flatten
+
+        rules = self._hooks()
         flat = flatten(self._document.annotations, self._report)
-        check_names(flat, self._hooks, self._report)
+        check_names(flat, rules, self._report)
         result: dict[str, Annotation] = {}
         for key, (written, path) in flat.items():
             value = None if self._is_placeholder(path, written) else self._known(path, written)
             if value is not None:
-                check_value(key, value, path, self._hooks, self._report)
+                check_value(key, value, path, rules, self._report)
                 result[key] = Annotation(key, value, self._report.origin(path))
                 self.written["annotations", key] = written
         return result

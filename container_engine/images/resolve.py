@@ -14,6 +14,7 @@ from container_engine.images.image_files import read_beside
 from container_engine.images.reference import RegistryImage
 from container_engine.plan.model import Image, Part
 
+NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts
 _LONG_PAST = 1.0  # as `not_after`: the next launch tries again to read what this one could not
 # configurations read from inside images, for verbs that need one again: each costs two programs
 _INSIDE: dict[tuple[str | int, ...], squashfs.ImageConfig] = {}

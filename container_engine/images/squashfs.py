@@ -25,7 +25,6 @@ from container_engine.base.errors import SiteError, UserError
 from container_engine.base.model import MisfitError
 from container_engine.base.text_layout import nearest
 from container_engine.base.variables import is_read_outside
-from container_engine.images.sif_environment import assigned
 
 if TYPE_CHECKING:
     from container_engine.oci.image import Execution
@@ -315,6 +314,8 @@ def _of_apptainer(image_path: str, env: Mapping[str, str]) -> ImageConfig:
     )
     if (custom := _cat(image_path, _CUSTOM, env)) is None:
         return known
+    from container_engine.images.sif_environment import assigned
+
     texts = [_cat(image_path, f"{_APPTAINER}/env/{name}", env) for name in _AROUND]
     # what a registry's image says is better known from its configuration
     text = "\n".join(("" if document else texts[0] or "", custom, texts[1] or ""))

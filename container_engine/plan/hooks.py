@@ -15,13 +15,13 @@ from container_engine.base.run_check import RunCheck
 from container_engine.base.text_layout import did_you_mean, natural, nearest
 from container_engine.catalog.enabled import REQUIRED, Active, Refusal, conditions, match
 from container_engine.catalog.values import Values, in_words
-from container_engine.edf.annotations import HookRule, HookRules, ValueRule
 from container_engine.faults.hook_switches import turn_off, turn_on
 from container_engine.plan.model import HookUse, LaunchPlan
 
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import AnyCheck, Edit, HookService, Parameter, When
+    from container_engine.edf.annotations import HookRule, HookRules
     from container_engine.edf.model import Edf, Problem
 
 T = TypeVar("T")
@@ -94,6 +94,8 @@ def rules(hooks: Mapping[str, Hook]) -> HookRules:
 
 
 def _rule(hook: Hook) -> HookRule:
+    from container_engine.edf.annotations import HookRule, ValueRule
+
     data = hook.data
     parameters = {
         name: ValueRule(

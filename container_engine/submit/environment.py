@@ -22,7 +22,6 @@ from container_engine.plan.model import HookUse, LaunchPlan
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
-from container_engine.submit.image_names import no_environment
 from container_engine.submit.read_site import read_site
 from container_engine.submit.refused import RefusedError
 
@@ -146,13 +145,19 @@ def _read_files_and_options(
         context.env,
         context.cwd,
         site.is_deferred,
-        rules(site_context.hooks),
-        lambda missing: no_environment(missing, context, site),
+        lambda: rules(site_context.hooks),
+        lambda missing: _hint_at_image(missing, context, site),
     )
     loaded, files = load(name, setting, search_path(context.env, site.places.edf_path), over)
     layers = [*(file.layer for file in files), over.layer]
     path = files[-1].path if files and is_launch else ""
     return _judged(loaded, layers, path, context, site_context), files
+
+
+def _hint_at_image(missing: str, context: Context, site: SiteConfig) -> str:
+    from container_engine.submit.image_names import no_environment  # only after a mistake
+
+    return no_environment(missing, context, site)
 
 
 def _judged(

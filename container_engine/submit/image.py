@@ -16,35 +16,20 @@ from container_engine.edf.model import Edf
 from container_engine.edf.names import lock_of
 from container_engine.images import image_files, squashfs
 from container_engine.images.reference import FileImage, Pull, RegistryImage, parse
-from container_engine.images.resolve import (
-    Resolved,
-    from_file,
-    from_store,
-    refuse_bare_file,
-    stacked,
-)
+from container_engine.images.resolve import NOT_KEPT, Resolved, from_file, stacked
 from container_engine.images.squashfs import DEFAULT_PATH
-from container_engine.images.store.store import Stores, architecture
 from container_engine.plan.model import Image
 from container_engine.site.model import Policy, SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.environment import declared, load_with_origins, site_here
-from container_engine.submit.image_names import (
-    candidates,
-    meant,
-    with_environment_hint,
-    with_similar_hint,
-)
-from container_engine.submit.stores import admit_names, asking, importer, pull_policy, rules, stores
+from container_engine.submit.stores import admit_names, pull_policy, rules
 
 if TYPE_CHECKING:
     from container_engine.images import lock_file
     from container_engine.images.policy import Rules
     from container_engine.images.scanning import Subject
-    from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.plan.site_context import SiteContext
 
-NOT_KEPT = "imported for each step"  # in place of a path if EDF_IMAGESTORE=void and nothing starts
 _DAY_S = 86400
 _OPTION = "--container-image"
 
@@ -66,7 +51,7 @@ def _used(resolved: Resolved, context: Context, site: SiteConfig) -> Resolved:
     # a cached launch skips this function, so its record must expire for the mark to be renewed
     limit = min(filter(None, (resolved.not_after, now + _DAY_S)))
     resolved = resolved._replace(not_after=limit) if resolved.image.digest else resolved
-    return _scanned(resolved, rules(context, site), context)
+    return _scanned(resolved, rules(context, site), context) if site.policy.scanner else resolved
 
 
 def images_of(edf: Edf, context: Context, site_context: SiteContext) -> list[Resolved]:
@@ -114,6 +99,8 @@ def _of_option(text: str, context: Context, settings: SiteConfig) -> Resolved:
     try:
         return found_image(text, context, settings)
     except UserError as error:
+        from container_engine.submit.image_names import with_environment_hint
+
         instead = "srun --environment={} COMMAND, or ce run {} -- COMMAND"
         raise with_environment_hint(error, text, context, settings, instead) from None
 
@@ -127,6 +114,7 @@ def _locked(
 ) -> list[str]:
     """Return the names by which the locked images are found. Raise UserError."""
     from container_engine.images import lock_file
+    from container_engine.images.store.store import architecture
 
     if len(locked.parts) != len(named):
         raise lock_file.other_stack(path, len(locked.parts), len(named))
@@ -135,7 +123,7 @@ def _locked(
         if part.name:
             # the lock's own name is not trusted: a lock pins the image that the environment names
             lock_file.check_name(part, path, name, _meanings(name, context))
-        arch = _architecture(site)
+        arch = architecture(site.image_architecture)
         found.append(lock_file.locked_image(part, path, name, arch, context.cwd))
     return found
 
@@ -155,7 +143,11 @@ def _meanings(text: str, context: Context) -> tuple[RegistryImage, ...]:
         image = parse(text, context.cwd)
     except UserError:
         return ()
-    return candidates(image, context) if isinstance(image, RegistryImage) else ()
+    if not isinstance(image, RegistryImage):
+        return ()
+    from container_engine.submit.image_names import candidates
+
+    return candidates(image, context)
 
 
 def found_image(text: str, context: Context, settings: SiteConfig) -> Resolved:
@@ -165,102 +157,27 @@ def found_image(text: str, context: Context, settings: SiteConfig) -> Resolved:
     """
     # an unknown policy is refused even if nothing would be pulled
     pull = pull_policy(context, Pull(settings.pull))
-    wanted = rules(context, settings)
+    has_rules = settings.policy != Policy()
     reference = parse(text, context.cwd)
     if isinstance(reference, FileImage):
-        wanted.admit(reference._replace(path=os.path.realpath(reference.path)))
+        if has_rules:
+            real = reference._replace(path=os.path.realpath(reference.path))
+            rules(context, settings).admit(real)
         resolved = from_file(text, reference.path, context.tools_env)
-        keys = settings.policy.sif_keys
-        if keys:
-            wanted.signer(text, reference.path, context.tools_env)
+        if keys := settings.policy.sif_keys:
+            rules(context, settings).signer(text, reference.path, context.tools_env)
             resolved = resolved._replace(consulted=(keys, *resolved.consulted))
     else:
-        refuse_bare_file(text, context.cwd)
-        found = meant(reference, context, settings)
-        try:
-            resolved = _stored(found.image, pull, context, settings)
-        except UserError as error:
-            raise with_similar_hint(error, text, context, settings) from None
-        resolved = resolved._replace(consulted=(*found.consulted, *resolved.consulted))
-    if resolved.image.path == NOT_KEPT:
-        return resolved
-    wanted.admit_place(text, resolved.image.path, settings.image_stores)
-    admit_names(context, resolved.image.path)
-    wanted.admit_size(text, os.path.getsize(resolved.image.path))
+        from container_engine.submit.image_names import obtained
+
+        resolved = obtained(text, reference, pull, context, settings)
+    path = resolved.image.path
+    if has_rules and path != NOT_KEPT:
+        wanted = rules(context, settings)
+        wanted.admit_place(text, path, settings.image_stores)
+        admit_names(context, path)
+        wanted.admit_size(text, os.path.getsize(path))
     return resolved
-
-
-def _stored(image: RegistryImage, pull: Pull, context: Context, settings: SiteConfig) -> Resolved:
-    """Return an image from a store, importing it where necessary.
-
-    If no store would keep it and the caller only asks, it is only looked up in its registry.
-    """
-    wanted = rules(context, settings)
-    found = _usable(stores(context, settings), wanted)
-    known = found.find(image)
-    is_local = known is not None and known.ref.origin
-    wanted.admit_local(image) if is_local else wanted.admit(image)
-    wanted.admit_place(image.name, known and known.path, settings.image_stores)
-    ephemeral_store = context.ephemeral_store
-    if _is_left_out(found, image, pull):
-        if context.only_asks:
-            return _looked_up(image, context, settings)
-        if ephemeral_store is not None:
-            found = found._replace(own=ephemeral_store.store(_architecture(settings)))
-    source = importer(context, settings)
-    resolved = from_store(image, context.tools_env, lambda: source.obtain(image, found, pull))
-    if wanted.policy.signature_policy:
-        consulted = (wanted.policy.signature_policy, *resolved.consulted)
-        resolved = resolved._replace(consulted=consulted)
-    return resolved if ephemeral_store is None else _in_ephemeral_store(resolved, ephemeral_store)
-
-
-def _architecture(settings: SiteConfig) -> str:
-    return architecture(settings.image_architecture)
-
-
-def _usable(found: Stores, wanted: Rules) -> Stores:
-    return found._replace(own=None) if wanted.restricts_images else found
-
-
-def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:
-    """Check whether this image would have to be imported while no store could keep it."""
-    if found.own is not None or pull == Pull.NEVER:
-        return False
-    return pull == Pull.ALWAYS or found.find(image) is None
-
-
-def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> Resolved:
-    """Return the image that a launch would import; only its configuration is fetched."""
-    with asking(image, context, settings) as registry:
-        remote = registry.look_up(image, _architecture(settings))
-        if remote.is_sif:
-            hint = f"ce import -o FILE.sif {image.name} gets it"
-            why = "a SIF file, which its registry does not describe"
-            raise UserError(why, hint, "image-format", name=image.name)
-        document = registry.configuration(image, remote)
-    from container_engine.images.fetch.registry import check_platform
-
-    check_platform(image, document, _architecture(settings))
-    rules(context, settings).admit_size(image.name, remote.size)
-    source = f"{image.name}, its registry"
-    facts = squashfs.config_from_document(document, source, squashfs.MADE_SO)
-    known = Image(
-        path=NOT_KEPT,
-        name=image.name,
-        digest=remote.digest,
-        passing=NOT_KEPT,
-        **facts.planned(),
-    )
-    return Resolved(known, (), ())
-
-
-def _in_ephemeral_store(resolved: Resolved, ephemeral_store: EphemeralStore) -> Resolved:
-    if not ephemeral_store.root:
-        return resolved
-    ephemeral_store.settle()
-    image = resolved.image.model_copy(update={"passing": ephemeral_store.root})
-    return resolved._replace(image=image)
 
 
 def subject(text: str, resolved: Resolved) -> Subject:
@@ -275,8 +192,6 @@ def _scanned(resolved: Resolved, wanted: Rules, context: Context) -> Resolved:
     An image whose scan failed did not pass. Raise UserError instead if `scanner_verdict` is
     "block".
     """
-    if not wanted.policy.scanner:
-        return resolved
     from container_engine.images.scanning import Scanner, cache_directory
 
     env = context.tools_env

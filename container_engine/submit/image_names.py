@@ -1,4 +1,7 @@
-"""Decides which image a name means: one without a registry, a misspelt one, an environment's."""
+"""Finds the image that a reference means, and imports it if no store has it.
+
+A reference may have no registry, be misspelt, or be the name of an environment.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import nearest
 from container_engine.edf.locate import is_path, locate, search_path
+from container_engine.images import squashfs
 from container_engine.images.fetch import short_names
 from container_engine.images.reference import LOCAL_REGISTRY, Pull, RegistryImage, familiar, parse
+from container_engine.images.resolve import NOT_KEPT, Resolved, from_store, refuse_bare_file
 from container_engine.images.store.store import Stores, architecture
-from container_engine.submit.stores import asking, pull_policy, rules, stores
+from container_engine.plan.model import Image
+from container_engine.submit.stores import asking, importer, pull_policy, rules, stores
 
 if TYPE_CHECKING:
+    from container_engine.images.policy import Rules
+    from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
@@ -235,3 +243,88 @@ def _parts(name: str) -> tuple[str, str, str]:
     place, _slash, last = name.rpartition("/")
     stem, _colon, tag = last.partition(":")
     return place, stem, tag
+
+
+def obtained(
+    text: str, image: RegistryImage, pull: Pull, context: Context, settings: SiteConfig
+) -> Resolved:
+    """Return the image that `text`, a reference, stands for, imported if need be. Raise CeError."""
+    refuse_bare_file(text, context.cwd)
+    found = meant(image, context, settings)
+    try:
+        resolved = _from_stores(found.image, pull, context, settings)
+    except UserError as error:
+        raise with_similar_hint(error, text, context, settings) from None
+    return resolved._replace(consulted=(*found.consulted, *resolved.consulted))
+
+
+def _from_stores(
+    image: RegistryImage, pull: Pull, context: Context, settings: SiteConfig
+) -> Resolved:
+    """Return an image from a store, importing it where necessary.
+
+    If no store would keep it and the caller only asks, it is only looked up in its registry.
+    """
+    wanted = rules(context, settings)
+    found = _usable(stores(context, settings), wanted)
+    known = found.find(image)
+    is_local = known is not None and known.ref.origin
+    wanted.admit_local(image) if is_local else wanted.admit(image)
+    wanted.admit_place(image.name, known and known.path, settings.image_stores)
+    ephemeral_store = context.ephemeral_store
+    if _is_left_out(found, image, pull):
+        if context.only_asks:
+            return _looked_up(image, context, settings)
+        if ephemeral_store is not None:
+            arch = architecture(settings.image_architecture)
+            found = found._replace(own=ephemeral_store.store(arch))
+    source = importer(context, settings)
+    resolved = from_store(image, context.tools_env, lambda: source.obtain(image, found, pull))
+    if wanted.policy.signature_policy:
+        consulted = (wanted.policy.signature_policy, *resolved.consulted)
+        resolved = resolved._replace(consulted=consulted)
+    return resolved if ephemeral_store is None else _in_ephemeral_store(resolved, ephemeral_store)
+
+
+def _usable(found: Stores, wanted: Rules) -> Stores:
+    return found._replace(own=None) if wanted.restricts_images else found
+
+
+def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:
+    """Check whether this image would have to be imported while no store could keep it."""
+    if found.own is not None or pull == Pull.NEVER:
+        return False
+    return pull == Pull.ALWAYS or found.find(image) is None
+
+
+def _looked_up(image: RegistryImage, context: Context, settings: SiteConfig) -> Resolved:
+    """Return the image that a launch would import; only its configuration is fetched."""
+    with asking(image, context, settings) as registry:
+        remote = registry.look_up(image, architecture(settings.image_architecture))
+        if remote.is_sif:
+            hint = f"ce import -o FILE.sif {image.name} gets it"
+            why = "a SIF file, which its registry does not describe"
+            raise UserError(why, hint, "image-format", name=image.name)
+        document = registry.configuration(image, remote)
+    from container_engine.images.fetch.registry import check_platform
+
+    check_platform(image, document, architecture(settings.image_architecture))
+    rules(context, settings).admit_size(image.name, remote.size)
+    source = f"{image.name}, its registry"
+    facts = squashfs.config_from_document(document, source, squashfs.MADE_SO)
+    known = Image(
+        path=NOT_KEPT,
+        name=image.name,
+        digest=remote.digest,
+        passing=NOT_KEPT,
+        **facts.planned(),
+    )
+    return Resolved(known, (), ())
+
+
+def _in_ephemeral_store(resolved: Resolved, ephemeral_store: EphemeralStore) -> Resolved:
+    if not ephemeral_store.root:
+        return resolved
+    ephemeral_store.settle()
+    image = resolved.image.model_copy(update={"passing": ephemeral_store.root})
+    return resolved._replace(image=image)

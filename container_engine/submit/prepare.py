@@ -13,7 +13,6 @@ from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.plan.checks import check
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
-from container_engine.submit import container_names
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
 from container_engine.submit.environment import (
     image_alone,
@@ -98,6 +97,8 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
     def environment_to_plan(recording: Context, site_context: SiteContext) -> Loaded:
         if name is not None:
             return load_to_launch(name, recording, site_context, options)
+        from container_engine.submit import container_names
+
         traces = site_context.site.places.traces_of(recording.env.get("HOME", "/"))
         request = container_names.completed(options, recording.env, traces)
         inputs.files.extend(request.consulted)
@@ -105,6 +106,8 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
 
     prepared = _plan(environment_to_plan, context, inputs, options)
     if prepared.plan is not None and prepared.plan.kept is not None:
+        from container_engine.submit import container_names
+
         inputs.files.extend(container_names.record(name, options, inputs.environment, context.cwd))
     return prepared
 
@@ -170,6 +173,8 @@ def _plan(load: Load, context: Context, inputs: Inputs, options: Options) -> Pre
     if recording.env.get(AGAIN) == "1":
         plan = plan.model_copy(update={"checks_again": True})
     if wants_copies(plan.settings.as_dict(), recording.env):
+        from container_engine.submit import container_names
+
         # each job's first step copies, so it must not find the plan of another one
         recording.env.get(container_names.RUN)
         inputs.files.append(container_names.record_of(container_names.COPIES, recording.env))

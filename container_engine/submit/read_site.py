@@ -12,17 +12,12 @@ from container_engine.base.errors import SiteError
 from container_engine.base.files import of_engine
 from container_engine.catalog.load import Catalog, load
 from container_engine.edf.model import Mount
-from container_engine.oci.architecture import ARCHITECTURES, architecture_named
-from container_engine.plan import catalog_faults
 from container_engine.plan.hooks import Added
 from container_engine.plan.model import HookUse
 from container_engine.plan.site_context import SiteContext, sitewide
 from container_engine.site.load import Configuration, located
-from container_engine.site.model import SiteConfig
+from container_engine.site.model import Policy, SiteConfig
 from container_engine.submit.context import Context
-from container_engine.submit.stores import node_rules
-
-_MACHINES = {architecture: machine for machine, architecture in ARCHITECTURES.items()}
 
 
 def read_site(context: Context, config: Configuration, probed: list[str]) -> SiteContext:
@@ -33,7 +28,10 @@ def read_site(context: Context, config: Configuration, probed: list[str]) -> Sit
     continues with half of them.
     """
     settings = config.settings
-    found = catalog((hook_code.directory(context.prefix), *settings.hook_catalog))
+    directories = (hook_code.directory(context.prefix), *settings.hook_catalog)
+    # the engine's own hooks fit together, which a test keeps
+    has_others = any(map(os.path.lexists, settings.hook_catalog))
+    found = catalog(directories) if has_others else load(directories, owners())
     probed += found.probed
     if found.faults:
         first = located(found.faults[0], {})
@@ -72,6 +70,10 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
     Mounts whose source this host does not have, or whose paths have variables of the node, are
     left to the check on the node.
     """
+    if config.settings.policy == Policy():
+        return lambda _mount: ""
+    from container_engine.submit.stores import node_rules
+
     rules = node_rules(config)
 
     def refused(mount: Mount) -> str:
@@ -86,8 +88,14 @@ def _mount_policy(config: Configuration) -> Callable[[Mount], str]:
 
 def machine(settings: SiteConfig) -> str:
     """Return the machine of the compute nodes, as uname -m prints it; by default this host's."""
+    here = os.uname().machine
+    if not settings.image_architecture:
+        return here
+    from container_engine.oci.architecture import ARCHITECTURES, architecture_named
+
     architecture = architecture_named(settings.image_architecture)
-    return _MACHINES.get(architecture, architecture) or os.uname().machine
+    machines = {name: machine for machine, name in ARCHITECTURES.items()}
+    return machines.get(architecture, architecture) or here
 
 
 def catalog(directories: Sequence[str], also: frozenset[int] = frozenset()) -> Catalog:
@@ -95,6 +103,8 @@ def catalog(directories: Sequence[str], also: frozenset[int] = frozenset()) -> C
 
     `also` are uids trusted besides `owners`: of a user who tries hooks of their own.
     """
+    from container_engine.plan import catalog_faults
+
     found = load(directories, owners() | also)
     return found if found.faults else found._replace(faults=catalog_faults.faults(found.hooks))
 

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import LaunchError, SiteError, UserError
 from container_engine.base.files import owner_name
 from container_engine.images.listener import Listener, Quiet
-from container_engine.images.policy import Rules
 from container_engine.images.reference import Pull
-from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
-from container_engine.node.start.site_rules import Rules as NodeRules
 from container_engine.submit.context import configuration
 
 if TYPE_CHECKING:
@@ -21,8 +18,11 @@ if TYPE_CHECKING:
     from container_engine.images.importing.adopt import Adopter
     from container_engine.images.importing.importer import Importer
     from container_engine.images.pack.form import Form
+    from container_engine.images.policy import Rules
     from container_engine.images.reference import Imported
     from container_engine.images.store.ephemeral_store import EphemeralStore
+    from container_engine.images.store.store import Store, Stores
+    from container_engine.node.start.site_rules import Rules as NodeRules
     from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
     from container_engine.site.places import Places
@@ -34,6 +34,8 @@ _ROOTS_LOGINS = "/run/containers"
 
 def stores(context: Context, settings: SiteConfig | Places, arch: str | None = None) -> Stores:
     """Return the stores for images of the compute nodes' architecture, or of `arch`."""
+    from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
+
     wanted = architecture(arch or settings.image_architecture)
     void = context.env.get("EDF_IMAGESTORE") == VOID
     own = None if void else Store(locate(context.env, context.cwd, settings.image_store), wanted)
@@ -43,6 +45,8 @@ def stores(context: Context, settings: SiteConfig | Places, arch: str | None = N
 
 def own_store(context: Context, settings: SiteConfig | Places, arch: str | None = None) -> Store:
     """Return the user's store. Raise UserError if the user has none."""
+    from container_engine.images.store.store import Store, architecture, locate
+
     root = locate(context.env, context.cwd, settings.image_store)
     return Store(root, architecture(arch or settings.image_architecture))
 
@@ -130,14 +134,18 @@ def ephemeral_store(context: Context, settings: SiteConfig, pid: int) -> Ephemer
 
 def rules(context: Context, settings: SiteConfig) -> Rules:
     """Return the site's rules for images."""
+    from container_engine.images.policy import Rules
+
     config = configuration(context)
     return Rules(settings.policy, config.files[0] if config.files else "", config.origins)
 
 
 def node_rules(config: Configuration) -> NodeRules:
     """Return the rules that nodes apply, here from the configuration of the submit host."""
+    from container_engine.node.start.site_rules import Rules
+
     where = {key.removeprefix("policy."): file for key, file in config.origins.items()}
-    return NodeRules(config.settings.policy.as_dict(), config.settings.image_stores, where)
+    return Rules(config.settings.policy.as_dict(), config.settings.image_stores, where)
 
 
 def admit_names(context: Context, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from container_engine.base.errors import UserError
@@ -16,10 +16,9 @@ from container_engine.cli.command_line.options import (
     refuse_nothing,
     secrecy,
 )
-from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.printing import messages, output
 from container_engine.submit import plan_output
-from container_engine.submit.context import Context
+from container_engine.submit.context import NONE_GIVEN, Context, Options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,12 +74,19 @@ def _refuse_inside(plan: Mapping[str, Any]) -> None:
         )
 
 
+def _options(words: Sequence[str]) -> Options:
+    if not words:
+        return NONE_GIVEN
+    from container_engine.compat.pyxis_options import PyxisOptions
+
+    return PyxisOptions(words)
+
+
 def _print(arguments: argparse.Namespace, context: Context) -> None:
     # for Slurm's commands this process starts only after ce-start has found no cached plan
     make = plan_output.new_plan_of if arguments.caller else plan_output.plan_of
-    notices, head, text = make(
-        arguments.name, context, arguments.pull, PyxisOptions(arguments.container_options)
-    )
+    options = _options(arguments.container_options)
+    notices, head, text = make(arguments.name, context, arguments.pull, options)
     plan: dict[str, Any] | None = None
     if text and (arguments.caller or not arguments.json):
         import json  # a cached plan that is printed as it is needs none

@@ -54,7 +54,7 @@ class Attempt:
     def loaded(self, text: str, **env: str) -> Loaded:
         file = self._directory / "e.toml"
         file.write_text(f'image = "/i.sqsh"\n{text}')
-        setting = Setting(env, "/", self.config.is_deferred, rules(self.catalog.hooks))
+        setting = Setting(env, "/", self.config.is_deferred, lambda: rules(self.catalog.hooks))
         return load(str(file), setting)[0]
 
     def problems(self, text: str, **env: str) -> list[str]:
