@@ -19,7 +19,7 @@ from container_engine.node.container.checks import (
     check_image,
     unusable,
 )
-from container_engine.plan.checks import check
+from container_engine.plan.build import build
 from container_engine.plan.model import Image
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
@@ -39,7 +39,7 @@ def judged(edf: Edf, context: Context, site_context: SiteContext) -> list[Proble
     if edf.image == "":
         return [on_host(edf)]
     image = known_image(edf, context, site_context.site)
-    built = check(edf, image, site_context, __version__)
+    built = build(edf, image, site_context, __version__)
     refusals = refused_image(edf, context, site_context.site)
     if image is None and not refusals:
         refusals = unusable_image(edf, context)

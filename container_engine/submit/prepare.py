@@ -10,7 +10,7 @@ from container_engine.base.answers import Variables
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import warning_text
 from container_engine.edf.model import Edf, Loaded, Problem
-from container_engine.plan.checks import check
+from container_engine.plan.build import build
 from container_engine.plan.hooks import SECRET
 from container_engine.plan.overrides import choose
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
@@ -119,7 +119,7 @@ def _judged_early(
 
     Raise RefusedError if there are errors, so that a user learns of them before a long download.
     """
-    found = check(edf, None, site_context, __version__).problems
+    found = build(edf, None, site_context, __version__).problems
     if any(problem.severity == "error" for problem in found):
         from container_engine.submit.known_image import judged  # needed only after a mistake
 
@@ -160,7 +160,7 @@ def _plan(load: Load, context: Context, inputs: Inputs, options: Options) -> Pre
     inputs.files.extend(resolved.consulted)
     if not edf.has_image_of_file:
         edf = options.completed(edf, resolved.image.env)
-    built = check(edf, resolved.image, site_context, __version__)
+    built = build(edf, resolved.image, site_context, __version__)
     if built.plan is None:
         raise RefusedError((*loaded.problems, *built.problems))
     fitting, looked_at = unfit_environments(edf, built.plan, recording)

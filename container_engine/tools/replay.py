@@ -18,7 +18,7 @@ from container_engine.base.run_check import ListedCheck
 from container_engine.edf.model import Annotation, Edf, EnvEntry, Origin
 from container_engine.images.image_files import known_digest
 from container_engine.images.reference import RegistryImage, parse
-from container_engine.plan.checks import check
+from container_engine.plan.build import build
 from container_engine.submit.context import site_config
 from container_engine.submit.environment import site_here
 from container_engine.submit.image_names import stored
@@ -95,7 +95,7 @@ def changes(
     Nothing is fetched. Raise CeError, among them RefusedError if the site refuses `edf` now.
     """
     site_context = site_here(context)
-    now = check(edf, plan.image, site_context, __version__)
+    now = build(edf, plan.image, site_context, __version__)
     if now.plan is None:
         raise RefusedError(now.problems)
     before, after = (json.loads(one.to_json()) for one in (plan, now.plan))

@@ -3,7 +3,7 @@
 The submit host has applied them already, but the plan it made is a file or a variable of the user's
 by the time it arrives. So the launcher reads the rules again on the node, in the same files and in
 the same way as container_engine/site/load.py. A site without such a rule only pays for reading the
-files. Planning calls the same functions, to refuse earlier (plan/checks.py, given them by
+files. Planning calls the same functions, to refuse earlier (plan/build.py, given them by
 submit/read_site.py).
 """
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from container_engine.catalog.load import Hook
 from container_engine.edf.model import Edf, EnvEntry, Operator, Origin, Variable
-from container_engine.plan.build import Built
-from container_engine.plan.checks import check
+from container_engine.plan.build import Built, build
 from container_engine.plan.model import Image
 from container_engine.plan.site_context import SiteContext, Sitewide
 from container_engine.site.load import Configuration
@@ -38,7 +37,7 @@ def site_context(site: SiteConfig, hooks: Mapping[str, Hook]) -> SiteContext:
 
 
 def built(environment: Edf, image: Image = PLAIN, site: SiteConfig | None = None) -> Built:
-    return check(environment, image, site_context(site or SiteConfig(), {}), "0")
+    return build(environment, image, site_context(site or SiteConfig(), {}), "0")
 
 
 def variable(name: str, op: Operator = "", word: str = "") -> Variable:

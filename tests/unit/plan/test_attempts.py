@@ -7,7 +7,7 @@ import pytest
 
 from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf, Loaded
-from container_engine.plan.checks import check
+from container_engine.plan.build import build
 from container_engine.plan.hooks import rules
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
@@ -62,7 +62,7 @@ class Attempt:
         loaded = self.loaded(text, **env)
         if loaded.edf is None:
             return [str(problem) for problem in loaded.errors]
-        built = check(loaded.edf, PLAIN, self._offer(), "0")
+        built = build(loaded.edf, PLAIN, self._offer(), "0")
         errors = [problem for problem in built.problems if problem.severity == "error"]
         assert bool(errors) == (built.plan is None)
         return [str(problem) for problem in errors]
@@ -71,7 +71,7 @@ class Attempt:
         """Return the hooks of the plan as the node reads them."""
         edf: Edf | None = self.loaded(text, **env).edf
         assert edf is not None
-        plan = check(edf, PLAIN, self._offer(), "0").plan
+        plan = build(edf, PLAIN, self._offer(), "0").plan
         assert plan is not None
         return json.dumps(json.loads(plan.to_json())["hooks"])
 
