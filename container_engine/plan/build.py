@@ -41,8 +41,15 @@ from container_engine.plan.model import (
     Settings,
     StartupLine,
 )
-from container_engine.plan.overrides import PREFIX, SETTINGS, Chosen, choose, read_name
-from container_engine.plan.site_context import SiteContext, add
+from container_engine.plan.site_context import (
+    PREFIX,
+    SETTINGS,
+    Chosen,
+    SiteContext,
+    add,
+    choose,
+    read_name,
+)
 
 _OF_IMAGE = "image:"
 _DIGEST = "digest"

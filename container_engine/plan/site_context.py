@@ -1,25 +1,29 @@
 """All that a plan depends on besides EDF and image: what the site has and decides. Pure.
 
-Mounts, devices and variables that it adds to every environment are expanded here.
+Mounts, devices and variables that it adds to every environment are expanded here. The settings
+that an environment may decide instead are below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from container_engine.base.errors import UserError
 from container_engine.base.run_check import ListedCheck, faults
+from container_engine.base.text_layout import did_you_mean, nearest
 from container_engine.base.toml_positions import Fault
 from container_engine.catalog.load import Hook
 from container_engine.edf.entries import parse_device, parse_mount
 from container_engine.edf.expand import ExpandError, Scope, expand, pieces
-from container_engine.edf.model import Device, Edf, EnvEntry, Mount, Origin
+from container_engine.edf.model import Annotation, Device, Edf, EnvEntry, Mount, Origin, Problem
+from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import Added, Entries
 from container_engine.plan.model import HookUse, Run
 from container_engine.site.load import Configuration, FaultsError
-from container_engine.site.model import SiteConfig
+from container_engine.site.model import SIZE, Namespace, SiteConfig
 
 
 class SiteOrigin(Origin):
@@ -149,3 +153,141 @@ class SiteContext(NamedTuple):
     def lets(self, key: str) -> bool:
         """Check whether an EDF may override `key`."""
         return key in self.site.edf_may_override
+
+
+# ---- settings that an EDF overrides -----------------------------------------------------------
+
+PREFIX = "com.ce."
+_REMEDY = "correct it, or remove the line: 'ce config show' prints the site's values"
+NAME_FORM = "NAME[:auto|create|exec|no_exec], a name of letters, digits, '.', '_' and '-'"
+_NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})(?::(auto|create|exec|no_exec))?")
+
+
+class _Setting(NamedTuple):
+    """The text form of a setting in an annotation; `read` returns None for an invalid value."""
+
+    read: Callable[[str], Any]
+    wanted: str
+
+
+def _one_of(*texts: str) -> _Setting:
+    wanted = f"{', '.join(texts[:-1])} or {texts[-1]}"
+    return _Setting(lambda text: text if text in texts else None, wanted)
+
+
+def _switch(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text)
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) and float(text) else None
+
+
+def _size(text: str) -> str | None:
+    return text if re.fullmatch(SIZE, text) else None
+
+
+def read_name(text: str) -> tuple[str, str] | None:
+    """Return the name of a container and its mode, None for an invalid text."""
+    found = _NAME.fullmatch(text)
+    return None if found is None else (found[1], found[2] or "auto")
+
+
+def _file(text: str) -> str | None:
+    return text if text.startswith("/") and not text.endswith("/") else None
+
+
+def _namespaces(text: str) -> tuple[str, ...] | None:
+    given = text.split(",") if text else []
+    known = get_args(Namespace)
+    return tuple(one for one in known if one in given) if set(given) <= set(known) else None
+
+
+SETTINGS = {
+    "pull": _one_of("age", "always", "missing", "never"),
+    "root_remap": _Setting(_switch, "true or false"),
+    "scope": _one_of("step", "job", "task"),
+    "stage": _one_of("memory", "all", "none"),
+    "start": _one_of("crun", "podman"),
+    "start_timeout_s": _Setting(_seconds, "a number of seconds"),
+    "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
+    "unshare": _Setting(_namespaces, "net, ipc, uts and pid, with commas between them"),
+}
+# settings that an environment has, but not the site
+_OWN = {
+    CONTAINER_NAME.removeprefix(PREFIX): _Setting(read_name, NAME_FORM),
+    CONTAINER_SAVE.removeprefix(PREFIX): _Setting(_file, "the absolute path of a file"),
+}
+
+
+class Chosen(NamedTuple):
+    """The effective value of a setting, and where it was written."""
+
+    value: Any
+    origin: str
+
+
+def choose(name: str, edf: Edf, site_context: SiteContext) -> Chosen:
+    """Return the value of the setting `name` from the EDF's annotation, else from the site."""
+    for entry in edf.annotations:
+        if entry.key == PREFIX + name:
+            return Chosen(SETTINGS[name].read(entry.value), str(entry.origin))
+    return Chosen(getattr(site_context.site, name), site_context.config.origin(name))
+
+
+def settings_problems(edf: Edf, site_context: SiteContext) -> list[Problem]:
+    """Return invalid values, unknown names, and overrides that the site refuses, by line."""
+    found = [*annotation_problems(edf.annotations, site_context), *_refused(edf, site_context)]
+    return sorted(found, key=lambda problem: problem.line)
+
+
+def annotation_problems(
+    entries: Iterable[Annotation], site_context: SiteContext
+) -> Iterator[Problem]:
+    """Yield the problems of settings in annotations. The EDF may have other errors."""
+    for entry in entries:
+        if not entry.key.startswith(PREFIX):
+            continue
+        name = entry.key.removeprefix(PREFIX)
+        own, known = _OWN.get(name), (*SETTINGS, *_OWN)
+        setting, key = SETTINGS.get(name) or own, f"annotations.{entry.key}"
+        if setting is None:
+            suggestion = did_you_mean(nearest(name, known), PREFIX)
+            message = f"unknown annotation '{entry.key}'{suggestion}"
+            hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
+            yield entry.origin.warning("", message, hint)
+        elif setting.read(entry.value) is None:
+            message = f"expected {setting.wanted}, found '{entry.value}'"
+            yield entry.origin.error(key, message, _REMEDY, "edf-annotation")
+        elif (
+            own is None
+            and setting.read(entry.value) != getattr(site_context.site, name)
+            and not site_context.lets(name)
+        ):
+            yield _refusal(key, entry.origin, name, site_context)
+
+
+def _refused(edf: Edf, site_context: SiteContext) -> Iterator[Problem]:
+    origin = edf.entrypoint_origin
+    differs = edf.entrypoint is not None and edf.entrypoint != site_context.site.entrypoint
+    if differs and origin is not None and not site_context.lets("entrypoint"):
+        yield _refusal("entrypoint", origin, "entrypoint", site_context)
+    if not site_context.lets("mounts"):
+        kept = [str(mount.target) for mount in site_context.wide.mounts]
+        for mount in edf.mounts:
+            above = f"{mount.target}/"
+            if any(f"{target}/".startswith(above) for target in kept):
+                yield _refusal("mounts", mount.origin, "mounts", site_context)
+    if not site_context.lets("env"):
+        fixed = {entry.name: entry.value for entry in site_context.wide.env}
+        for entry in edf.env:
+            if entry.name in fixed and entry.value != fixed[entry.name]:
+                yield _refusal(f"env.{entry.name}", entry.origin, "env", site_context)
+
+
+def _refusal(key: str, origin: Origin, name: str, site_context: SiteContext) -> Problem:
+    place = site_context.config.place("edf_may_override")
+    message = f"the site decides this: '{name}' is not in edf_may_override ({place})"
+    written = "line" if origin.line else "option"
+    hint = f"remove the {written}; 'ce config show' prints the values in effect"
+    return origin.error(key, message, hint, "site-decides")

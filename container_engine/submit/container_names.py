@@ -22,7 +22,7 @@ from container_engine.base.files import (
     write_private,
 )
 from container_engine.edf.names import is_step
-from container_engine.plan.overrides import read_name
+from container_engine.plan.site_context import read_name
 from container_engine.submit.context import Options
 
 _PLACE = ".local/state/container-engine/names"

@@ -16,10 +16,13 @@ from container_engine.edf.model import Edf, Loaded, Origin, Problem
 from container_engine.edf.names import VENV_MARKS, looks_like_file
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
-from container_engine.plan import overrides
 from container_engine.plan.hooks import rules, use
 from container_engine.plan.model import HookUse, LaunchPlan
-from container_engine.plan.site_context import SiteContext
+from container_engine.plan.site_context import (
+    SiteContext,
+    annotation_problems,
+    settings_problems,
+)
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import NONE_GIVEN, Context, Options, configuration
 from container_engine.submit.read_site import read_site
@@ -170,12 +173,12 @@ def _judged(
     missing = _missing_image(loaded, layers, path) if path else []
     of_images = tuple(_image_problems(layers, context.cwd))
     if loaded.edf is not None:
-        of_settings = overrides.problems(loaded.edf, site_context)
+        of_settings = settings_problems(loaded.edf, site_context)
     else:
         # an option that is refused already is not refused again for the annotation that it sets
         annotations = {key: entry for layer in layers for key, entry in layer.annotations.items()}
         known = {(problem.file, problem.line) for problem in loaded.problems}
-        found = overrides.of_annotations(annotations.values(), site_context)
+        found = annotation_problems(annotations.values(), site_context)
         of_settings = [one for one in found if (one.file, one.line) not in known]
     problems = (*loaded.problems, *of_settings, *of_images, *missing)
     refused = any(problem.severity == "error" for problem in problems)

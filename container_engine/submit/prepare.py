@@ -12,7 +12,7 @@ from container_engine.base.text_layout import warning_text
 from container_engine.edf.model import Edf, Loaded, Problem
 from container_engine.plan.build import build
 from container_engine.plan.hooks import SECRET
-from container_engine.plan.overrides import choose
+from container_engine.plan.site_context import choose
 from container_engine.submit.context import NONE_GIVEN, Options, configuration
 from container_engine.submit.environment import (
     image_alone,
