@@ -117,7 +117,7 @@ class Sums(NamedTuple):
     """The SHA-256 sums of an image and its configuration in hexadecimal; `config` may be "".
 
     `stamp` is the size and time that the image had, `change` its inode and change time, and
-    `samples` are of its content; each is "" in files of earlier versions.
+    `samples` are of its content; both are "" for an image that has yet to get its name in a store.
     """
 
     image: str

@@ -62,11 +62,7 @@ class Lock(Part):
         return (self, *self.above)
 
     def to_json(self) -> str:
-        # engines that do not support stacked images refuse the key `above`
-        document = self.as_dict()
-        if not self.above:
-            del document["above"]
-        return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 class Declared(NamedTuple):
@@ -228,11 +224,8 @@ def _is_pinned(path: str, pinned: Pinned) -> bool:
     if known and known != pinned.digest:
         return False
     # a record counts by the size and time of the file, which other content may have as well
-    is_head = (bool(known) and not pinned.head) or _head(path) == pinned.head
-    # locks of earlier versions have no samples
-    return is_head and (
-        not pinned.samples or image_files.samples(path, pinned.size) == pinned.samples
-    )
+    is_head = _head(path) == pinned.head
+    return is_head and image_files.samples(path, pinned.size) == pinned.samples
 
 
 def _head(path: str) -> str:

@@ -36,8 +36,7 @@ SAVE = "com.ce.container_save"
 ENTRYPOINT_LOG = "com.pyxis.entrypoint_log"
 # the variable with the times at which planning began and ended
 PLANNED = "SLURM_CE_PLANNED"
-# Version 2 marks plans that an engine older than it would execute only in part.
-PLAN_VERSIONS = (1, 2)
+PLAN_VERSIONS = (1,)
 DAMAGED = "the plan that arrived on this node is damaged"
 # in the text of a plan: a deferred string
 DEFERRED = '"var"'
@@ -142,7 +141,7 @@ class NodePlan(Frozen):
     # a container for each task
     for_each: bool = False
     # Podman creates the container, not crun itself
-    by_podman: bool = True
+    by_podman: bool = False
 
     @property
     def image_paths(self) -> list[str]:
@@ -180,7 +179,7 @@ def node_plan(document: Mapping[str, Any]) -> NodePlan:
         and annotations.get(ENTRYPOINT_LOG) == "true",
         "secrets": Secrets(patterns=tuple(values.get("secret_variables", ())), known=literal),
         "for_each": values.get("scope") == "task",
-        "by_podman": values.get("start", "podman") == "podman",
+        "by_podman": values.get("start") == "podman",
     }
     fields = NodePlan.__annotations__
     return NodePlan(**{name: values[name] for name in fields if name in values} | derived)

@@ -1,7 +1,7 @@
 """Types of a plan's parts, for the type checker alone: never imported by a launch.
 
-Generated from plan/model.py by `make generated`. All keys are optional here: an
-older engine may have made the plan.
+Generated from plan/model.py by `make generated`. All keys are optional here: a
+plan is its user's until it arrives.
 """
 
 # ruff: noqa: E501

@@ -31,8 +31,6 @@ from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.edf.values import variable_excess
 from container_engine.plan.hooks import use, with_added
 from container_engine.plan.model import (
-    EXTENDED,
-    VERSION,
     EnvEntry,
     Image,
     KeptContainer,
@@ -113,11 +111,7 @@ def _plan(
     entrypoint, entrypoint_from = _entrypoint(edf, image, site_context)
     used = use(edf, site_context.hooks, site_context.machine, site_context.entries)
     kept = _kept(edf, image, settings["scope"].value, site_context.site.kept_dir)
-    saved = any(entry.key == CONTAINER_SAVE for entry in edf.annotations)
     plan = LaunchPlan(
-        version=EXTENDED
-        if edf.above or kept or saved or image.on_nodes or settings["scope"].value == "task"
-        else VERSION,
         engine=engine,
         name=edf.name,
         files=edf.files,

@@ -17,9 +17,6 @@ from container_engine.edf.model import Device, Mount, Text
 from container_engine.site.model import Namespace
 
 VERSION: Literal[1] = 1
-# The version of a plan with several images, with an image that only nodes have, or with a container
-# that is kept, saved, or one for each task. Older engines, which do not know these, must refuse it.
-EXTENDED: Literal[2] = 2
 _FROM = "file:line that asks for it, or words where no file does"
 
 
@@ -172,13 +169,7 @@ class KeptContainer(Model):
 class LaunchPlan(Model):
     """One launch. The nodes receive it as JSON, which `ce plan --json` prints."""
 
-    version: Annotated[
-        Literal[1, 2],
-        about(
-            "of this format; 2 where there are images above the base, or images that only nodes "
-            "have, or the container is kept, saved, or one for each task"
-        ),
-    ] = VERSION
+    version: Annotated[Literal[1], about("of this format")] = VERSION
     engine: Annotated[str, about("version of the container engine that made the plan")]
     name: Annotated[str, about("the EDF as the user asked for it")]
     files: Annotated[Array[str], about("the EDF files, in the order of evaluation")]

@@ -485,7 +485,7 @@ def test_a_home_that_does_not_exist_changes_nothing(cluster: Cluster) -> None:
         ("garbage", "plan-damaged", "is damaged: not a JSON document"),
         ("[" * 100_000, "plan-damaged", "is damaged: it is nested too deeply"),
         ("[1]", "plan-damaged", "is damaged: it is not a JSON object"),
-        ('{"version":99}', "engine-versions", "understands plans of versions 1 and 2, not 99"),
+        ('{"version":99}', "engine-versions", "understands plans of version 1, not 99"),
         ('{"version":1}', "plan-damaged", "is damaged: it lacks workdir, workdir_from, writable"),
         ("x" * 3_000_000, "plan-damaged", "is damaged: not a JSON document"),
     ],

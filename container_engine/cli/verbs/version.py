@@ -21,6 +21,5 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         about = {"engine": __version__, "prefix": context.prefix, "python": python}
         output.document({**about, "plans": PLAN_VERSIONS})
         return 0
-    plans = " and ".join(map(str, PLAN_VERSIONS))
-    output.line(f"ce {__version__} (launch plans of version {plans})")
+    output.line(f"ce {__version__} (launch plans of version {PLAN_VERSIONS[-1]})")
     return 0

@@ -208,7 +208,7 @@ class Parts(Frozen):
     umask: int = 0o022
     # the limit of what the session and the container may write to memory
     tmpfs_size: str = "50%"
-    by_podman: bool = True
+    by_podman: bool = False
     # Podman's; "" for one that it makes up
     name: str = ""
 

@@ -104,9 +104,8 @@ class Started(Frozen):
 def checked(plan: NodePlan, libexec: str) -> NodePlan:
     """Return the plan with what the node's image says. Raise LaunchError for a wrong plan."""
     if plan.version not in PLAN_VERSIONS:
-        known = " and ".join(map(str, PLAN_VERSIONS))
         raise LaunchError(
-            f"this node understands plans of versions {known}, not {plan.version!r}:"
+            f"this node understands plans of version {PLAN_VERSIONS[-1]}, not {plan.version!r}:"
             " submit host and node have different versions of the container engine",
             see="engine-versions",
         )

@@ -54,7 +54,7 @@ def test_a_locked_file_is_used_as_long_as_it_is_the_same(image: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     "change",
-    [{"size": 1, "samples": ""}, {"head": "0" * 64}, {"samples": "0" * 64}],
+    [{"size": 1}, {"head": "0" * 64}, {"samples": "0" * 64}],
     ids=lambda one: next(iter(one)),
 )
 def test_each_fact_of_a_file_is_compared(image: Path, change: dict[str, object]) -> None:
@@ -68,7 +68,6 @@ def test_the_digest_counts_where_it_is_known(image: Path) -> None:
     image_files.record_digest(str(image), image_files.computed_digest(str(image)), b"")
     with pytest.raises(UserError, match=_CHANGED):
         used(locked, image)
-    assert used(of_file(image, head="", samples=""), image) == str(image)
 
 
 def test_other_content_is_noticed_behind_a_record_of_the_same_size_and_time(image: Path) -> None:

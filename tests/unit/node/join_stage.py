@@ -179,7 +179,6 @@ class Stage:
 
     def _plan(self) -> dict[str, Any]:
         found: dict[str, Any] = document(
-            version=2,
             engine="1.0",
             name="env",
             files=["/e.toml"],

@@ -119,7 +119,7 @@ DAMAGED = b"the plan that arrived on this node is damaged: "
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b'{"version": 7}', b"this node understands plans of versions 1 and 2, not 7: "),
+        (b'{"version": 7}', b"this node understands plans of version 1, not 7: "),
         (b'{"version": 1}', DAMAGED + b"it lacks workdir, workdir_from, writable, entrypoint, "),
         *((text, DAMAGED) for text in (b"", b"{", b"[]", b"\xff", b"null")),
     ],

@@ -218,10 +218,8 @@ def test_a_plan_survives_its_json() -> None:
     made.to_json().encode()
 
 
-def test_a_plan_with_several_images_is_of_a_version_that_older_engines_refuse() -> None:
+def test_an_image_above_the_base_has_its_origin() -> None:
     above = (("/a.sqsh", Origin("/e.toml", 2)),)
     part = Part(path="/a.sqsh", name="/a.sqsh")
     made = plan(edf(above=above), PLAIN.model_copy(update={"above": (part,)}))
-    assert made.version == 2
     assert [(one.path, one.origin) for one in made.image.above] == [("/a.sqsh", "/e.toml:2")]
-    assert plan(edf()).version == 1

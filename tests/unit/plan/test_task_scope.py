@@ -23,10 +23,10 @@ def _configure(user: User, text: str) -> None:
     file.write_text(text)
 
 
-def test_an_older_engine_refuses_a_plan_with_a_container_for_each_task(user: User) -> None:
+def test_a_plan_says_that_each_task_has_a_container(user: User) -> None:
     plan = _planned(user, _SCOPE)
-    assert (plan.settings.scope, plan.version, plan.kept) == ("task", 2, None)
-    assert _planned(user, "").version == 1
+    assert (plan.settings.scope, plan.kept) == ("task", None)
+    assert _planned(user, "").settings.scope == "step"
 
 
 def test_a_name_is_stronger_than_what_the_site_says(user: User) -> None:
@@ -36,7 +36,7 @@ def test_a_name_is_stronger_than_what_the_site_says(user: User) -> None:
     assert plan.settings.scope == "step"
     assert plan.kept is not None
     step = _planned(user, '[annotations]\n"com.ce.scope" = "step"\n')
-    assert (step.settings.scope, step.version) == ("step", 1)
+    assert step.settings.scope == "step"
 
 
 @pytest.mark.parametrize(

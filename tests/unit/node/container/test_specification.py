@@ -62,12 +62,10 @@ def test_hooks_find_the_images_files_and_come_before_the_container() -> None:
     assert order.index("overlay") < order.index("more")
 
 
-@pytest.mark.parametrize("settings", [{"start": "podman"}, {}])
-def test_podman_creates_the_container_where_the_plan_says_so_or_nothing(
-    settings: dict[str, str],
-) -> None:
-    made = container(by_podman=node_plan({"settings": settings}).by_podman)
-    assert operations(PATHS, ["/i.sqsh"], made, {}, ME)[-2][0] == "podman"
+@pytest.mark.parametrize("start", ["podman", "crun"])
+def test_the_plan_says_who_creates_the_container(start: str) -> None:
+    made = container(by_podman=node_plan({"settings": {"start": start}}).by_podman)
+    assert operations(PATHS, ["/i.sqsh"], made, {}, ME)[-2][0] == start
 
 
 def test_podman_creates_it_where_a_hook_changes_its_configuration() -> None:
