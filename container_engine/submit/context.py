@@ -19,11 +19,13 @@ from container_engine.images.listener import Listener, Quiet
 if TYPE_CHECKING:
     from container_engine.edf.layer import Overlay
     from container_engine.edf.model import Edf
+    from container_engine.images.reference import Pull
     from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.site.load import Configuration
     from container_engine.site.model import SiteConfig
     from container_engine.site.places import Places
 
+PULL = "CE_PULL"
 # what `ce` of an installation is a link to
 _START = "/libexec/container-engine/ce-start"
 
@@ -58,6 +60,28 @@ class Context(NamedTuple):
     @property
     def libexec(self) -> str:
         return f"{self.prefix}/libexec/container-engine"
+
+    def with_pull(self, pull: str | None) -> Context:
+        """Return the context in which --pull has this value; None if the option is not given."""
+        return self if pull is None else self._replace(env={**self.env, PULL: str(pull)})
+
+    def pull_policy(self, usual: Pull) -> Pull:
+        """Return the policy in the variable CE_PULL, which the option --pull sets, else `usual`.
+
+        Raise UserError for an unknown policy.
+        """
+        text = self.env.get(PULL)
+        if not text:
+            return usual
+        from container_engine.images.reference import Pull
+
+        try:
+            return Pull(text)
+        except ValueError:
+            known = ", ".join(Pull)
+            raise UserError(
+                f"{PULL}={text}: must be one of {known}", see="image-not-in-store"
+            ) from None
 
 
 def of_this_process(site_file: str | None) -> Context:

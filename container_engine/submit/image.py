@@ -22,7 +22,7 @@ from container_engine.plan.model import Image
 from container_engine.site.model import Policy, SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.environment import declared, load_with_origins, site_here
-from container_engine.submit.stores import admit_names, pull_policy, rules
+from container_engine.submit.stores import admit_names, rules
 
 if TYPE_CHECKING:
     from container_engine.images import lock_file
@@ -156,7 +156,7 @@ def found_image(text: str, context: Context, settings: SiteConfig) -> Resolved:
     It is a UserError if the site refuses the image's name, place or size.
     """
     # an unknown policy is refused even if nothing would be pulled
-    pull = pull_policy(context, Pull(settings.pull))
+    pull = context.pull_policy(Pull(settings.pull))
     has_rules = settings.policy != Policy()
     reference = parse(text, context.cwd)
     if isinstance(reference, FileImage):

@@ -18,7 +18,7 @@ from container_engine.images.reference import LOCAL_REGISTRY, Pull, RegistryImag
 from container_engine.images.resolve import NOT_KEPT, Resolved, from_store, refuse_bare_file
 from container_engine.images.store.store import Stores, architecture
 from container_engine.plan.model import Image
-from container_engine.submit.stores import asking, importer, pull_policy, rules, stores
+from container_engine.submit.stores import asking, importer, rules, stores
 
 if TYPE_CHECKING:
     from container_engine.images.policy import Rules
@@ -64,7 +64,7 @@ def meant(image: RegistryImage, context: Context, settings: SiteConfig) -> Meant
             name=image.name,
         )
     chosen = _stored(meanings, found)
-    if chosen is None and pull_policy(context, Pull(settings.pull)) != Pull.NEVER:
+    if chosen is None and context.pull_policy(Pull(settings.pull)) != Pull.NEVER:
         chosen = _offered(meanings, context, settings)
     chosen = chosen or meanings[0]
     return Meant(chosen, (*consulted, *(store.ref(chosen) for store in found.all())))

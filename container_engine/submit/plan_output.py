@@ -43,9 +43,8 @@ def new_plan_of(
 ) -> Printed:
     """Return what `plan_of` does, but always make a new plan, and cache it. Raise CeError."""
     from container_engine.submit.prepare import prepare
-    from container_engine.submit.stores import with_pull
 
-    prepared = with_digest(prepare(name, with_pull(context, pull), options), name, context, options)
+    prepared = with_digest(prepare(name, context.with_pull(pull), options), name, context, options)
     write(prepared, request(name, context.cwd, options.words), context)
     return prepared.notices, prepared.head, with_secret(prepared.parts)
 
@@ -69,9 +68,8 @@ def plan_of_image(
 ) -> Printed:
     """Return the plan of an environment of this image alone, which is not cached. Raise CeError."""
     from container_engine.submit.prepare import prepare_image
-    from container_engine.submit.stores import with_pull
 
-    prepared = prepare_image(image, with_pull(context, pull), options)
+    prepared = prepare_image(image, context.with_pull(pull), options)
     return prepared.notices, prepared.head, with_secret(prepared.parts)
 
 

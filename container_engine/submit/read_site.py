@@ -57,7 +57,7 @@ def read_site(context: Context, config: Configuration, probed: list[str]) -> Sit
     adding = {
         name: added
         for name, hook in found.hooks.items()
-        if hook_code.has(context.prefix, name, hook.data.code, "plan")
+        if hook.data.code and hook_code.has(context.prefix, name, hook.data.code, "plan")
     }
     wide = sitewide(config, context.env)
     kind, refused = machine(settings), _mount_policy(config)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from container_engine.base.errors import LaunchError, SiteError, UserError
 from container_engine.base.files import owner_name
 from container_engine.images.listener import Listener, Quiet
-from container_engine.images.reference import Pull
 from container_engine.submit.context import configuration
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from container_engine.site.places import Places
     from container_engine.submit.context import Context
 
-PULL = "CE_PULL"
 _ROOTS_LOGINS = "/run/containers"
 
 
@@ -160,24 +158,3 @@ def admit_names(context: Context, path: str) -> None:
     if refusal:
         hint = "the site decides which images may be used; ask its support"
         raise UserError(refusal, hint, "image-policy")
-
-
-def pull_policy(context: Context, usual: Pull) -> Pull:
-    """Return the policy in the variable CE_PULL, which the option --pull sets, else `usual`.
-
-    Raise UserError for an unknown policy.
-    """
-    text = context.env.get(PULL)
-    if not text:
-        return usual
-    try:
-        return Pull(text)
-    except ValueError:
-        known = ", ".join(Pull)
-        raise UserError(
-            f"{PULL}={text}: must be one of {known}", see="image-not-in-store"
-        ) from None
-
-
-def with_pull(context: Context, pull: str | None) -> Context:
-    return context if pull is None else context._replace(env={**context.env, PULL: str(pull)})

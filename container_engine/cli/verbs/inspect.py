@@ -23,7 +23,7 @@ from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import site_here
 from container_engine.submit.image import check_single, environment_of, found_image, images_of
 from container_engine.submit.image_names import image_named, meant, with_similar_hint
-from container_engine.submit.stores import asking, rules, stores, with_pull
+from container_engine.submit.stores import asking, rules, stores
 
 _MAX_STEP = 60
 _JOB = re.compile(r"\d+(?:\.\d+)?")
@@ -108,7 +108,7 @@ def _subject(text: str, context: Context, settings: SiteConfig) -> _Subject:
                 return _remote(image, context, settings)
             except UserError as error:
                 raise with_similar_hint(error, name, context, settings) from None
-    content = with_pull(context, "missing")
+    content = context.with_pull("missing")
     if edf is None:
         found = found_image(name, content, settings)
     else:

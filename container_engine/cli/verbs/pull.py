@@ -12,7 +12,7 @@ from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.image_names import meant, with_environment_hint
-from container_engine.submit.stores import importer, rules, stores, with_pull
+from container_engine.submit.stores import importer, rules, stores
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def _pulled(
     image: RegistryImage, arguments: argparse.Namespace, context: Context, settings: SiteConfig
 ) -> Stored:
     """Return the image in the store, after getting its newest version."""
-    image = meant(image, with_pull(context, arguments.pull), settings).image
+    image = meant(image, context.with_pull(arguments.pull), settings).image
     rules(context, settings).admit(image)
     places = stores(context, settings, arguments.arch)
     pull = importer(context, settings, quiet=arguments.quiet)

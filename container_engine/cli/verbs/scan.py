@@ -12,7 +12,7 @@ from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.image import image_named_or_of, subject
-from container_engine.submit.stores import rules, with_pull
+from container_engine.submit.stores import rules
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not wanted.policy.scanner:
         where = wanted.source or "the site's configuration"
         raise SiteError("the site has no scanner", where=where, key="policy.scanner")
-    asking = with_pull(context, arguments.pull)
+    asking = context.with_pull(arguments.pull)
     found = image_named_or_of(arguments.name, asking, _of_any_place(settings))
     scanner = Scanner(wanted, cache_directory(context.env), context.env, context.libexec)
     asked = subject(found.image.name, found)
