@@ -82,9 +82,13 @@ class Model(_Base):
     )
 
     @classmethod
-    def of(cls, value: object) -> Self:
-        """Return the model of a parsed document. Raise MisfitError."""
-        return cls._checked(value, "a table")
+    def of(cls, value: object, kind: str = "a table") -> Self:
+        """Return the model of a parsed document. Raise MisfitError, which calls a table `kind`."""
+        try:
+            return cls.model_validate(value, by_alias=True, by_name=False)
+        except ValidationError as error:
+            unfit = found_in(error, value)
+        raise MisfitError(misfits(cls, unfit, kind), unfit)
 
     @classmethod
     def of_json(cls, text: bytes | str) -> Self:
@@ -93,15 +97,7 @@ class Model(_Base):
             value = from_json(text, allow_inf_nan=False)
         except ValueError as error:
             raise MisfitError([Misfit("", f"not valid JSON: {error}")]) from None
-        return cls._checked(value, "an object")
-
-    @classmethod
-    def _checked(cls, value: object, table: str) -> Self:
-        try:
-            return cls.model_validate(value, by_alias=True, by_name=False)
-        except ValidationError as error:
-            unfit = found_in(error, value)
-        raise MisfitError(misfits(cls, unfit, table), unfit)
+        return cls.of(value, "an object")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document: dictionaries, arrays and scalars under the keys of its format."""

@@ -25,23 +25,17 @@ FILE = "hook.toml"
 
 
 class Hook(NamedTuple):
-    """One hook of the catalog. `files` are the files merged into it, the site's own last."""
+    """One hook of the catalog. `files` are merged into it, the site's own last, which is `file`.
+
+    The annotation `switch` enables it; those of its parameters begin with `annotation`.
+    """
 
     name: str
     files: tuple[str, ...]
+    file: str
     data: HookFile
-
-    @property
-    def file(self) -> str:
-        return self.files[-1]
-
-    @property
-    def annotation(self) -> str:
-        return self.data.annotation or f"com.hooks.{self.name}"
-
-    @property
-    def switch(self) -> str:
-        return self.data.switch or f"{self.annotation}.enabled"
+    annotation: str
+    switch: str
 
 
 class Catalog(NamedTuple):
@@ -131,11 +125,15 @@ class _Loader:
         for name, content in self.contents.items():
             files = tuple(self.files[name])
             try:
-                found[name] = Hook(name, files, HookFile.of(content))
+                data = HookFile.of(content)
             except MisfitError as error:
                 self.faults += [
                     Fault(files[-1], one.message, one.example, one.key) for one in error.misfits
                 ]
+                continue
+            annotation = data.annotation or f"com.hooks.{name}"
+            switch = data.switch or f"{annotation}.enabled"
+            found[name] = Hook(name, files, files[-1], data, annotation, switch)
         return found
 
 
