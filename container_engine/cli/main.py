@@ -29,6 +29,11 @@ Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code. Raise no exception except SystemExit."""
+    with messages.interruptible():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     failure = PROBLEM
     try:
         keep_others_out()
@@ -51,12 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return execute(parsed, known._replace(listener=_listener))
     except CeError as error:
         messages.say(messages.of_error(error))
-    except _SignalledError as ended:
-        _die_of(ended.number)
-    except KeyboardInterrupt:
-        _die_of(signal.SIGINT)
     except BrokenPipeError:
-        _die_of(signal.SIGPIPE)
+        messages.die_of(signal.SIGPIPE)
     except Exception as error:  # noqa: BLE001 - users must not have to read a traceback
         _report_mistake(error)
     return failure
@@ -101,22 +102,3 @@ def _report_mistake(error: Exception) -> None:
         message = f"internal error: {type(error).__name__}: {error}"
         mistake = InternalError(message, see="internal-error", details=where)
     messages.say(messages.of_error(mistake))
-
-
-def _is_in_foreground() -> bool:
-    """Check whether the terminal is this program's.
-
-    salloc ends at once on Ctrl-C, before its planner: by then the line may be a shell's prompt.
-    """
-    try:
-        return os.tcgetpgrp(2) == os.getpgrp()
-    except OSError:  # no terminal
-        return False
-
-
-def _die_of(number: signal.Signals) -> None:
-    """End as a program without Python would, so that shells and scripts see the signal."""
-    if _is_in_foreground():
-        messages.clear()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)

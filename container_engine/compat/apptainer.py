@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -114,16 +113,14 @@ def main(ce: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = N
     """Run `apptainer ARGUMENTS`, with `ce` for the command of that name; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("HOME", os.path.expanduser("~"))
-    try:
-        return _run(words, ce)
-    except CeError as error:
-        messages.say(messages.of_error(error))
-    except OSError as error:
-        messages.say(
-            messages.of_error(UserError(reason(error), where=str(error.filename or "apptainer")))
-        )
-    except KeyboardInterrupt as ended:  # or another signal, for which ce raises it
-        return 128 + getattr(ended, "number", signal.SIGINT)
+    with messages.interruptible():
+        try:
+            return _run(words, ce)
+        except CeError as error:
+            messages.say(messages.of_error(error))
+        except OSError as error:
+            where = str(error.filename or "apptainer")
+            messages.say(messages.of_error(UserError(reason(error), where=where)))
     return _FAILED
 
 

@@ -158,12 +158,13 @@ def names(env: Mapping[str, str]) -> Names:
 def main(ce: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
     """Run `enroot ARGUMENTS`, with `ce` for the command of that name, and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return _run(words, ce)
-    except UserError as error:
-        messages.say(messages.of_error(error))
-    except OSError as error:
-        messages.say(messages.of_error(UserError(f"enroot: {error.filename}: {reason(error)}")))
+    with messages.interruptible():
+        try:
+            return _run(words, ce)
+        except UserError as error:
+            messages.say(messages.of_error(error))
+        except OSError as error:
+            messages.say(messages.of_error(UserError(f"enroot: {error.filename}: {reason(error)}")))
     return _FAILED
 
 

@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static int become(const struct start *start, const char *prefix, const char *con
 {
 	char python[PATH_MAX + 32], script[PATH_MAX + 64], why[CE_WHY_SIZE];
 	int argc = 0, count = 0;
+	sigset_t interrupt;
 
 	while (rest[argc] != NULL)
 		argc++;
@@ -86,6 +88,11 @@ static int become(const struct start *start, const char *prefix, const char *con
 		words[count++] = first[i];
 	for (int i = 0; i < argc; i++)
 		words[count++] = rest[i];
+	/* Python lets it through once its imports are over: before, it would report where it was interrupted
+	 * (container_engine/printing/messages.py) */
+	sigemptyset(&interrupt);
+	sigaddset(&interrupt, SIGINT);
+	sigprocmask(SIG_BLOCK, &interrupt, NULL);
 	execv(python, (char *const *)words);
 	ce_not_started(python, errno, why);
 	return fail(python, why);

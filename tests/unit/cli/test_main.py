@@ -6,6 +6,9 @@ import os
 import platform
 import re
 import shlex
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -586,3 +589,42 @@ def test_a_verb_with_actions_does_the_harmless_one_by_itself(installed: Installe
         alone, named = installed.ce(verb), installed.ce(verb, action)
         assert (alone.returncode, alone.stdout) == (named.returncode, named.stdout)
         assert alone.stderr == named.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("ce", "images"), ("ce", "plan", "e.toml"), ("apptainer", "run")]
+)
+def test_an_interrupt_at_any_time_ends_it_without_a_word(
+    installed: Installed, words: tuple[str, ...]
+) -> None:
+    """Also while Python imports what a command needs, which is most of the time of a short one."""
+    write(installed, 'image = "./i.sqsh"\n')
+    place = installed.prefix / "libexec/container-engine"
+    command = place / words[0]
+    if not command.exists():
+        command.symlink_to("ce-start")
+    script = place / "python/apptainer"
+    script.write_text(
+        "import sys\nfrom container_engine.compat.apptainer import main\n"
+        "from container_engine.cli.main import main as ce\nsys.exit(main(ce))\n"
+    )
+    began = time.monotonic()
+    whole = installed.run(str(command), *words[1:])
+    took = time.monotonic() - began
+    ends = []
+    for number in range(30):
+        process = subprocess.Popen(
+            [str(command), *words[1:]],
+            env={"HOME": str(installed.home), "PATH": os.environ["PATH"]},
+            cwd=installed.home,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(number * took / 30)
+        process.send_signal(signal.SIGINT)
+        _out, said = process.communicate(timeout=60)
+        ends.append(process.returncode)
+        assert process.returncode in {-signal.SIGINT, whole.returncode}
+        assert said in {"", whole.stderr}  # it may have come too late
+    assert ends.count(-signal.SIGINT) > 10, ends
