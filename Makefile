@@ -35,7 +35,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-scale bench-images bench-reading bench-tree check-podman test-by-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 bundle gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 ##@ First steps
 help: ## show this text
@@ -95,9 +95,9 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 	@mkdir -p $(ROOT)/libexec/container-engine/python
 	@set -e; for script in $(TEMPLATES); do \
 		name=$$(basename $$script _script.py.in); place=$$name; \
-		case $$name in ce|enroot|apptainer) place=python/$$name;; esac; \
+		case $$name in ce|enroot|apptainer|system_install) place=python/$$name;; esac; \
 		packages=$$($(INTERPRETER) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(DESTDIR)}|g" $$script \
+		sed -e 's|@PREFIX@|$(PREFIX)|g' -e "s|@PACKAGES@|$${packages#$(ROOT)/}|g" $$script \
 			> $(ROOT)/libexec/container-engine/.$$name; \
 		chmod 0755 $(ROOT)/libexec/container-engine/.$$name; \
 		mv $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$place; \
@@ -106,6 +106,7 @@ install: $(PACKAGE) ## build and install below PREFIX (default /opt/container-en
 		ln -sf ce-start $(ROOT)/libexec/container-engine/.$$name; \
 		mv -T $(ROOT)/libexec/container-engine/.$$name $(ROOT)/libexec/container-engine/$$name; \
 	done
+	@mkdir -p $(ROOT)/sbin && ln -sfn ../libexec/container-engine/ce-start $(ROOT)/sbin/ce-system-install
 	@# commands of other tools, for the PATH of sites and users that want them
 	@mkdir -p $(ROOT)/libexec/container-engine/compat
 	@set -e; for name in enroot apptainer singularity; do ln -sfn ../ce-start $(ROOT)/libexec/container-engine/compat/$$name; done
@@ -291,6 +292,9 @@ vm-down: ## stop them and forget what is on their disks
 	@$(PYTHON) -m tests.vm down
 
 ##@ Packages and archives
+bundle: packages $(VENV)/.build ## build an archive that works wherever it is unpacked, with its own Python and crun, in build/
+	@packaging/bundle
+
 gpu-bundle: sandbox-engine ## an archive for a machine with NVIDIA's GPUs, in build/: unpack it there and start ce-gpu/run
 	@tests/gpu/bundle $(CE_SANDBOX_DIR)/prefix build/ce-gpu-$$(uname -m).tar.gz
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from container_engine.base.errors import CeError, SiteError
-from container_engine.base.variables import without_loader
+from container_engine.base.variables import BROUGHT, without_loader
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,6 +43,22 @@ class CommandError(CeError):
         self.status = status
         self.stderr = stderr
         self.complaint = self.reason.removeprefix("Error: ")  # Podman's word before each error
+
+
+def find(program: str, path: str | None) -> str | None:
+    """Return the path of a program: a bundle's own, else the first in `path`; None without one."""
+    own = _brought(program)
+    if own != program:
+        return own
+    import shutil
+
+    return shutil.which(program, path=path)
+
+
+def _brought(program: str) -> str:
+    """Return the path of a program that a bundle brings, else its name."""
+    own = f"{sys.prefix}/libexec/container-engine/{BROUGHT}/{program}"
+    return own if "/" not in program and os.access(own, os.X_OK) else program
 
 
 def _command(argv: Sequence[str]) -> str:
@@ -325,7 +342,7 @@ def _child(  # noqa: PLR0913  # all that a program starts with
     with _file_in_memory(argv) as said:
         try:
             child = subprocess.Popen(
-                argv,
+                [_brought(argv[0]), *argv[1:]],
                 env=without_loader(env),
                 stdin=stdin,
                 stdout=stdout,

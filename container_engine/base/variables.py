@@ -21,6 +21,8 @@ CHOOSING_CODE = (
 HELD = "CE_HELD_"
 # the PATH of the programs that the engine runs on a node, such as Podman and crun
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# the directory below libexec/container-engine with the programs that a bundle brings, such as crun
+BROUGHT = "programs"
 # the longest NAME=value in bytes: the kernel's MAX_ARG_STRLEN less the NUL
 MAX_VARIABLE = 131071
 

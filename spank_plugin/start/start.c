@@ -7,12 +7,12 @@
  * and the Python program restores them once it runs: they belong to the job's environment
  * (container_engine/base/variables.py).
  *
- * Its name selects what to start: `plan`, `plan-anew`, `enroot`, `apptainer` or `singularity`; anything else
- * is `ce`. Its location gives the prefix. As `plan` it prints a cached plan that is still right
- * (plan_answer.c); without one it becomes `plan-anew`. Python of the same version asks with
- * `--cached=VERSION` for a cached plan alone (container_engine/submit/plan_output.py). Runs as the user. Exit
- * code: 125 for a failure of the engine, 2 for a wrong command line, 1 if no plan is cached and Python has
- * asked.
+ * Its name selects what to start: `plan`, `plan-anew`, `enroot`, `apptainer`, `singularity` or
+ * `ce-system-install`; anything else is `ce`. Its location gives the prefix. As `plan` it prints a cached
+ * plan that is still right (plan_answer.c); without one it becomes `plan-anew`. Python of the same version
+ * asks with `--cached=VERSION` for a cached plan alone (container_engine/submit/plan_output.py). Runs as
+ * the user. Exit code: 125 for a failure of the engine, 2 for a wrong command line, 1 if no plan is cached
+ * and Python has asked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,6 +44,7 @@ static const struct start {
 	{ "enroot", "enroot", { "-I" } },
 	{ "apptainer", "apptainer", { "-I" } },
 	{ "singularity", "apptainer", { "-I" } },
+	{ "ce-system-install", "system_install", { "-I" } },
 	{ "ce", "ce", { "-I" } },
 };
 enum { START_COUNT = sizeof starts / sizeof starts[0] };

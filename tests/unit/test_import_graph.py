@@ -49,6 +49,7 @@ ROOMS: Mapping[str, Sequence[Sequence[str]]] = {
         (
             *("running_steps", "help_pages", "difference"),
             *("podman_storage", "show_hook", "staging", "store_check", "verdicts"),
+            "system_install",
         ),
         ("doctor", "lint", "prometheus_text"),
         ("start_records",),

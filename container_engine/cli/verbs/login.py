@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import re
-import shutil
 import sys
 import termios
 from collections.abc import Iterator, Mapping
@@ -133,6 +132,6 @@ def _log_out(registry: str, env: Mapping[str, str]) -> bool:
 
 def _program(env: Mapping[str, str]) -> str:
     for name in ("skopeo", "podman"):
-        if shutil.which(name, path=env.get("PATH")):
+        if process.find(name, env.get("PATH")):
             return name
     raise SiteError("neither skopeo nor podman is installed here", "install skopeo")

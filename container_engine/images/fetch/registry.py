@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ _ZSTD_OF_DOCKER = "application/vnd.docker.image.rootfs.diff.tar.zstd"
 _SIFS = ("application/vnd.sylabs.sif.layer.v1.sif", "appliance/vnd.sylabs.sif.layer.tar")
 _SILENT_S = 5.0  # of silence, after which a line names the registry
 _SPARE = 8 << 20  # bytes for configuration and manifest
+_POLICY = "/etc/containers/policy.json"  # of the distribution's packages of skopeo and Podman
 _Result = TypeVar("_Result")
 
 
@@ -222,7 +224,8 @@ class Skopeo(NamedTuple):
     def _skopeo(self, image: Imported) -> list[str]:
         if image.is_ours:
             return ["skopeo", "--insecure-policy"]  # just built; its base has been checked
-        return ["skopeo", *self._registries, *(["--policy", self.policy] if self.policy else [])]
+        policy = self.policy or _brought_policy(self.env)
+        return ["skopeo", *self._registries, *(["--policy", policy] if policy else [])]
 
     @property
     def _registries(self) -> list[str]:
@@ -499,6 +502,15 @@ def unlike(what: str, digest: str, image: LocalImage) -> UserError:
 
 def _artifact(image: Imported) -> UserError:
     return UserError("an artifact, not an image", see="image-format", name=image.name)
+
+
+def _brought_policy(env: Mapping[str, str]) -> str:
+    """Return the policy.json of a bundle, which accepts all, if the host and the user have none."""
+    brought = f"{sys.prefix}/lib/bundle/policy.json"
+    own = os.path.join(env.get("HOME") or "/", ".config/containers/policy.json")
+    if not os.path.exists(brought) or any(map(os.path.exists, (own, _POLICY))):
+        return ""
+    return brought
 
 
 def _blob(blobs: str, blob: Descriptor) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, BinaryIO
@@ -138,7 +137,7 @@ class Packer:
     def _of_archive(self, target: str) -> list[str]:
         # unsquashfs 4.5 cannot read an image that tar2sqfs 1.2 has compressed with lz4
         is_unfit = self._form.compressor == "lz4"
-        if is_unfit or shutil.which("tar2sqfs", path=self._env.get("PATH")) is None:
+        if is_unfit or process.find("tar2sqfs", self._env.get("PATH")) is None:
             return [*_MKSQUASHFS[:2], target, *_MKSQUASHFS[2:], *self._form.mksquashfs]
         jobs = min(len(os.sched_getaffinity(0)), _MAX_JOBS)
         backlog = max(jobs * _WAITING // self._form.block_bytes, 2 * jobs)

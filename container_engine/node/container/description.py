@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
-from container_engine.base.variables import PATH
+from container_engine.base.variables import BROUGHT, PATH
 from container_engine.node.node_plan import Frozen
 
 TYPE_CHECKING = False
@@ -55,11 +55,15 @@ CONTAINERENV = "/run/.containerenv"
 _FLAGS = frozenset(["ro", "rw", "nosuid", "nodev", "noexec", "suid", "dev", "exec"])
 
 
-def searched(program: str) -> list[str]:
-    """Return the paths at which a program of the node is looked for, up to where it is."""
+def searched(program: str, libexec: str = "") -> list[str]:
+    """Return the paths at which a program of the node is looked for, up to where it is.
+
+    With `libexec`, one that a bundle of the engine brings is found first.
+    """
     if "/" in program:
         return [program]
-    paths = [f"{directory}/{program}" for directory in PATH.split(":")]
+    own = [f"{libexec}/{BROUGHT}"] if libexec else []
+    paths = [f"{directory}/{program}" for directory in (*own, *PATH.split(":"))]
     there = next((at for at, path in enumerate(paths) if os.access(path, os.X_OK)), len(paths))
     return paths[: there + 1]
 
@@ -79,11 +83,11 @@ def answers_place(kind: str) -> str:
 class Paths:
     """The paths of files and directories in the session's private mount namespace.
 
-    `podman` and `runtime` are the site's programs; `runtime` is "" for the crun of PATH. `written`
-    is the directory for what the container writes; `begun` are the files that are made once the
-    engine has written its own files there. `lacking` are the HOSTS_FILES that the node lacks. `own`
-    is the directory of what each container has for itself: the session's own, or one below it if
-    each task has a container (`for_each`).
+    `podman` and `runtime` are the site's programs; `runtime` is "" for the crun of PATH, unless a
+    bundle brings one. `written` is the directory for what the container writes; `begun` are the
+    files that are made once the engine has written its own files there. `lacking` are the
+    HOSTS_FILES that the node lacks. `own` is the directory of what each container has for itself:
+    the session's own, or one below it if each task has a container (`for_each`).
     """
 
     def __init__(
@@ -100,7 +104,8 @@ class Paths:
         self.begun = [f"{self.own}/{BEGUN}"]
         self.lacking = [path for path in HOSTS_FILES if not os.path.exists(path)]
         self.podman = podman or "podman"
-        self.runtime = runtime
+        own = f"{libexec}/{BROUGHT}/crun"
+        self.runtime = runtime or (own if os.access(own, os.X_OK) else "")
         self.libexec = libexec
         self.init = f"{libexec}/ce-init"
         self.server = f"{libexec}/ce-image"

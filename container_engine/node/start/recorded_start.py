@@ -191,7 +191,8 @@ def _leaves_the_same(
 
 def _questions(plan: NodePlan, here: Resolved, libexec: str) -> list[str]:
     """Return the questions (base/answers.py) about files that a start depends on."""
-    programs = (*searched(plan.runtime or "crun"), *searched(plan.podman or "podman"))
+    crun = searched(plan.runtime or "crun", libexec)
+    programs = (*crun, *searched(plan.podman or "podman"))
     own = [
         f"{libexec}/{name}"
         for name in ("launcher", "ce-guard", "ce-image", "ce-init", "ce-enter", "ce-user")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import glob
 import os
 import pwd
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from container_engine.base.errors import CeError
-from container_engine.base.process import CommandError, merged, output, reason
+from container_engine.base.process import CommandError, find, merged, output, reason
 from container_engine.faults.catalogue import remedy_of_site
 from container_engine.site.load import located
 from container_engine.submit.context import site_config, with_faults
@@ -145,7 +144,7 @@ def _trial(ce: str, env: Mapping[str, str], stores: Sequence[str]) -> list[Findi
         try:
             _make_image(directory, image, env)
         except CeError as error:
-            is_there = shutil.which("mksquashfs", path=env.get("PATH")) is not None
+            is_there = find("mksquashfs", env.get("PATH")) is not None
             why = str(error) if is_there else "mksquashfs is missing"
             return [warning(_CHECK, f"not tried: {why}", "install squashfs-tools")]
         own = {**env, "XDG_CACHE_HOME": directory}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from container_engine.base.errors import CeError, UserError
-from container_engine.base.process import CommandError, output, reason
+from container_engine.base.process import CommandError, find, output, reason
 from container_engine.base.variables import PATH
 from container_engine.images import free_space
 from container_engine.images.store import lease
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _NEEDED = (5, 11)  # overlay with userxattr in a user namespace
 _ALL_MAY = 0o666
 _NAMESPACES = 2  # the guard's and crun's
-_APPARMOR = "apparmor_restrict_unprivileged_userns"
+APPARMOR = "apparmor_restrict_unprivileged_userns"
 # where a site installs the engine's AppArmor profile
 _PROFILE = "etc/apparmor.d/ce-guard"
 
@@ -74,7 +73,7 @@ def _user_namespaces(root: Path) -> Finding:
     if _read(settings / "kernel" / name) == "0":
         remedy = f"sysctl -w kernel.{name}=1, and a file in /etc/sysctl.d"
         return failed(check, f"kernel.{name} is 0: not for ordinary users", remedy)
-    if _read(settings / "kernel" / _APPARMOR) not in ("", "0"):
+    if _read(settings / "kernel" / APPARMOR) not in ("", "0"):
         return _under_apparmor(check, (root / _PROFILE).exists())
     return ok(check, f"{limit or 'some'} allowed")
 
@@ -84,9 +83,9 @@ def _under_apparmor(check: str, has_profile: bool) -> Finding:
         return ok(check, f"allowed to the guard, and so to all users, by /{_PROFILE}")
     remedy = (
         f"cp PREFIX/share/container-engine/apparmor /{_PROFILE}; apparmor_parser -r /{_PROFILE};"
-        f" or sysctl -w kernel.{_APPARMOR}=0, and a file in /etc/sysctl.d"
+        f" or sysctl -w kernel.{APPARMOR}=0, and a file in /etc/sysctl.d"
     )
-    return failed(check, f"kernel.{_APPARMOR} is 1: not for ordinary users", remedy)
+    return failed(check, f"kernel.{APPARMOR} is 1: not for ordinary users", remedy)
 
 
 def _cgroups(root: Path) -> Finding:
@@ -219,7 +218,7 @@ def look_for_imports(env: Mapping[str, str], path: str = PATH) -> Iterator[Findi
 def _check(
     program: _Program, env: Mapping[str, str], absent: Verdict, chosen: str | None = None
 ) -> Finding:
-    where = shutil.which(chosen or program.name, path=env["PATH"])
+    where = find(chosen or program.name, env["PATH"])
     if where is None and chosen:
         return absent(program.name, f"'{chosen}' is not a program", "correct the site's setting")
     if where is None:

@@ -45,7 +45,7 @@ _WITHOUT = MappingProxyType(
 def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
     yield _complete(prefix)
     yield _image_server(prefix, env)
-    yield _owner(prefix)
+    yield owner(prefix)
     yield _session(prefix)
 
 
@@ -53,6 +53,9 @@ def _complete(prefix: Path) -> Finding:
     wanted = [prefix / "libexec/container-engine" / name for name in PROGRAMS]
     wanted += [prefix / PLUGIN, prefix / USER_PART]
     missing = [str(path) for path in wanted if not path.exists()]
+    if missing == [str(path) for path in wanted[-2:]] and any(prefix.glob(f"lib/slurm/*/{_NAME}")):
+        text = "complete, but its plugin for this Slurm has not been chosen: `ce run` alone works"
+        return warning("installation", text, f"as root: {prefix}/sbin/ce-system-install")
     if missing:
         return failed("installation", f"missing: {', '.join(missing)}", "install it again")
     return ok("installation", f"{__version__}, complete below {prefix}")
@@ -69,7 +72,7 @@ def _image_server(prefix: Path, env: Mapping[str, str]) -> Finding:
     return ok("ce-image", said)
 
 
-def _owner(prefix: Path) -> Finding:
+def owner(prefix: Path) -> Finding:
     """Check that root owns all of the installation and its parents, and nobody else may write."""
     for path in (*reversed((prefix / "x").parents), *_below(prefix)):
         try:
@@ -220,6 +223,7 @@ def _munge(settings: Mapping[str, str], env: Mapping[str, str]) -> Finding:
 
 PLUGIN = "lib/slurm/container_engine.so"
 USER_PART = "lib/slurm/container_engine_user.so"
+_NAME = os.path.basename(PLUGIN)
 _CHECK = "plugstack.conf"
 _INCLUDES = 8  # largest depth of nested includes in plugstack.conf
 _INSTRUCTION, _MOST_INSTRUCTIONS = 8, 4096  # of classic BPF: in bytes, and how many Linux loads
@@ -252,23 +256,23 @@ def look_at_plugstack(
     path = settings.get("PlugStackConfig", "(null)")
     path = str(default) if path == "(null)" else path
     plugin = str(prefix / PLUGIN)
-    loaded = [line for line in _lines(Path(path), _INCLUDES) if _is_plugin(line.text)]
-    lines = [line for line in loaded if _names(line.text, plugin)]
+    loaded = [line for line in lines(Path(path)) if is_plugin(line.text)]
+    own = [line for line in loaded if names(line.text, plugin)]
     wanted = f"required {plugin} prefix={prefix}"
-    if loaded and not lines:
+    if loaded and not own:
         yield from _other(loaded[0], prefix, wanted)
-    elif not lines:
+    elif not own:
         yield failed(_CHECK, f"{path} has no line for {plugin}", f"add: {wanted}")
     elif len(loaded) > 1:
         places = ", ".join(f"{line.place} ({line.text.split()[1]})" for line in loaded)
         text = f"{path} loads the plugin {len(loaded)} times: no container starts: {places}"
         yield failed(_CHECK, text, "have one line for it, in one included file")
-    elif lines[0].text.split()[0] != "required":
-        text = f"{path}: '{lines[0].text.split()[0]}': without it, jobs would run on the host"
+    elif own[0].text.split()[0] != "required":
+        text = f"{path}: '{own[0].text.split()[0]}': without it, jobs would run on the host"
         yield failed(_CHECK, text, f"write: {wanted}")
     else:
-        words = lines[0].text.split()[2:]
-        if wrong := list(_arguments(lines[0].place, words, prefix, start_limit_s)):
+        words = own[0].text.split()[2:]
+        if wrong := list(_arguments(own[0].place, words, prefix, start_limit_s)):
             yield from wrong
         else:
             yield ok(_CHECK, f"{path}: {' '.join(words)}" if words else path)
@@ -347,21 +351,19 @@ def _confinement(arguments: Sequence[str], prefix: Path) -> Finding:
     return ok("tasks", f"{gains}, seccomp profile {path} of {count} instructions")
 
 
-def _is_plugin(line: str) -> bool:
+def is_plugin(line: str) -> bool:
     """Check whether a line loads the plugin of this or another installation."""
     words = line.split()[1:2]
-    return any(
-        os.path.basename(PLUGIN) in map(os.path.basename, (word, os.path.realpath(word)))
-        for word in words
-    )
+    return any(_NAME in map(os.path.basename, (word, os.path.realpath(word))) for word in words)
 
 
-def _names(line: str, plugin: str) -> bool:
+def names(line: str, plugin: str) -> bool:
     """Check whether a line loads this installation's plugin, under any path."""
     return any(os.path.realpath(word) == os.path.realpath(plugin) for word in line.split()[1:2])
 
 
-def _lines(path: Path, depth: int) -> Iterator[_Line]:
+def lines(path: Path, depth: int = _INCLUDES) -> Iterator[_Line]:
+    """Yield the lines of plugstack.conf and of what it includes."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
@@ -376,4 +378,4 @@ def _lines(path: Path, depth: int) -> Iterator[_Line]:
         elif depth > 0:
             pattern = Path(path.parent / rest.strip())
             for included in sorted(pattern.parent.glob(pattern.name)):
-                yield from _lines(included, depth - 1)
+                yield from lines(included, depth - 1)
