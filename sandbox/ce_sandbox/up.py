@@ -8,6 +8,8 @@ import socket
 from ce_sandbox import config, daemons, demo, machine
 from ce_sandbox.layout import MAX_NODES, Layout, SandboxError
 
+_MANY = 64  # more nodes than that leave munged and slurmctld no processor
+
 
 def node_count(text: str) -> int:
     """Parse a number of nodes from a command line."""
@@ -136,10 +138,13 @@ def stop_outdated(layout: Layout) -> None:
 
 
 def start(layout: Layout, nodes: int) -> None:
-    everything = daemons.all_daemons(layout, nodes)
-    daemons.start_missing(layout, everything[:1])
+    munged, slurmctld, *slurmds = daemons.all_daemons(layout, nodes)
+    daemons.start_missing(layout, [munged])
     daemons.wait_for_munged(layout)
-    daemons.start_missing(layout, everything[1:])
+    # slurmctld asks all nodes as it starts, and counts those that do not listen yet as failed
+    daemons.start_missing(layout, [*slurmds, slurmctld])
+    if nodes > _MANY:
+        daemons.put_first(layout)
     daemons.wait_for_nodes(layout, nodes)
 
 
